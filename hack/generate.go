@@ -1,0 +1,10 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build generate
+
+// Package hack holds what `make generate` runs.
+package hack
+
+//go:generate go tool deepcopy-gen --go-header-file boilerplate.go.txt --output-file zz_generated.deepcopy.go ../pkg/apis/config/v1alpha1

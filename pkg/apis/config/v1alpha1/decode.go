@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+)
+
+// Load reads, defaults and validates the file at path. The file is decoded strictly: a field that does not exist or
+// that is there twice is an error which names it.
+func Load(path string) (*ExtensionConfiguration, error) {
+	data, err := os.ReadFile(path) // #nosec G304 -- the path is the operator's own, given on the command line
+	if err != nil {
+		return nil, fmt.Errorf("reading configuration: %w", err)
+	}
+
+	config, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return config, nil
+}
+
+// Decode decodes (strictly), defaults and validates a configuration in YAML or JSON.
+func Decode(data []byte) (*ExtensionConfiguration, error) {
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+
+	config := &ExtensionConfiguration{}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(SchemeGroupVersion)
+	if err := runtime.DecodeInto(decoder, data, config); err != nil {
+		return nil, fmt.Errorf("decoding: %w", err)
+	}
+
+	if err := Validate(config).ToAggregate(); err != nil {
+		return nil, fmt.Errorf("validating: %w", err)
+	}
+	return config, nil
+}

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
+)
+
+// Defaults that others need to know as well.
+const (
+	// DefaultZone is the domain that a local Gardener lives in (the seed document on provider-local).
+	DefaultZone = "local.gardener.cloud"
+	// DefaultCoreDNSNamespace is where CoreDNS is (the seed document on provider-local, "Bootstrapping").
+	DefaultCoreDNSNamespace = "gardener-extension-provider-local-coredns"
+	// DefaultBackupHostPath is where the nodes of a local Gardener have their buckets.
+	DefaultBackupHostPath = "/etc/gardener/local-backupbuckets"
+	// DefaultBackupDirectory is where an instance mounts the folder of all buckets.
+	DefaultBackupDirectory = "/var/lib/gardener/backupbuckets"
+)
+
+// SetDefaults fills in what the user left out. It never fills in ExtensionClasses.
+func SetDefaults(config *ExtensionConfiguration) {
+	setConnectionDefaults(config)
+
+	setDefault(&config.LogLevel, "info")
+	setDefault(&config.LogFormat, "json")
+	setPointerDefault(&config.Server.HealthProbes, Server{Port: 8081})
+	setPointerDefault(&config.Server.Metrics, Server{Port: 8080})
+
+	controllers := &config.Controllers
+	for _, controller := range []*ControllerConfiguration{&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Extension} {
+		setPointerDefault(&controller.ConcurrentSyncs, 5)
+	}
+	setPointerDefault(&controllers.DNSRecord.ConcurrentSyncs, 50)
+
+	setDNSDefaults(&config.DNS)
+
+	setDefault(&config.Backup.Directory, DefaultBackupDirectory)
+	setDefault(&config.Backup.HostPath, DefaultBackupHostPath)
+	setPointerDefault(&config.Heartbeat.RenewIntervalSeconds, 30)
+}
+
+func setConnectionDefaults(config *ExtensionConfiguration) {
+	if config.ClientConnection.QPS == 0 {
+		config.ClientConnection.QPS = 100
+	}
+	if config.ClientConnection.Burst == 0 {
+		config.ClientConnection.Burst = 130
+	}
+	componentbaseconfigv1alpha1.RecommendedDefaultLeaderElectionConfiguration(&config.LeaderElection)
+}
+
+func setDNSDefaults(dns *DNSConfiguration) {
+	if len(dns.Zones) == 0 {
+		dns.Zones = []string{DefaultZone}
+	}
+	setPointerDefault(&dns.DefaultTTL, 120)
+
+	setDefault(&dns.CoreDNS.Namespace, DefaultCoreDNSNamespace)
+	setDefault(&dns.CoreDNS.ClusterDomain, "cluster.local")
+	setPointerDefault(&dns.CoreDNS.Deploy, true)
+	setPointerDefault(&dns.CoreDNS.Replicas, 1)
+	setPointerDefault(&dns.CoreDNS.BatchWindow, metav1.Duration{Duration: 50 * time.Millisecond})
+	setPointerDefault(&dns.CoreDNS.ConfirmTimeout, metav1.Duration{Duration: 10 * time.Second})
+}
+
+func setDefault(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+func setPointerDefault[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}

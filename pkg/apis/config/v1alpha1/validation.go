@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"net"
+	"net/netip"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+)
+
+var (
+	logLevels  = []string{"debug", "info", "error"}
+	logFormats = []string{"json", "text"}
+	classes    = []string{
+		string(extensionsv1alpha1.ExtensionClassGarden),
+		string(extensionsv1alpha1.ExtensionClassSeed),
+		string(extensionsv1alpha1.ExtensionClassShoot),
+	}
+)
+
+// Validate checks a defaulted configuration.
+func Validate(config *ExtensionConfiguration) field.ErrorList {
+	var allErrs field.ErrorList
+
+	if !sets.New(logLevels...).Has(config.LogLevel) {
+		allErrs = append(allErrs, field.NotSupported(field.NewPath("logLevel"), config.LogLevel, logLevels))
+	}
+	if !sets.New(logFormats...).Has(config.LogFormat) {
+		allErrs = append(allErrs, field.NotSupported(field.NewPath("logFormat"), config.LogFormat, logFormats))
+	}
+
+	allErrs = append(allErrs, validateClasses(config.ExtensionClasses, field.NewPath("extensionClasses"))...)
+	allErrs = append(allErrs, validateServers(&config.Server, field.NewPath("server"))...)
+	allErrs = append(allErrs, validateControllers(&config.Controllers, field.NewPath("controllers"))...)
+	allErrs = append(allErrs, validateDNS(&config.DNS, field.NewPath("dns"))...)
+	allErrs = append(allErrs, validateBackup(&config.Backup, field.NewPath("backup"))...)
+
+	if *config.Heartbeat.RenewIntervalSeconds <= 0 {
+		allErrs = append(allErrs, field.Invalid(field.NewPath("heartbeat", "renewIntervalSeconds"), *config.Heartbeat.RenewIntervalSeconds, "must be greater than 0"))
+	}
+
+	return allErrs
+}
+
+func validateClasses(extensionClasses []extensionsv1alpha1.ExtensionClass, path *field.Path) field.ErrorList {
+	if len(extensionClasses) == 0 {
+		return field.ErrorList{field.Required(path, "name the classes of extension objects to serve: garden, or seed and shoot")}
+	}
+
+	var (
+		allErrs field.ErrorList
+		seen    = sets.New[extensionsv1alpha1.ExtensionClass]()
+	)
+	for i, class := range extensionClasses {
+		switch {
+		case !sets.New(classes...).Has(string(class)):
+			allErrs = append(allErrs, field.NotSupported(path.Index(i), string(class), classes))
+		case seen.Has(class):
+			allErrs = append(allErrs, field.Duplicate(path.Index(i), class))
+		}
+		seen.Insert(class)
+	}
+	return allErrs
+}
+
+func validateServers(server *ServerConfiguration, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for name, s := range map[string]*Server{"healthProbes": server.HealthProbes, "metrics": server.Metrics} {
+		for _, msg := range validation.IsValidPortNum(s.Port) {
+			allErrs = append(allErrs, field.Invalid(path.Child(name, "port"), s.Port, msg))
+		}
+		if s.BindAddress != "" && net.ParseIP(s.BindAddress) == nil {
+			allErrs = append(allErrs, field.Invalid(path.Child(name, "bindAddress"), s.BindAddress, "must be an IP address"))
+		}
+	}
+	if server.HealthProbes.Port == server.Metrics.Port && server.HealthProbes.BindAddress == server.Metrics.BindAddress {
+		allErrs = append(allErrs, field.Duplicate(path.Child("metrics", "port"), server.Metrics.Port))
+	}
+	return allErrs
+}
+
+func validateControllers(controllers *ControllersConfiguration, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for name, controller := range map[string]ControllerConfiguration{
+		"backupBucket": controllers.BackupBucket,
+		"backupEntry":  controllers.BackupEntry,
+		"dnsRecord":    controllers.DNSRecord,
+		"extension":    controllers.Extension,
+	} {
+		if *controller.ConcurrentSyncs <= 0 {
+			allErrs = append(allErrs, field.Invalid(path.Child(name, "concurrentSyncs"), *controller.ConcurrentSyncs, "must be greater than 0"))
+		}
+	}
+	return allErrs
+}
+
+func validateDNS(dns *DNSConfiguration, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for i, zone := range dns.Zones {
+		for _, msg := range validation.IsDNS1123Subdomain(zone) {
+			allErrs = append(allErrs, field.Invalid(path.Child("zones").Index(i), zone, msg))
+		}
+	}
+	if *dns.DefaultTTL <= 0 {
+		allErrs = append(allErrs, field.Invalid(path.Child("defaultTTL"), *dns.DefaultTTL, "must be greater than 0"))
+	}
+	return append(allErrs, validateCoreDNS(&dns.CoreDNS, path.Child("coreDNS"))...)
+}
+
+func validateCoreDNS(coreDNS *CoreDNSConfiguration, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for _, msg := range validation.IsDNS1123Label(coreDNS.Namespace) {
+		allErrs = append(allErrs, field.Invalid(path.Child("namespace"), coreDNS.Namespace, msg))
+	}
+	for _, msg := range validation.IsDNS1123Subdomain(coreDNS.ClusterDomain) {
+		allErrs = append(allErrs, field.Invalid(path.Child("clusterDomain"), coreDNS.ClusterDomain, msg))
+	}
+	if *coreDNS.Deploy && coreDNS.Image == "" {
+		allErrs = append(allErrs, field.Required(path.Child("image"), "needed as long as deploy is true"))
+	}
+	if *coreDNS.Replicas < 1 {
+		allErrs = append(allErrs, field.Invalid(path.Child("replicas"), *coreDNS.Replicas, "must be at least 1"))
+	}
+	if coreDNS.ClusterIP != "" {
+		if _, err := netip.ParseAddr(coreDNS.ClusterIP); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("clusterIP"), coreDNS.ClusterIP, "must be an IP address"))
+		}
+	}
+	for i, server := range coreDNS.Servers {
+		if _, _, err := net.SplitHostPort(server); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("servers").Index(i), server, "must be host:port"))
+		}
+	}
+	if coreDNS.BatchWindow.Duration < 0 {
+		allErrs = append(allErrs, field.Invalid(path.Child("batchWindow"), coreDNS.BatchWindow.Duration.String(), "must not be negative"))
+	}
+	if coreDNS.ConfirmTimeout.Duration <= 0 {
+		allErrs = append(allErrs, field.Invalid(path.Child("confirmTimeout"), coreDNS.ConfirmTimeout.Duration.String(), "must be greater than 0"))
+	}
+	return allErrs
+}
+
+func validateBackup(backup *BackupConfiguration, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for name, dir := range map[string]string{"directory": backup.Directory, "hostPath": backup.HostPath} {
+		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
+			allErrs = append(allErrs, field.Invalid(path.Child(name), dir, "must be an absolute, clean path other than /"))
+		}
+	}
+	return allErrs
+}

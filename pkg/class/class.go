@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package class holds which classes of extension objects an instance serves. Every controller takes a Set from here, so
+// that none ever runs with an empty list: to the predicates of Gardener's extension library that means class shoot, and
+// an instance in the garden runtime cluster would grab the objects of shoots.
+package class
+
+import (
+	"fmt"
+	"slices"
+
+	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+)
+
+// Set is a set of extension classes that is never empty. Make it with New.
+type Set struct {
+	classes []extensionsv1alpha1.ExtensionClass
+}
+
+// New returns the set of the given classes. It is an error if there are none, or if one is not among allowed.
+func New(classes []extensionsv1alpha1.ExtensionClass, allowed ...extensionsv1alpha1.ExtensionClass) (Set, error) {
+	if len(classes) == 0 {
+		return Set{}, fmt.Errorf("no extension class given: this instance serves %s, name at least one of them in extensionClasses", join(allowed))
+	}
+
+	for _, class := range classes {
+		if !slices.Contains(allowed, class) {
+			return Set{}, fmt.Errorf("extension class %q is not served by this instance: it serves %s", class, join(allowed))
+		}
+	}
+
+	set := slices.Clone(classes)
+	slices.Sort(set)
+	return Set{classes: slices.Compact(set)}, nil
+}
+
+// Has tells whether an object is of one of the classes. An object without a class counts as shoot.
+func (s Set) Has(obj extensionsv1alpha1.Object) bool {
+	return slices.Contains(s.classes, extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()))
+}
+
+// Only returns those classes of the set that a controller supports, and false if there are none: the controller is not
+// to be added then.
+func (s Set) Only(supported ...extensionsv1alpha1.ExtensionClass) (Set, bool) {
+	var both []extensionsv1alpha1.ExtensionClass
+	for _, class := range s.classes {
+		if slices.Contains(supported, class) {
+			both = append(both, class)
+		}
+	}
+	return Set{classes: both}, len(both) > 0
+}
+
+// List returns the classes, sorted, for the AddArgs of the extension library. It panics on the zero Set, since the
+// library would take an empty list for class shoot.
+func (s Set) List() []extensionsv1alpha1.ExtensionClass {
+	if len(s.classes) == 0 {
+		panic("class: the empty set stands for class shoot in the extension library")
+	}
+	return slices.Clone(s.classes)
+}
+
+// String returns the classes with commas between them.
+func (s Set) String() string {
+	return join(s.classes)
+}
+
+func join(classes []extensionsv1alpha1.ExtensionClass) string {
+	var out string
+	for i, class := range classes {
+		if i > 0 {
+			out += ", "
+		}
+		out += string(class)
+	}
+	return out
+}
