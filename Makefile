@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+# Needs Go, git and make; `make up` and `make test` name what else they miss. Everything built lands in bin/, the state of
+# a landscape in .landscape/, both ignored by git.
+
+SHELL       := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DEFAULT_GOAL := help
+
+REPO      := $(CURDIR)
+BIN       := $(REPO)/bin/landscape
+TOOLS     := $(REPO)/bin/tools
+LANDSCAPE := $(BIN)/landscape
+
+# Modules with code of ours. Those below test/landscape/modules and hack/tools only build other people's programs.
+MODULES      := . skaffold/images/coredns test/landscape
+TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod))
+
+# Suites which need a running landscape are `make e2e` and `make bench`.
+NEEDS_LANDSCAPE := /test/e2e|/test/bench
+
+LABELS   ?=
+UNTIL    ?=
+REGISTRY ?=
+TEST_ARGS ?=
+PACKAGES ?= ./...
+
+##@ landscape
+
+## up: bring up the landscape and deploy into it; UNTIL=STEP stops after that step, running it again continues
+.PHONY: up
+up: $(LANDSCAPE)
+	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL))
+
+## down: take the landscape down: processes, mounts, network devices, iptables chains, cgroups
+.PHONY: down
+down: $(LANDSCAPE)
+	@$(LANDSCAPE) down
+
+## status: show what runs, its health, and the extension objects with class and state
+.PHONY: status
+status: $(LANDSCAPE)
+	@$(LANDSCAPE) status
+
+##@ tests
+
+## test: unit and integration tests of all modules with the race detector, against a real kube-apiserver and etcd
+.PHONY: test
+test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
+test: export TEST_ASSET_ETCD := $(BIN)/etcd
+test: need-gcc $(BIN)/kube-apiserver $(BIN)/etcd
+	@for module in $(MODULES); do \
+	  [ -f $$module/go.mod ] || continue; \
+	  echo "--- test $$module"; cd $(REPO)/$$module; \
+	  packages=$$(go list $(PACKAGES) | grep -vE '$(NEEDS_LANDSCAPE)'); \
+	  CGO_ENABLED=1 go test -race -timeout 20m $(TEST_ARGS) $$packages; \
+	done
+
+## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden
+.PHONY: e2e
+e2e: export KUBECONFIG ?= $(REPO)/.landscape/kubeconfig
+e2e:
+	@[ -f "$$KUBECONFIG" ] || { echo "make e2e: no landscape at $$KUBECONFIG; run 'make up' first" >&2; exit 1; }
+	go test -count=1 -timeout 45m ./test/e2e/... $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+
+## bench: benchmarks of the packages, and those of test/bench
+.PHONY: bench
+bench:
+	go test -run '^$$' -bench . -benchmem -timeout 30m $(TEST_ARGS) $$(go list ./pkg/... $$([ ! -d test/bench ] || echo ./test/bench/...))
+
+##@ code
+
+## check: everything a reviewer need not look at: lint, charts, shell, generated code, modules
+.PHONY: check
+check: check-generate check-modules check-shell check-lint check-charts
+	@echo "check: govulncheck is left out: its database at vuln.go.dev has to be reachable"
+
+.PHONY: check-generate
+check-generate:
+	@echo "--- generated code is up to date"
+	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
+	before=$$(sums); $(MAKE) generate; after=$$(sums); \
+	diff <(echo "$$before") <(echo "$$after") || { echo "check: 'make generate' changed the files above; commit them" >&2; exit 1; }
+
+.PHONY: check-modules
+check-modules:
+	@echo "--- modules are tidy and complete"
+	@for module in $(MODULES); do \
+	  [ -f $$module/go.mod ] || continue; \
+	  go -C $$module mod tidy -diff || { echo "check: run 'go mod tidy' in $$module" >&2; exit 1; }; \
+	done
+	@for module in $(TOOL_MODULES); do \
+	  go -C $$module list -mod=readonly -deps tool >/dev/null || { echo "check: $$module lacks lines in go.mod or go.sum" >&2; exit 1; }; \
+	done
+
+.PHONY: check-shell
+check-shell:
+	@echo "--- shellcheck"
+	@command -v shellcheck >/dev/null || { echo "check: shellcheck is missing: apt-get install shellcheck" >&2; exit 1; }
+	@git ls-files -co --exclude-standard | while read -r f; do \
+	  if [ -f "$$f" ] && head -n1 "$$f" | grep -aqE '^#!.*\b(ba|da)?sh\b'; then echo "$$f"; fi; \
+	done | xargs -r shellcheck
+
+.PHONY: check-lint
+check-lint: $(TOOLS)/golangci-lint
+	@for module in $(MODULES); do \
+	  [ -f $$module/go.mod ] || continue; \
+	  echo "--- golangci-lint $$module"; \
+	  (cd $$module && $(TOOLS)/golangci-lint run --config $(REPO)/.golangci.yaml ./...); \
+	done
+
+.PHONY: check-charts
+check-charts:
+	@echo "--- helm lint"
+	go test ./charts/...
+
+## format: lay out the Go code as `make check` wants it
+.PHONY: format
+format: $(TOOLS)/golangci-lint
+	@for module in $(MODULES); do \
+	  [ -f $$module/go.mod ] || continue; \
+	  (cd $$module && $(TOOLS)/golangci-lint fmt --config $(REPO)/.golangci.yaml ./...); \
+	done
+
+## generate: write the generated code anew
+.PHONY: generate
+generate:
+	@cd hack && go generate -tags generate ./...
+
+##@ publish
+
+## images: build the images of our programs into bin/images, without Docker
+.PHONY: images
+images:
+	go run ./skaffold/publish image
+
+## push-charts: package the charts and push them to REGISTRY, print digest-pinned references, write the Extension
+.PHONY: push-charts
+push-charts:
+	@[ -n "$(REGISTRY)" ] || { echo "make push-charts: say where to: REGISTRY=host[:port][/path]" >&2; exit 1; }
+	go run ./skaffold/publish charts --registry $(REGISTRY)
+
+##@ other
+
+## clean: remove bin/ and .landscape/, unless a landscape is up
+.PHONY: clean
+clean:
+	@if grep -qs " $(REPO)/.landscape/" /proc/self/mounts; then \
+	  echo "make clean: a landscape is up; run 'make down' first" >&2; exit 1; \
+	fi
+	rm -rf bin .landscape
+
+## help: this list
+.PHONY: help
+help:
+	@awk '/^##@ /{ printf "\n%s\n", substr($$0, 5) } \
+	  /^## [a-z0-9-]+: /{ name = $$2; sub(":", "", name); text = $$0; sub("^## [a-z0-9-]+: ", "", text); printf "  %-12s %s\n", name, text }' Makefile
+
+# ---- what the targets above are made of ----
+
+.PHONY: need-gcc
+need-gcc:
+	@command -v $${CC:-gcc} >/dev/null || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+# Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
+.PHONY: $(LANDSCAPE)
+$(LANDSCAPE):
+	@CGO_ENABLED=0 go build -C test/landscape -trimpath -o $@ .
+
+$(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
+	@echo "--- build golangci-lint"
+	CGO_ENABLED=0 go build -C hack/tools/golangci-lint -trimpath -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+# The same flags as test/landscape uses: with others, Go would build all of Kubernetes once more.
+KUBERNETES := test/landscape/modules/kubernetes
+KUBERNETES_VERSION = $(shell go -C $(KUBERNETES) list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBERNETES_VERSION) \
+	-X $(p).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBERNETES_VERSION)))) -X $(p).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
+
+$(BIN)/kube-apiserver: PACKAGE := k8s.io/kubernetes/cmd/kube-apiserver
+$(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
+$(BIN)/kube-apiserver $(BIN)/etcd: $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
+	@echo "--- build $(notdir $@) $(KUBERNETES_VERSION) (minutes when cold)"
+	@CGO_ENABLED=0 go build -C $(KUBERNETES) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(PACKAGE)
+	@touch $@
