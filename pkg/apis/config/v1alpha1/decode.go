@@ -5,11 +5,16 @@
 package v1alpha1
 
 import (
+	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // Load reads, defaults and validates the file at path. The file is decoded strictly: a field that does not exist or
@@ -34,6 +39,10 @@ func Decode(data []byte) (*ExtensionConfiguration, error) {
 		return nil, err
 	}
 
+	if err := singleDocument(data); err != nil {
+		return nil, err
+	}
+
 	config := &ExtensionConfiguration{}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(SchemeGroupVersion)
 	if err := runtime.DecodeInto(decoder, data, config); err != nil {
@@ -44,4 +53,23 @@ func Decode(data []byte) (*ExtensionConfiguration, error) {
 		return nil, fmt.Errorf("validating: %w", err)
 	}
 	return config, nil
+}
+
+// singleDocument refuses a second YAML document: the decoder would ignore it without a word.
+func singleDocument(data []byte) error {
+	reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for documents := 0; ; {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("decoding: %w", err)
+		}
+		if len(bytes.TrimSpace(document)) > 0 {
+			documents++
+		}
+		if documents > 1 {
+			return errors.New("decoding: there is more than one YAML document, an instance has one ExtensionConfiguration")
+		}
+	}
 }

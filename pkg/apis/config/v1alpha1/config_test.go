@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+)
+
+const minimal = `
+apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1
+kind: ExtensionConfiguration
+extensionClasses: [garden]
+dns: {coreDNS: {image: coredns}}
+`
+
+func TestDecodeFillsInDefaults(t *testing.T) {
+	g := NewWithT(t)
+	config, err := configv1alpha1.Decode([]byte(minimal))
+	g.Expect(err).NotTo(HaveOccurred())
+
+	g.Expect(config.ExtensionClasses).To(HaveExactElements(extensionsv1alpha1.ExtensionClassGarden))
+	g.Expect(*config.LeaderElection.LeaderElect).To(BeTrue())
+	g.Expect(config.ClientConnection.QPS).To(BeNumerically("==", 100))
+	g.Expect(*config.Controllers.DNSRecord.ConcurrentSyncs).To(Equal(50))
+	g.Expect(*config.Controllers.BackupBucket.ConcurrentSyncs).To(Equal(5))
+	g.Expect(config.DNS.Zones).To(HaveExactElements("local.gardener.cloud"))
+	g.Expect(*config.DNS.DefaultTTL).To(BeNumerically("==", 120))
+	g.Expect(config.DNS.CoreDNS.Namespace).To(Equal("gardener-extension-provider-local-coredns"))
+	g.Expect(config.DNS.CoreDNS.ConfirmTimeout.Duration).To(Equal(10 * time.Second))
+	g.Expect(config.Server.HealthProbes.Port).To(Equal(8081))
+	g.Expect(config.Backup.HostPath).To(Equal("/etc/gardener/local-backupbuckets"))
+	g.Expect(*config.Heartbeat.RenewIntervalSeconds).To(BeNumerically("==", 30))
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for name, test := range map[string]struct{ config, message string }{
+		"a field that does not exist":          {minimal + "concurrency: 5\n", `unknown field "concurrency"`},
+		"a nested field that does not exist":   {minimal + "backup: {path: /x}\n", `unknown field "backup.path"`},
+		"a field that is there twice":          {minimal + "extensionClasses: [garden]\n", "already set"},
+		"no class":                             {"apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1\nkind: ExtensionConfiguration\ndns: {coreDNS: {image: c}}\n", "extensionClasses: Required value: name the classes"},
+		"an unknown class":                     {"apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1\nkind: ExtensionConfiguration\nextensionClasses: [gardn]\ndns: {coreDNS: {image: c}}\n", `extensionClasses[0]: Unsupported value: "gardn"`},
+		"a class that is there twice":          {"apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1\nkind: ExtensionConfiguration\nextensionClasses: [garden, garden]\ndns: {coreDNS: {image: c}}\n", `extensionClasses[1]: Duplicate value: "garden"`},
+		"another kind":                         {"apiVersion: v1\nkind: ConfigMap\n", "no kind"},
+		"another version":                      {"apiVersion: config.local.provider.extensions.gardener.cloud/v1\nkind: ExtensionConfiguration\n", "no kind"},
+		"no image for CoreDNS":                 {"apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1\nkind: ExtensionConfiguration\nextensionClasses: [garden]\n", "dns.coreDNS.image: Required value"},
+		"a negative number of workers":         {minimal + "controllers: {extension: {concurrentSyncs: -1}}\n", "controllers.extension.concurrentSyncs: Invalid value"},
+		"a port out of range":                  {minimal + "server: {metrics: {port: 70000}}\n", "server.metrics.port: Invalid value"},
+		"one port for two servers":             {minimal + "server: {metrics: {port: 8081}}\n", "server.metrics.port: Duplicate value"},
+		"a bind address that is none":          {minimal + "server: {metrics: {bindAddress: here, port: 1}}\n", "server.metrics.bindAddress: Invalid value"},
+		"a log level that is none":             {minimal + "logLevel: loud\n", "logLevel: Unsupported value"},
+		"a log format that is none":            {minimal + "logFormat: xml\n", "logFormat: Unsupported value"},
+		"a heartbeat that never beats":         {minimal + "heartbeat: {renewIntervalSeconds: 0}\n", "heartbeat.renewIntervalSeconds: Invalid value"},
+		"a relative backup directory":          {minimal + "backup: {directory: backups}\n", "backup.directory: Invalid value"},
+		"a backup directory with dots":         {minimal + "backup: {hostPath: /a/../b}\n", "backup.hostPath: Invalid value"},
+		"the root as backup directory":         {minimal + "backup: {hostPath: /}\n", "backup.hostPath: Invalid value"},
+		"more than YAML holds in one document": {minimal + "---\nkind: x\nextensionClasses: 5\n", "more than one YAML document"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := configv1alpha1.Decode([]byte(test.config))
+			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+		})
+	}
+}
+
+func TestDecodeRefusesBadDNS(t *testing.T) {
+	head := "apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1\nkind: ExtensionConfiguration\nextensionClasses: [garden]\n"
+	for name, test := range map[string]struct{ config, message string }{
+		"a zone that is no domain":       {"dns: {zones: ['a b'], coreDNS: {image: c}}\n", "dns.zones[0]: Invalid value"},
+		"a TTL of nothing":               {"dns: {defaultTTL: 0, coreDNS: {image: c}}\n", "dns.defaultTTL: Invalid value"},
+		"a namespace that is none":       {"dns: {coreDNS: {image: c, namespace: A}}\n", "dns.coreDNS.namespace: Invalid value"},
+		"a domain that is none":          {"dns: {coreDNS: {image: c, clusterDomain: '-'}}\n", "dns.coreDNS.clusterDomain: Invalid value"},
+		"an address that is none":        {"dns: {coreDNS: {image: c, clusterIP: ten}}\n", "dns.coreDNS.clusterIP: Invalid value"},
+		"a server without a port":        {"dns: {coreDNS: {image: c, servers: [127.0.0.1]}}\n", "dns.coreDNS.servers[0]: Invalid value"},
+		"no replicas":                    {"dns: {coreDNS: {image: c, replicas: 0}}\n", "dns.coreDNS.replicas: Invalid value"},
+		"a negative window":              {"dns: {coreDNS: {image: c, batchWindow: -1s}}\n", "dns.coreDNS.batchWindow: Invalid value"},
+		"no time to wait until resolved": {"dns: {coreDNS: {image: c, confirmTimeout: 0s}}\n", "dns.coreDNS.confirmTimeout: Invalid value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := configv1alpha1.Decode([]byte(head + test.config))
+			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+		})
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "config.yaml")
+
+	_, err := configv1alpha1.Load(path)
+	g.Expect(err).To(MatchError(ContainSubstring(path)))
+
+	g.Expect(os.WriteFile(path, []byte(minimal+"x: y\n"), 0o600)).To(Succeed())
+	_, err = configv1alpha1.Load(path)
+	g.Expect(err).To(MatchError(And(ContainSubstring(path), ContainSubstring(`unknown field "x"`))))
+
+	g.Expect(os.WriteFile(path, []byte(minimal), 0o600)).To(Succeed())
+	g.Expect(configv1alpha1.Load(path)).NotTo(BeNil())
+}

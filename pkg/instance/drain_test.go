@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+func newTestQueue(d *drain) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return d.newQueue("test", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+}
+
+func TestStopWaitsForTheItemBeingWorkedOn(t *testing.T) {
+	g := NewWithT(t)
+	d := newDrain()
+	queue := newTestQueue(d)
+	queue.Add(request("a"))
+	item, shutdown := queue.Get()
+	g.Expect(shutdown).To(BeFalse())
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- d.stop(t.Context()) }()
+
+	g.Consistently(stopped, 200*time.Millisecond).ShouldNot(Receive(), "the item is still being worked on")
+	queue.Done(item)
+	g.Eventually(stopped).Should(Receive(BeNil()), "nothing is being worked on any more")
+}
+
+func TestStopHandsOutNothingMore(t *testing.T) {
+	g := NewWithT(t)
+	d := newDrain()
+	queue := newTestQueue(d)
+	queue.Add(request("a"))
+	queue.Add(request("b"))
+
+	g.Expect(d.stop(t.Context())).To(Succeed())
+
+	_, shutdown := queue.Get()
+	g.Expect(shutdown).To(BeTrue(), "what is queued is left to the next leader")
+	_, shutdown = newTestQueue(d).Get()
+	g.Expect(shutdown).To(BeTrue(), "a queue made after the stop is shut as well")
+}
+
+func TestStopGivesUpWhenItsTimeIsOver(t *testing.T) {
+	g := NewWithT(t)
+	d := newDrain()
+	queue := newTestQueue(d)
+	queue.Add(request("a"))
+	queue.Get()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+
+	g.Expect(d.stop(ctx)).To(MatchError(ContainSubstring("1 reconciles did not end in time")))
+}
+
+func TestWorkersThatRaceWithStopLeaveNothingUncounted(t *testing.T) {
+	g := NewWithT(t)
+	d := newDrain()
+	queue := newTestQueue(d)
+	for i := range 1000 {
+		queue.Add(request(time.Duration(i).String()))
+	}
+
+	done := make(chan struct{})
+	for range 8 {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for {
+				item, shutdown := queue.Get()
+				if shutdown {
+					return
+				}
+				queue.Done(item)
+			}
+		}()
+	}
+
+	g.Expect(d.stop(t.Context())).To(Succeed())
+	d.mu.Lock()
+	g.Expect(d.inFlight).To(BeZero())
+	d.mu.Unlock()
+	for range 8 {
+		g.Eventually(done).Should(Receive(), "every worker ends")
+	}
+}

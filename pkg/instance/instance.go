@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/heartbeat"
+	gardenerhealthz "github.com/gardener/gardener/pkg/healthz"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+)
+
+// DefaultDrainTimeout is how long a stop waits for the reconciles under way. The chart's terminationGracePeriodSeconds
+// is larger.
+const DefaultDrainTimeout = 25 * time.Second
+
+// Options are what an instance is made of.
+type Options struct {
+	// Name is the instance's own name: that of its Lease for leader election and of the holder in its heartbeat.
+	Name string
+	// Namespace is the namespace in which the instance runs.
+	Namespace string
+	// Config is the defaulted and validated configuration.
+	Config *configv1alpha1.ExtensionConfiguration
+	// RESTConfig is the cluster in which the instance runs. If nil, it is found by Config.ClientConnection.
+	RESTConfig *rest.Config
+	// Scheme knows all types that the controllers use.
+	Scheme *runtime.Scheme
+	// ByObject narrows what is cached of a kind. Secrets and ConfigMaps are read past the cache in any case; an informer
+	// for them exists only where a component asks for one, with what is given here.
+	ByObject map[client.Object]cache.ByObject
+	// Log is the root of all logs.
+	Log logr.Logger
+	// DrainTimeout is how long a stop waits for reconciles. Default: DefaultDrainTimeout.
+	DrainTimeout time.Duration
+}
+
+// Instance is a manager that stops in order.
+type Instance struct {
+	manager.Manager
+
+	drain        *drain
+	drainTimeout time.Duration
+	stopping     atomic.Bool
+}
+
+// New makes an instance. Add controllers to its Manager with ControllerOptions, then Run it.
+func New(opts Options) (*Instance, error) {
+	if opts.Namespace == "" {
+		return nil, errors.New("the namespace of this instance is unknown: set the environment variable LEADER_ELECTION_NAMESPACE")
+	}
+
+	restConfig := opts.RESTConfig
+	if restConfig == nil {
+		var err error
+		if restConfig, err = restConfigFor(opts.Config.ClientConnection); err != nil {
+			return nil, err
+		}
+	}
+
+	mgr, err := manager.New(restConfig, managerOptions(opts))
+	if err != nil {
+		return nil, fmt.Errorf("making the manager of %s: %w", opts.Name, err)
+	}
+
+	instance := &Instance{Manager: mgr, drain: newDrain(), drainTimeout: opts.DrainTimeout}
+	if instance.drainTimeout == 0 {
+		instance.drainTimeout = DefaultDrainTimeout
+	}
+
+	if err := instance.addHealth(opts.Log); err != nil {
+		return nil, err
+	}
+	return instance, heartbeat.Add(mgr, heartbeat.AddArgs{
+		ExtensionName:        opts.Name,
+		Namespace:            opts.Namespace,
+		RenewIntervalSeconds: *opts.Config.Heartbeat.RenewIntervalSeconds,
+		Clock:                clock.RealClock{},
+	})
+}
+
+// ControllerOptions are the options of a controller as configured, with a queue that is drained when the instance stops.
+func (i *Instance) ControllerOptions(config configv1alpha1.ControllerConfiguration) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: *config.ConcurrentSyncs,
+		NewQueue:                i.drain.newQueue,
+	}
+}
+
+// Run runs the instance until ctx ends. It then takes no more work, waits until the reconciles under way have ended (at
+// most the drain timeout) and only then takes their context and their Lease away. A reconcile that were cut off in the
+// middle would leave an error on its object that nobody can act on.
+func (i *Instance) Run(ctx context.Context) error {
+	managerCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-managerCtx.Done():
+			return
+		}
+
+		i.stopping.Store(true)
+		log := i.GetLogger().WithName("stop")
+		log.Info("Stopping, waiting for reconciles to end", "timeout", i.drainTimeout.String())
+
+		drainCtx, cancelDrain := context.WithTimeout(managerCtx, i.drainTimeout)
+		defer cancelDrain()
+		if err := i.drain.stop(drainCtx); err != nil {
+			log.Error(err, "Cutting off reconciles")
+		}
+		cancel()
+	}()
+
+	return i.Start(managerCtx)
+}
+
+func (i *Instance) addHealth(log logr.Logger) error {
+	if err := i.AddHealthzCheck("informer-sync", gardenerhealthz.NewCacheSyncHealthzWithDeadline(log, clock.RealClock{}, i.GetCache(), gardenerhealthz.DefaultCacheSyncDeadline)); err != nil {
+		return err
+	}
+	if err := i.AddReadyzCheck("informer-sync", gardenerhealthz.NewCacheSyncHealthz(i.GetCache())); err != nil {
+		return err
+	}
+	return i.AddReadyzCheck("not-stopping", func(*http.Request) error {
+		if i.stopping.Load() {
+			return errors.New("the instance is stopping")
+		}
+		return nil
+	})
+}
+
+func managerOptions(opts Options) manager.Options {
+	var (
+		config         = opts.Config
+		leaderElection = config.LeaderElection
+		recoverPanic   = true
+	)
+
+	if leaderElection.ResourceName == "" {
+		leaderElection.ResourceName = opts.Name
+	}
+	if leaderElection.ResourceNamespace == "" {
+		leaderElection.ResourceNamespace = opts.Namespace
+	}
+
+	return manager.Options{
+		Logger: opts.Log,
+		Scheme: opts.Scheme,
+
+		Cache: cache.Options{
+			ByObject:         opts.ByObject,
+			DefaultTransform: cache.TransformStripManagedFields(),
+		},
+		Client: client.Options{Cache: &client.CacheOptions{
+			// The memory of an instance must not grow with what others keep in the cluster.
+			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+		}},
+
+		Controller: controllerconfig.Controller{RecoverPanic: &recoverPanic},
+
+		HealthProbeBindAddress: address(config.Server.HealthProbes),
+		Metrics:                metricsserver.Options{BindAddress: address(config.Server.Metrics)},
+
+		LeaderElection:                *leaderElection.LeaderElect,
+		LeaderElectionID:              leaderElection.ResourceName,
+		LeaderElectionNamespace:       leaderElection.ResourceNamespace,
+		LeaderElectionResourceLock:    leaderElection.ResourceLock,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &leaderElection.LeaseDuration.Duration,
+		RenewDeadline:                 &leaderElection.RenewDeadline.Duration,
+		RetryPeriod:                   &leaderElection.RetryPeriod.Duration,
+	}
+}
+
+func restConfigFor(connection componentbaseconfigv1alpha1.ClientConnectionConfiguration) (*rest.Config, error) {
+	var (
+		config *rest.Config
+		err    error
+	)
+	if connection.Kubeconfig == "" {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", connection.Kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster to serve (clientConnection.kubeconfig, or the pod's service account): %w", err)
+	}
+
+	config.QPS = connection.QPS
+	config.Burst = int(connection.Burst)
+	config.ContentType = connection.ContentType
+	config.AcceptContentTypes = connection.AcceptContentTypes
+	return config, nil
+}
+
+func address(server *configv1alpha1.Server) string {
+	return net.JoinHostPort(server.BindAddress, strconv.Itoa(server.Port))
+}
