@@ -1,0 +1,98 @@
+{{- /*
+Where the release stands: "garden" (the garden runtime cluster) or "seed". gardener-operator sends the string "true",
+others a boolean.
+*/ -}}
+{{- define "provider-local.place" -}}
+{{- $gardener := .Values.gardener | default dict -}}
+{{- $runtimeCluster := $gardener.runtimeCluster | default dict -}}
+{{- $clusterTypes := $gardener.clusterTypes | default dict -}}
+{{- if or (eq (toString $runtimeCluster.enabled) "true") (eq (toString $clusterTypes.gardenRuntimeCluster) "true") -}}
+garden
+{{- else -}}
+seed
+{{- end -}}
+{{- end -}}
+
+{{- /*
+The name of every object begins with this. It depends on the place and on nothing else, so that the releases of both
+places can stand in one cluster, even in one namespace, and never name the same object.
+*/ -}}
+{{- define "provider-local.name" -}}
+gardener-extension-provider-local-{{ include "provider-local.place" . }}
+{{- end -}}
+
+{{- /* The labels that select the pods of the place. Immutable in a Deployment: never add one. */ -}}
+{{- define "provider-local.selectorLabels" -}}
+app.kubernetes.io/name: gardener-extension-provider-local
+app.kubernetes.io/component: {{ include "provider-local.place" . }}
+{{- end -}}
+
+{{- /* The labels of every object. Without the chart's version, so that a new version changes no more than it must. */ -}}
+{{- define "provider-local.labels" -}}
+{{ include "provider-local.selectorLabels" . }}
+app.kubernetes.io/part-of: gardener
+{{- end -}}
+
+{{- /* An image as a reference, from a reference or a map of repository, tag and digest; empty if there is none. */ -}}
+{{- define "provider-local.image" -}}
+{{- if kindIs "map" . -}}
+{{- .repository -}}
+{{- with .tag }}:{{ . }}{{ end -}}
+{{- with .digest }}@{{ . }}{{ end -}}
+{{- else if . -}}
+{{- . -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The folder of all buckets as the program sees it, and as the nodes do (pkg/apis/config/v1alpha1 has the defaults). */ -}}
+{{- define "provider-local.backupDirectory" -}}
+{{- .Values.backup.directory | default "/var/lib/gardener/backupbuckets" -}}
+{{- end -}}
+{{- define "provider-local.backupHostPath" -}}
+{{- .Values.backup.hostPath | default "/etc/gardener/local-backupbuckets" -}}
+{{- end -}}
+
+{{- /* The ports of the program (pkg/apis/config/v1alpha1 has the defaults). */ -}}
+{{- define "provider-local.healthPort" -}}
+{{- dig "healthProbes" "port" 8081 .Values.server -}}
+{{- end -}}
+{{- define "provider-local.metricsPort" -}}
+{{- dig "metrics" "port" 8080 .Values.server -}}
+{{- end -}}
+
+{{- /* Where CoreDNS is (pkg/apis/config/v1alpha1 has the default). */ -}}
+{{- define "provider-local.coreDNSNamespace" -}}
+{{- .Values.dns.coreDNS.namespace | default "gardener-extension-provider-local-coredns" -}}
+{{- end -}}
+
+{{- /*
+The part of the configuration that both places share: what the values set, and no more, as the program knows its own
+defaults.
+*/ -}}
+{{- define "provider-local.commonConfig" -}}
+{{- $config := dict "apiVersion" "config.local.provider.extensions.gardener.cloud/v1alpha1" "kind" "ExtensionConfiguration" -}}
+{{- range $section := list "logLevel" "logFormat" "clientConnection" "server" "controllers" "heartbeat" -}}
+{{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
+{{- end -}}
+{{- $lease := dict "resourceName" (printf "%s-leader-election" (include "provider-local.name" .)) "resourceNamespace" .Release.Namespace -}}
+{{- $_ := set $config "leaderElection" (merge $lease .Values.leaderElection) -}}
+{{- with omit .Values.backup "prepareDirectory" }}{{ $_ := set $config "backup" . }}{{ end -}}
+{{- $coreDNS := omit .Values.dns.coreDNS "image" -}}
+{{- with include "provider-local.image" .Values.dns.coreDNS.image }}{{ $_ := set $coreDNS "image" . }}{{ end -}}
+{{- $dns := omit .Values.dns "coreDNS" "zones" -}}
+{{- with .Values.dns.zones }}{{ $_ := set $dns "zones" . }}{{ end -}}
+{{- with $coreDNS }}{{ $_ := set $dns "coreDNS" . }}{{ end -}}
+{{- with $dns }}{{ $_ := set $config "dns" . }}{{ end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{- /* The configuration of operator-extension. */ -}}
+{{- define "provider-local.gardenConfig" -}}
+{{- $deploy := dig "deploy" true .Values.dns.coreDNS -}}
+{{- if and $deploy (not (include "provider-local.image" .Values.dns.coreDNS.image)) -}}
+{{- fail "dns.coreDNS.image is needed as long as dns.coreDNS.deploy is true: set it in spec.deployment.extension.runtimeClusterValues of the Extension, as `make push-charts` does" -}}
+{{- end -}}
+{{ include "provider-local.commonConfig" . }}
+extensionClasses:
+- garden
+{{- end -}}
