@@ -8,3 +8,4 @@
 package hack
 
 //go:generate go tool deepcopy-gen --go-header-file boilerplate.go.txt --output-file zz_generated.deepcopy.go ../pkg/apis/config/v1alpha1
+//go:generate go tool deepcopy-gen --go-header-file boilerplate.go.txt --output-file zz_generated.deepcopy.go ../pkg/apis/local/v1alpha1

@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+)
+
+const (
+	// bucketMode lets etcd-backup-restore, which runs with the same user or group, write; nobody else may look.
+	bucketMode fs.FileMode = 0o770
+	// asidePrefix begins the names of folders that are on their way out. No bucket or entry can be called so.
+	asidePrefix = ".deleting-"
+)
+
+// Store is a folder of buckets. Its methods may be called by many goroutines, and two processes may have the same folder
+// open, as in a cluster that is garden and seed at once.
+type Store struct {
+	dir  string
+	root *os.Root
+}
+
+// Open opens the store below dir, an existing folder in which this process may create folders, and removes what an
+// interrupted removal left there. Close it after use.
+func Open(dir string) (*Store, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening backup folder %s: %w: create it on the node and mount it there", dir, err)
+	}
+
+	store := &Store{dir: dir, root: root}
+	if err := store.checkWritable(); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+
+	// Best effort: whoever asked for the removal that was interrupted has not been told that it is done, will ask again,
+	// and then learns why it does not work.
+	_ = store.sweep(func(string) bool { return true })
+	return store, nil
+}
+
+// Close closes the store. It is not to be used any more then.
+func (s *Store) Close() error {
+	return s.root.Close()
+}
+
+// EnsureBucket creates the folder of the bucket unless it is there, and sets its mode to 0770 if that has been changed.
+// An error wraps ErrBadName if the name is the reason.
+func (s *Store) EnsureBucket(name string) error {
+	if err := CheckBucketName(name); err != nil {
+		return err
+	}
+
+	if err := s.root.Mkdir(name, bucketMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("creating bucket %s in %s: %w", name, s.dir, err)
+	}
+
+	info, err := s.root.Lstat(name)
+	if err != nil {
+		return fmt.Errorf("looking at bucket %s in %s: %w", name, s.dir, err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("bucket %s in %s is a %s and not a folder: remove it", name, s.dir, kindOf(info))
+	}
+
+	// Mkdir is subject to the umask, therefore this is needed for new folders as well.
+	if info.Mode().Perm() == bucketMode {
+		return nil
+	}
+	if err := s.root.Chmod(name, bucketMode); err != nil {
+		return fmt.Errorf("setting mode %o of bucket %s in %s: %w: give the folder to user %d", bucketMode, name, s.dir, err, os.Getuid())
+	}
+	return nil
+}
+
+// RemoveBucket removes the bucket with all its entries; nil if there is none. A bucket that is created again with the
+// same name never shows data of the removed one, even if the process ends half-way: the next call, or Open, goes on. An
+// error wraps ErrBadName if the name is the reason; there is nothing to be removed then.
+func (s *Store) RemoveBucket(name string) error {
+	if err := CheckBucketName(name); err != nil {
+		return err
+	}
+	if err := s.remove(name, name); err != nil {
+		return fmt.Errorf("removing bucket %s in %s: %w", name, s.dir, err)
+	}
+	return nil
+}
+
+// RemoveEntry removes the entry from the bucket, and only that; nil if there is no such entry or no such bucket. Else it
+// is as RemoveBucket.
+func (s *Store) RemoveEntry(bucket, entry string) error {
+	if err := errors.Join(CheckBucketName(bucket), CheckEntryName(entry)); err != nil {
+		return err
+	}
+
+	info, err := s.root.Lstat(bucket)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// The bucket is gone, and the entry with it. It may be on its way out still.
+	case err != nil:
+		return fmt.Errorf("looking at bucket %s in %s: %w", bucket, s.dir, err)
+	case !info.IsDir():
+		// A link to another bucket would have us remove the entry there.
+		return fmt.Errorf("bucket %s in %s is a %s and not a folder: remove it", bucket, s.dir, kindOf(info))
+	}
+
+	if err := s.remove(path.Join(bucket, entry), entry); err != nil {
+		return fmt.Errorf("removing entry %s of bucket %s in %s: %w", entry, bucket, s.dir, err)
+	}
+	return nil
+}
+
+// remove renames what is at file to a hidden name in the root, which is atomic, and then removes everything that has been
+// put aside under name.
+func (s *Store) remove(file, name string) error {
+	aside := asidePrefix + name + "-" + rand.Text()
+	if err := s.root.Rename(file, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return s.sweep(func(other string) bool { return other == name })
+}
+
+// sweep removes what has been put aside under names that match.
+func (s *Store) sweep(matches func(name string) bool) error {
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+
+	var errs []error
+	for _, entry := range entries {
+		rest, isAside := strings.CutPrefix(entry.Name(), asidePrefix)
+		// The random part has no hyphen.
+		if i := strings.LastIndex(rest, "-"); isAside && i >= 0 && matches(rest[:i]) {
+			errs = append(errs, s.root.RemoveAll(entry.Name()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkWritable finds out whether folders can be created, by creating one. Asking for the permission bits would miss a
+// mount that is read-only.
+func (s *Store) checkWritable() error {
+	probe := asidePrefix + "probe-" + rand.Text()
+	if err := s.root.Mkdir(probe, 0o700); err != nil {
+		return fmt.Errorf("writing to backup folder %s: %w: mount it writable and give it to user %d", s.dir, err, os.Getuid())
+	}
+	if err := s.root.Remove(probe); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing %s from backup folder %s: %w", probe, s.dir, err)
+	}
+	return nil
+}
+
+func kindOf(info fs.FileInfo) string {
+	switch {
+	case info.Mode().Type() == fs.ModeSymlink:
+		return "symbolic link"
+	case info.Mode().IsRegular():
+		return "file"
+	default:
+		return info.Mode().Type().String()
+	}
+}
