@@ -16,7 +16,7 @@ TOOLS     := $(REPO)/bin/tools
 LANDSCAPE := $(BIN)/landscape
 
 # Modules with code of ours. Those below test/landscape/modules and hack/tools only build other people's programs.
-MODULES      := . skaffold/images/coredns test/landscape
+MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod))
 TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod))
 
 # Suites which need a running landscape are `make e2e` and `make bench`.
@@ -53,7 +53,6 @@ test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
 test: need-gcc $(BIN)/kube-apiserver $(BIN)/etcd
 	@for module in $(MODULES); do \
-	  [ -f $$module/go.mod ] || continue; \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(PACKAGES) | grep -vE '$(NEEDS_LANDSCAPE)'); \
 	  CGO_ENABLED=1 go test -race -timeout 20m $(TEST_ARGS) $$packages; \
@@ -89,7 +88,6 @@ check-generate:
 check-modules:
 	@echo "--- modules are tidy and complete"
 	@for module in $(MODULES); do \
-	  [ -f $$module/go.mod ] || continue; \
 	  go -C $$module mod tidy -diff || { echo "check: run 'go mod tidy' in $$module" >&2; exit 1; }; \
 	done
 	@for module in $(TOOL_MODULES); do \
@@ -107,7 +105,6 @@ check-shell:
 .PHONY: check-lint
 check-lint: $(TOOLS)/golangci-lint
 	@for module in $(MODULES); do \
-	  [ -f $$module/go.mod ] || continue; \
 	  echo "--- golangci-lint $$module"; \
 	  (cd $$module && $(TOOLS)/golangci-lint run --config $(REPO)/.golangci.yaml ./...); \
 	done
@@ -121,7 +118,6 @@ check-charts:
 .PHONY: format
 format: $(TOOLS)/golangci-lint
 	@for module in $(MODULES); do \
-	  [ -f $$module/go.mod ] || continue; \
 	  (cd $$module && $(TOOLS)/golangci-lint fmt --config $(REPO)/.golangci.yaml ./...); \
 	done
 
@@ -168,7 +164,7 @@ need-gcc:
 # Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
 .PHONY: $(LANDSCAPE)
 $(LANDSCAPE):
-	@CGO_ENABLED=0 go build -C test/landscape -trimpath -o $@ .
+	@CGO_ENABLED=0 go build -C test/landscape -trimpath -ldflags '-s -w' -o $@ .
 
 $(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
 	@echo "--- build golangci-lint"
