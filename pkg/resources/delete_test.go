@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package resources
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+)
+
+func TestDeleteIsDoneWhenTheManagedResourceIsGone(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	writer := New(c.client())
+	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+	mr := c.managedResource()
+	mr.Finalizers = []string{"grm/x"}
+	g.Expect(c.Update(t.Context(), mr)).To(Succeed())
+	c.taken()
+
+	gone, err := writer.Delete(t.Context(), key)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(gone).To(BeFalse())
+	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource", "delete Secret", "delete ManagedResource"}))
+
+	gone, err = writer.Delete(t.Context(), key)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(gone).To(BeFalse(), "GRM still deletes the objects")
+	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource"}))
+
+	mr = c.managedResource()
+	mr.Finalizers = nil
+	g.Expect(c.Update(t.Context(), mr)).To(Succeed())
+	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+
+	secrets := &corev1.SecretList{}
+	g.Expect(c.List(t.Context(), secrets)).To(Succeed())
+	g.Expect(secrets.Items).To(BeEmpty())
+
+	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed(), "it may come back")
+	g.Expect(c.objects()).To(Equal([]string{"a"}))
+}
+
+func TestDeleteOfWhatNeverWasIsDone(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	g.Expect(New(c.client()).Delete(t.Context(), key)).To(BeTrue())
+}
+
+func TestDeleteReachesWhatTheCacheDoesNotShowYet(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	writer := New(c.client())
+	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+	c.cached = func(key client.ObjectKey, _ *resourcesv1alpha1.ManagedResource) error {
+		return apierrors.NewNotFound(managedResources, key.Name)
+	}
+
+	g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
+	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+	g.Expect(c.Get(t.Context(), key, &resourcesv1alpha1.ManagedResource{})).To(MatchError(ContainSubstring("not found")))
+}
+
+func TestDeleteAfterAnErrorFinishesTheWork(t *testing.T) {
+	for _, request := range []string{"get ManagedResource", "delete Secret", "delete ManagedResource"} {
+		t.Run(request+" fails", func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCluster(t)
+			writer := New(c.client())
+			g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+
+			c.before = failOnce(request, errTimeout)
+			gone, err := writer.Delete(t.Context(), key)
+			g.Expect(err).To(MatchError(errTimeout))
+			g.Expect(err.Error()).To(ContainSubstring(key.Namespace))
+			g.Expect(gone).To(BeFalse())
+
+			g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
+			g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+			secrets := &corev1.SecretList{}
+			g.Expect(c.List(t.Context(), secrets)).To(Succeed())
+			g.Expect(secrets.Items).To(BeEmpty())
+		})
+	}
+}
+
+func TestSetKeepObjects(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	writer := New(c.client())
+	g.Expect(writer.SetKeepObjects(t.Context(), key, true)).To(Succeed(), "there is none yet")
+
+	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+	for _, keep := range []bool{true, false} {
+		g.Expect(writer.SetKeepObjects(t.Context(), key, keep)).To(Succeed())
+		g.Expect(*c.managedResource().Spec.KeepObjects).To(Equal(keep))
+	}
+
+	c.before = failOnce("patch ManagedResource", errConflict)
+	g.Expect(writer.SetKeepObjects(t.Context(), key, true)).To(MatchError(errConflict))
+}

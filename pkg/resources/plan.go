@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package resources
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/resourcemanager/controller/garbagecollector/references"
+)
+
+// plan is a ManagedResource with what follows from its objects.
+type plan struct {
+	ManagedResource
+	documents  documents
+	secretName string
+	inputs     [sha256.Size]byte
+}
+
+func (w *Writer) plan(mr ManagedResource) (*plan, error) {
+	if mr.Namespace == "" || mr.Name == "" {
+		return nil, errors.New("it has no name or no namespace")
+	}
+
+	docs, err := newDocuments(mr.Objects, w.client)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &plan{ManagedResource: mr, documents: docs, secretName: secretNamePrefix + mr.Name + "-" + docs.hash()}
+	out.Labels = maps.Clone(mr.Labels)
+	if out.Labels == nil {
+		out.Labels = make(map[string]string, 1)
+	}
+	out.Labels[LabelOrigin] = Origin
+
+	inputs, err := json.Marshal([]any{out.secretName, mr.Class, out.Labels, mr.InjectedLabels, mr.KeepObjects, mr.OwnerReferences})
+	if err != nil {
+		return nil, err
+	}
+	out.inputs = sha256.Sum256(inputs)
+	return out, nil
+}
+
+func (p *plan) remembered(mr *resourcesv1alpha1.ManagedResource) remembered {
+	return remembered{inputs: p.inputs, uid: mr.UID, resourceVersion: mr.ResourceVersion}
+}
+
+// mutate makes mr what is wanted and leaves alone what this package does not know of.
+func (p *plan) mutate(mr *resourcesv1alpha1.ManagedResource) error {
+	for key, value := range p.Labels {
+		metav1.SetMetaDataLabel(&mr.ObjectMeta, key, value)
+	}
+	if len(p.OwnerReferences) > 0 {
+		mr.OwnerReferences = p.OwnerReferences
+	}
+
+	mr.Spec.Class = nil
+	if p.Class != "" {
+		mr.Spec.Class = &p.Class
+	}
+	mr.Spec.SecretRefs = []corev1.LocalObjectReference{{Name: p.secretName}}
+	mr.Spec.InjectLabels = p.InjectedLabels
+	mr.Spec.KeepObjects = &p.KeepObjects
+
+	// Replaces the references to former Secrets, which thereby become garbage.
+	if err := references.InjectAnnotations(mr); err != nil {
+		return fmt.Errorf("annotating the reference to secret %s: %w", p.secretName, err)
+	}
+	return nil
+}
+
+func (p *plan) isMetBy(mr *resourcesv1alpha1.ManagedResource) bool {
+	mutated := mr.DeepCopy()
+	return p.mutate(mutated) == nil && equality.Semantic.DeepEqual(mr, mutated)
+}
+
+// patch returns a JSON merge patch with all fields that matter, and beyond these what is to be removed from the object
+// as it was read. A plain difference would not do: what was read may come from a cache which lags behind, and then a
+// field would be left out that is different by now.
+func (p *plan) patch(from, to *resourcesv1alpha1.ManagedResource) ([]byte, error) {
+	raw, err := client.MergeFrom(from).Data(to)
+	if err != nil {
+		return nil, fmt.Errorf("computing the patch: %w", err)
+	}
+	patch := make(map[string]any)
+	if err := json.Unmarshal(raw, &patch); err != nil {
+		return nil, fmt.Errorf("computing the patch: %w", err)
+	}
+
+	metadata := map[string]any{"labels": anyMap(p.Labels), "annotations": map[string]any{
+		references.AnnotationKey(references.KindSecret, p.secretName): p.secretName,
+	}}
+	if len(p.OwnerReferences) > 0 {
+		metadata["ownerReferences"] = p.OwnerReferences
+	}
+	// null removes a field.
+	spec := map[string]any{
+		"class":        nil,
+		"secretRefs":   []corev1.LocalObjectReference{{Name: p.secretName}},
+		"injectLabels": nil,
+		"keepObjects":  p.KeepObjects,
+	}
+	if p.Class != "" {
+		spec["class"] = p.Class
+	}
+	if len(p.InjectedLabels) > 0 {
+		spec["injectLabels"] = anyMap(p.InjectedLabels)
+	}
+
+	overlay(patch, map[string]any{"metadata": metadata, "spec": spec})
+	return json.Marshal(patch)
+}
+
+func anyMap(in map[string]string) map[string]any {
+	out := make(map[string]any, len(in))
+	for key, value := range in {
+		out[key] = value
+	}
+	return out
+}
+
+// overlay puts the fields of over into base, maps field by field.
+func overlay(base, over map[string]any) {
+	for key, value := range over {
+		inner, isMap := value.(map[string]any)
+		if existing, ok := base[key].(map[string]any); ok && isMap {
+			overlay(existing, inner)
+			continue
+		}
+		base[key] = value
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package resources
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// formatVersion is part of the hash in a Secret's name. Raise it when objects shall be written differently although
+// they are the same.
+const formatVersion = "v1\n"
+
+// documents are objects as JSON with sorted keys, sorted by group, kind, namespace and name. JSON, since it takes a
+// fraction of the time of YAML, and for most calls all that is needed is the hash.
+type documents [][]byte
+
+type document struct {
+	group, kind, namespace, name string
+	json                         []byte
+}
+
+func (d document) compare(other document) int {
+	return cmp.Or(
+		cmp.Compare(d.group, other.group),
+		cmp.Compare(d.kind, other.kind),
+		cmp.Compare(d.namespace, other.namespace),
+		cmp.Compare(d.name, other.name),
+	)
+}
+
+func (d document) String() string {
+	return fmt.Sprintf("%s %s/%s", schema.GroupKind{Group: d.group, Kind: d.kind}, d.namespace, d.name)
+}
+
+type kindFinder interface {
+	GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error)
+}
+
+func newDocuments(objects []client.Object, kinds kindFinder) (documents, error) {
+	sorted := make([]document, 0, len(objects))
+	for i, obj := range objects {
+		doc, err := newDocument(obj, kinds)
+		if err != nil {
+			return nil, fmt.Errorf("serializing object %d of %d: %w", i+1, len(objects), err)
+		}
+		sorted = append(sorted, doc)
+	}
+	slices.SortFunc(sorted, document.compare)
+
+	out := make(documents, 0, len(sorted))
+	for i, doc := range sorted {
+		if i > 0 && doc.compare(sorted[i-1]) == 0 {
+			return nil, fmt.Errorf("object %s is given twice", doc)
+		}
+		out = append(out, doc.json)
+	}
+	return out, nil
+}
+
+func newDocument(obj client.Object, kinds kindFinder) (document, error) {
+	if obj == nil {
+		return document{}, errors.New("it is nil")
+	}
+
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	if gvk.Kind == "" || gvk.Version == "" {
+		var err error
+		if gvk, err = kinds.GroupVersionKindFor(obj); err != nil {
+			return document{}, fmt.Errorf("kind of %T %s/%s is not known, set it or add it to the scheme: %w", obj, obj.GetNamespace(), obj.GetName(), err)
+		}
+	}
+
+	doc := document{group: gvk.Group, kind: gvk.Kind, namespace: obj.GetNamespace(), name: obj.GetName()}
+	if doc.name == "" {
+		return document{}, fmt.Errorf("%s has no name", doc)
+	}
+
+	content, err := contentOf(obj, gvk)
+	if err != nil {
+		return document{}, fmt.Errorf("%s: %w", doc, err)
+	}
+	if doc.json, err = json.Marshal(content); err != nil {
+		return document{}, fmt.Errorf("%s: %w", doc, err)
+	}
+	return doc, nil
+}
+
+// contentOf returns the fields of an object, without sharing with it what is changed here.
+func contentOf(obj client.Object, gvk schema.GroupVersionKind) (map[string]any, error) {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return u.Object, nil
+	}
+
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	content["apiVersion"], content["kind"] = gvk.ToAPIVersionAndKind()
+
+	// Go types have a status even if it says nothing, and older ones a creation timestamp of null. GRM would apply both.
+	if status, ok := content["status"].(map[string]any); ok && isEmpty(status) {
+		delete(content, "status")
+	}
+	if metadata, ok := content["metadata"].(map[string]any); ok && metadata["creationTimestamp"] == nil {
+		delete(metadata, "creationTimestamp")
+	}
+	return content, nil
+}
+
+// isEmpty tells whether there is nothing but empty maps and nulls.
+func isEmpty(fields map[string]any) bool {
+	for _, value := range fields {
+		inner, ok := value.(map[string]any)
+		if value != nil && (!ok || !isEmpty(inner)) {
+			return false
+		}
+	}
+	return true
+}
+
+// hash identifies the objects, in 16 hex digits. Gardener uses 8; but two versions of the same ManagedResource with the
+// same hash would silently be taken for one.
+func (d documents) hash() string {
+	sum := sha256.New()
+	sum.Write([]byte(formatVersion))
+	for _, doc := range d {
+		sum.Write(doc)
+		sum.Write([]byte{'\n'})
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16]
+}
+
+// yaml returns the objects as YAML documents.
+func (d documents) yaml() ([]byte, error) {
+	var out bytes.Buffer
+	for i, doc := range d {
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		text, err := yaml.JSONToYAML(doc)
+		if err != nil {
+			return nil, fmt.Errorf("converting document %d to YAML: %w", i+1, err)
+		}
+		out.Write(text)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package resources
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+)
+
+// rememberedMax is how many ManagedResources are remembered, at about 300 bytes each. Beyond that, the ones that were
+// not applied for longest cost a request again.
+const rememberedMax = 8192
+
+// ErrDeleting tells that a ManagedResource or its Secret is being deleted and cannot be written until it is gone. Check
+// with errors.Is.
+var ErrDeleting = errors.New("it is being deleted, wait until it is gone")
+
+// ErrTooLarge tells that the objects do not fit in a Secret. Check with errors.Is.
+var ErrTooLarge = fmt.Errorf("more than %d bytes after compression, split it into several ManagedResources", corev1.MaxSecretSize)
+
+// Writer writes ManagedResources. It is safe for concurrent use; make it with New, one for all controllers of an
+// instance.
+type Writer struct {
+	client     client.Client
+	compressor *compressor
+	remembered *lru.Cache
+}
+
+// remembered is what was written last for a ManagedResource, or what was found to be as wanted.
+type remembered struct {
+	// inputs is the hash of what was wanted.
+	inputs [sha256.Size]byte
+	// uid and resourceVersion are those of the ManagedResource after that. They are empty if it is not known how a write
+	// ended, or if another method changed the ManagedResource: then the next Apply writes, whatever a cache says that may
+	// not have seen this yet.
+	uid             types.UID
+	resourceVersion string
+}
+
+// New returns a Writer. The client may read ManagedResources from a cache, which makes an Apply that changes nothing
+// free. It must not read Secrets from one, that is, Secret belongs in the list CacheOptions.DisableFor of a manager's
+// client: else the metadata of all Secrets would be cached.
+//
+// Needed permissions: get, create, patch, delete on ManagedResources (and list and watch for a cache) and on Secrets.
+func New(client client.Client) *Writer {
+	return &Writer{
+		client:     client,
+		compressor: newCompressor(defaultLevel),
+		remembered: lru.New(rememberedMax),
+	}
+}
+
+// Apply creates or updates the ManagedResource and the Secret with its objects. It writes nothing if nothing changed,
+// and writes again what was changed or deleted in the cluster. It does not wait until the objects are applied.
+//
+// Errors: ErrDeleting if the ManagedResource is being deleted, ErrTooLarge, what is wrong with an object, or what the
+// API server said. After a conflict just call it again.
+func (w *Writer) Apply(ctx context.Context, mr ManagedResource) error {
+	want, err := w.plan(mr)
+	if err != nil {
+		return fmt.Errorf("applying ManagedResource %s: %w", mr.key(), err)
+	}
+	if err := w.apply(ctx, want); err != nil {
+		return fmt.Errorf("applying ManagedResource %s: %w", mr.key(), err)
+	}
+	return nil
+}
+
+func (w *Writer) apply(ctx context.Context, want *plan) error {
+	current := &resourcesv1alpha1.ManagedResource{}
+	if err := w.client.Get(ctx, want.key(), current); apierrors.IsNotFound(err) {
+		return w.create(ctx, want)
+	} else if err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	if current.DeletionTimestamp != nil {
+		return ErrDeleting
+	}
+
+	last, known := w.recall(want.key())
+	switch {
+	case known && last == want.remembered(current):
+		return nil
+	case (!known || last.inputs == want.inputs && last.resourceVersion != "") && want.isMetBy(current):
+		// The first time, or somebody touched it, but not what matters here: most of the time that is GRM, which
+		// writes the status, and one reason for this is that the Secret is gone.
+		if err := w.ensureSecret(ctx, want, true); err != nil {
+			return err
+		}
+		w.remembered.Add(want.key(), want.remembered(current))
+		return nil
+	default:
+		return w.update(ctx, want, current)
+	}
+}
+
+// create writes the Secret first: a ManagedResource without it would be reported as broken.
+func (w *Writer) create(ctx context.Context, want *plan) error {
+	w.forget(want.key())
+	if err := w.ensureSecret(ctx, want, false); err != nil {
+		return err
+	}
+
+	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
+	if err := want.mutate(mr); err != nil {
+		return err
+	}
+
+	err := w.client.Create(ctx, mr)
+	if apierrors.IsAlreadyExists(err) {
+		// The cache has not seen it yet, or shows just those with our label, and this one was made by another program.
+		err = w.patch(ctx, want, &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}, mr)
+	}
+	if err != nil {
+		return fmt.Errorf("creating it: %w", err)
+	}
+
+	w.remembered.Add(want.key(), want.remembered(mr))
+	return nil
+}
+
+func (w *Writer) update(ctx context.Context, want *plan, current *resourcesv1alpha1.ManagedResource) error {
+	w.forget(want.key())
+	if err := w.ensureSecret(ctx, want, slices.Contains(current.Spec.SecretRefs, corev1.LocalObjectReference{Name: want.secretName})); err != nil {
+		return err
+	}
+
+	mr := current.DeepCopy()
+	if err := want.mutate(mr); err != nil {
+		return err
+	}
+	if err := w.patch(ctx, want, current, mr); err != nil {
+		return fmt.Errorf("updating it: %w", err)
+	}
+
+	w.remembered.Add(want.key(), want.remembered(mr))
+	return nil
+}
+
+// patch sends all fields that matter, and beyond these what is to be removed from the object as it was read. No resource
+// version: GRM writes other fields of the same object all the time, and there is nothing to merge.
+func (w *Writer) patch(ctx context.Context, want *plan, from, to *resourcesv1alpha1.ManagedResource) error {
+	data, err := want.patch(from, to)
+	if err != nil {
+		return err
+	}
+	*to = resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
+	return w.client.Patch(ctx, to, client.RawPatch(types.MergePatchType, data))
+}
+
+// SetKeepObjects tells GRM whether to leave the objects where they are when the ManagedResource is deleted. It is no
+// error if there is no such ManagedResource. The next Apply sets what it is told.
+func (w *Writer) SetKeepObjects(ctx context.Context, key client.ObjectKey, keep bool) error {
+	w.forget(key)
+
+	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	data := fmt.Appendf(nil, `{"spec":{"keepObjects":%t}}`, keep)
+	if err := client.IgnoreNotFound(w.client.Patch(ctx, mr, client.RawPatch(types.MergePatchType, data))); err != nil {
+		return fmt.Errorf("setting keepObjects=%t of ManagedResource %s: %w", keep, key, err)
+	}
+	return nil
+}
+
+// Delete deletes the ManagedResource and the Secrets it refers to, and tells whether it is gone. It is not as long as
+// GRM deletes the objects; call it again when a watch tells that the ManagedResource was deleted. Calls in between cost
+// no request if ManagedResources are read from a cache. What never was is gone.
+func (w *Writer) Delete(ctx context.Context, key client.ObjectKey) (bool, error) {
+	w.forget(key)
+
+	mr := &resourcesv1alpha1.ManagedResource{}
+	if err := w.client.Get(ctx, key, mr); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting ManagedResource %s: reading it: %w", key, err)
+	}
+	if mr.DeletionTimestamp != nil {
+		return false, nil
+	}
+
+	// The Secrets first: were it the other way round, a crash in between would leave them to the garbage collector of
+	// GRM, which may be gone by then. GRM does not need them to delete the objects.
+	for _, ref := range mr.Spec.SecretRefs {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: ref.Name}}
+		if err := client.IgnoreNotFound(w.client.Delete(ctx, secret)); err != nil {
+			return false, fmt.Errorf("deleting secret %s/%s of ManagedResource: %w", secret.Namespace, secret.Name, err)
+		}
+	}
+
+	// Asked of the API server even if the cache knows of none: it may not have seen what was created just now.
+	err := w.client.Delete(ctx, &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	if apierrors.IsNotFound(err) {
+		w.remembered.Remove(key)
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("deleting ManagedResource %s: %w", key, err)
+	}
+	return false, nil
+}
+
+func (w *Writer) recall(key client.ObjectKey) (remembered, bool) {
+	value, ok := w.remembered.Get(key)
+	if !ok {
+		return remembered{}, false
+	}
+	return value.(remembered), true
+}
+
+// forget is called before a write, so that one whose outcome is not known makes the next Apply write.
+func (w *Writer) forget(key client.ObjectKey) {
+	w.remembered.Add(key, remembered{})
+}
