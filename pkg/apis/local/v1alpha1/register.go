@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// Type is what spec.type of an extension object says if this extension is to serve it.
+const Type = "local"
+
 // GroupName is the API group of the types of this package.
 const GroupName = "local.provider.extensions.gardener.cloud"
 

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backupbucket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+)
+
+// Store is where buckets are: pkg/backup's Store. Errors wrap backup.ErrBadName if a name is the reason.
+type Store interface {
+	// EnsureBucket makes the bucket unless it is there.
+	EnsureBucket(name string) error
+	// RemoveBucket removes the bucket with all that is in it; nil if there is none.
+	RemoveBucket(name string) error
+}
+
+type actuator struct {
+	client   client.Client
+	store    Store
+	secrets  *generatedSecrets
+	hostPath string
+}
+
+// Reconcile makes the bucket, its Secret and its provider status unless they are in order.
+func (a *actuator) Reconcile(ctx context.Context, log logr.Logger, bucket *extensionsv1alpha1.BackupBucket) error {
+	if err := a.store.EnsureBucket(bucket.Name); errors.Is(err, backup.ErrBadName) {
+		return common.ConfigurationProblem(err, common.RetryMistake)
+	} else if err != nil {
+		return err
+	}
+
+	if err := a.secrets.ensure(ctx, log, bucket); err != nil {
+		return err
+	}
+
+	// If the annotation that determines the namespace has changed, the Secret in the old one goes. The status says where
+	// that is until it has gone.
+	key := a.secrets.keyFor(bucket)
+	if ref := bucket.Status.GeneratedSecretRef; ref != nil && *ref != *reference(key) {
+		if err := a.secrets.remove(ctx, bucket, *ref); err != nil {
+			return err
+		}
+	}
+	return a.updateStatus(ctx, bucket, reference(key))
+}
+
+// Delete removes the data and then the Secret. Each step is fine with what an earlier attempt has done, and with a bucket
+// that never came to be.
+func (a *actuator) Delete(ctx context.Context, log logr.Logger, bucket *extensionsv1alpha1.BackupBucket) error {
+	if err := a.checkUnused(ctx, bucket); err != nil {
+		return err
+	}
+
+	if err := a.store.RemoveBucket(bucket.Name); errors.Is(err, backup.ErrBadName) {
+		log.Info("No bucket can have this name, there is nothing to remove", "reason", err.Error())
+	} else if err != nil {
+		return err
+	}
+
+	refs := []corev1.SecretReference{*reference(a.secrets.keyFor(bucket))}
+	if ref := bucket.Status.GeneratedSecretRef; ref != nil && *ref != refs[0] {
+		refs = append(refs, *ref)
+	}
+	for _, ref := range refs {
+		if err := a.secrets.remove(ctx, bucket, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkUnused returns an error as long as BackupEntries are in the bucket. gardenlet and gardener-operator delete them
+// first, hence this is about a BackupBucket that somebody deletes by hand: the backups of running etcds would go, and
+// their pods would hold on to a folder that no longer exists. The controller looks again when an entry has gone.
+func (a *actuator) checkUnused(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket) error {
+	list := &extensionsv1alpha1.BackupEntryList{}
+	if err := a.client.List(ctx, list); err != nil {
+		return fmt.Errorf("listing the BackupEntries in BackupBucket %s: %w", bucket.Name, err)
+	}
+
+	var names []string
+	for _, entry := range list.Items {
+		if entry.Spec.BucketName == bucket.Name && entry.Spec.Type == localv1alpha1.Type {
+			names = append(names, entry.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+
+	const shown = 3
+	slices.Sort(names)
+	return common.WithCode(
+		fmt.Errorf("BackupBucket %s is in use by %d BackupEntries, delete them first: %s", bucket.Name, len(names), strings.Join(names[:min(shown, len(names))], ", ")),
+		gardencorev1beta1.ErrorInfraDependencies, common.RetryMistake,
+	)
+}
+
+// updateStatus writes where the Secret and the folder are unless the status says so already.
+func (a *actuator) updateStatus(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket, secretRef *corev1.SecretReference) error {
+	status := &localv1alpha1.BackupBucketStatus{
+		TypeMeta: metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.BackupBucketStatusKind},
+		HostPath: a.hostPath,
+	}
+	if apiequality.Semantic.DeepEqual(bucket.Status.GeneratedSecretRef, secretRef) && isProviderStatus(bucket.Status.ProviderStatus, status) {
+		return nil
+	}
+
+	raw, err := json.Marshal(status)
+	if err != nil {
+		return fmt.Errorf("encoding the provider status of BackupBucket %s: %w", bucket.Name, err)
+	}
+
+	patch := client.MergeFrom(bucket.DeepCopy())
+	bucket.Status.GeneratedSecretRef = secretRef
+	bucket.Status.ProviderStatus = &runtime.RawExtension{Raw: raw}
+	if err := a.client.Status().Patch(ctx, bucket, patch); err != nil {
+		return fmt.Errorf("writing the status of BackupBucket %s: %w", bucket.Name, err)
+	}
+	return nil
+}
+
+// isProviderStatus tells whether raw is the status, in whichever order the API server returns its fields.
+func isProviderStatus(raw *runtime.RawExtension, status *localv1alpha1.BackupBucketStatus) bool {
+	if raw == nil {
+		return false
+	}
+	actual := &localv1alpha1.BackupBucketStatus{}
+	return json.Unmarshal(raw.Raw, actual) == nil && *actual == *status
+}
+
+func reference(key client.ObjectKey) *corev1.SecretReference {
+	return &corev1.SecretReference{Namespace: key.Namespace, Name: key.Name}
+}
+
+var _ backupbucket.Actuator = (*actuator)(nil)

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backupbucket
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
+	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
+)
+
+const (
+	// LabelGeneratedFor is the label of the Secrets that this package makes, and by which it watches them. The name of a
+	// bucket can be too long for a label's value; it is part of the Secret's name.
+	LabelGeneratedFor = "local.provider.extensions.gardener.cloud/generated-for"
+	// LabelValueBackupBucket is the value of LabelGeneratedFor.
+	LabelValueBackupBucket = "backupbucket"
+
+	// dataKeyHostPath is the key under which etcd-druid looks for the folder on the node, below which it mounts a bucket.
+	dataKeyHostPath = "hostPath"
+)
+
+// generatedSecrets are the Secrets of buckets. They are what a store of type local has for credentials: gardenlet copies
+// one into the Secrets of the bucket's BackupEntries, and gardener-operator hands it to the garden's etcd if there is no
+// BackupEntry for the garden.
+type generatedSecrets struct {
+	client client.Client
+	// cached reads Secrets with LabelGeneratedFor in namespaces.
+	cached     client.Reader
+	namespaces []string
+	hostPath   string
+}
+
+func (s *generatedSecrets) keyFor(bucket *extensionsv1alpha1.BackupBucket) client.ObjectKey {
+	meta := backupbucket.GeneratedSecretObjectMeta(bucket)
+	return client.ObjectKey{Namespace: meta.Namespace, Name: meta.Name}
+}
+
+// ensure makes or corrects the bucket's Secret, if need be. A Secret that has the name already becomes the bucket's: the
+// name is reserved for it.
+func (s *generatedSecrets) ensure(ctx context.Context, log logr.Logger, bucket *extensionsv1alpha1.BackupBucket) error {
+	if inOrder, err := s.inOrder(ctx, bucket); err != nil || inOrder {
+		return err
+	}
+
+	secret := &corev1.Secret{ObjectMeta: backupbucket.GeneratedSecretObjectMeta(bucket)}
+	log.Info("Writing the generated Secret", "secret", client.ObjectKeyFromObject(secret))
+	if _, err := controllerutils.CreateOrGetAndMergePatch(ctx, s.client, secret, func() error {
+		if secret.Labels == nil {
+			secret.Labels = map[string]string{}
+		}
+		secret.Labels[LabelGeneratedFor] = LabelValueBackupBucket
+		secret.Data = s.dataFor(bucket.Name)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("writing the generated Secret %s/%s of BackupBucket %s: %w", secret.Namespace, secret.Name, bucket.Name, err)
+	}
+	return nil
+}
+
+// inOrder tells whether the bucket's Secret is as it should be. As the cache only has Secrets with the label, one without
+// is not.
+func (s *generatedSecrets) inOrder(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket) (bool, error) {
+	var (
+		key    = s.keyFor(bucket)
+		secret = &corev1.Secret{}
+		reader = s.cached
+	)
+	if !slices.Contains(s.namespaces, key.Namespace) {
+		reader = s.client
+	}
+
+	if err := reader.Get(ctx, key, secret); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading the generated Secret %s of BackupBucket %s: %w", key, bucket.Name, err)
+	}
+	return secret.Labels[LabelGeneratedFor] == LabelValueBackupBucket && s.isAsWritten(secret), nil
+}
+
+// isAsWritten tells whether a Secret has what its bucket, which its name tells, needs.
+func (s *generatedSecrets) isAsWritten(secret *corev1.Secret) bool {
+	name, ok := bucketOf(secret)
+	return ok && apiequality.Semantic.DeepEqual(secret.Data, s.dataFor(name))
+}
+
+func (s *generatedSecrets) dataFor(bucketName string) map[string][]byte {
+	return map[string][]byte{
+		dataKeyHostPath:                          []byte(s.hostPath),
+		v1beta1constants.DataKeyBackupBucketName: []byte(bucketName),
+	}
+}
+
+// remove removes the Secret that ref names, provided that it is one of the bucket by its name: ref may stem from a status.
+func (s *generatedSecrets) remove(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket, ref corev1.SecretReference) error {
+	if ref.Name != s.keyFor(bucket).Name {
+		return nil
+	}
+
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = ref.Namespace, ref.Name
+	if err := kubernetesutils.DeleteObject(ctx, s.client, secret); err != nil {
+		return fmt.Errorf("deleting the generated Secret %s/%s of BackupBucket %s: %w", ref.Namespace, ref.Name, bucket.Name, err)
+	}
+	return nil
+}
+
+// bucketOf returns the name of the bucket whose generated Secret has the object's name.
+func bucketOf(secret client.Object) (string, bool) {
+	name, ok := strings.CutPrefix(secret.GetName(), v1beta1constants.SecretPrefixGeneratedBackupBucket)
+	return name, ok && name != ""
+}
+
+// newSecretCache returns a cache of the Secrets with LabelGeneratedFor in the namespaces. The manager's own cache would
+// hold all Secrets or none, and a watch on more than these would need more permissions.
+func newSecretCache(mgr manager.Manager, newCache cache.NewCacheFunc, namespaces []string) (cache.Cache, error) {
+	configs := make(map[string]cache.Config, len(namespaces))
+	for _, namespace := range namespaces {
+		configs[namespace] = cache.Config{}
+	}
+
+	return newCache(mgr.GetConfig(), cache.Options{
+		HTTPClient:       mgr.GetHTTPClient(),
+		Scheme:           mgr.GetScheme(),
+		Mapper:           mgr.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Namespaces: configs, Label: labels.SelectorFromSet(labels.Set{LabelGeneratedFor: LabelValueBackupBucket})},
+		},
+	})
+}
+
+// cacheRunnable has the manager start and sync a cache together with its own caches, before any controller.
+type cacheRunnable struct {
+	cache.Cache
+}
+
+// GetCache is by what the manager tells a cache from other runnables.
+func (c cacheRunnable) GetCache() cache.Cache {
+	return c.Cache
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backupentry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/backupentry/genericactuator"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+)
+
+const (
+	// dataKeyHostPath is the key under which etcd-druid looks for the folder on the node, below which it mounts a bucket.
+	dataKeyHostPath = "hostPath"
+	// sourcePrefix begins the name of the BackupEntry that stands for the source in a control plane migration.
+	sourcePrefix = v1beta1constants.BackupSourcePrefix + "-"
+)
+
+// Store is where entries are: pkg/backup's Store. Errors wrap backup.ErrBadName if a name is the reason.
+type Store interface {
+	// RemoveEntry removes the entry from the bucket; nil if either is not there.
+	RemoveEntry(bucket, entry string) error
+}
+
+type delegate struct {
+	client   client.Client
+	store    Store
+	hostPath string
+}
+
+var _ genericactuator.BackupEntryDelegate = (*delegate)(nil)
+
+// GetETCDSecretData returns what the provider "local" of etcd-backup-restore needs to find the bucket, and nothing else:
+// the given data, which is that of the referenced Secret, may be credentials of whichever provider the user once had, or
+// a hostPath of another seed's nodes.
+func (d *delegate) GetETCDSecretData(_ context.Context, _ logr.Logger, entry *extensionsv1alpha1.BackupEntry, _ map[string][]byte) (map[string][]byte, error) {
+	if err := checkNames(entry); err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		dataKeyHostPath:                          []byte(d.hostPath),
+		v1beta1constants.DataKeyBackupBucketName: []byte(entry.Spec.BucketName),
+	}, nil
+}
+
+// Delete removes the entry's folder from its bucket.
+//
+// A control plane migration has a second BackupEntry, source-X beside X, on the destination seed. While X is in the
+// destination's bucket already, source-X is in the source's, under the folder X: there the backups are copied from, and
+// there gardenlet has them removed, by deleting source-X, after the copied ones have been restored. It must not be the
+// data of X that goes. Two entries in one bucket mean the same folder, so source-X leaves the folder alone if X is in the
+// same bucket: nothing has been copied then, be it that the migration was given up or that gardenlet found both buckets
+// to be the same. The folder goes with X.
+func (d *delegate) Delete(ctx context.Context, log logr.Logger, entry *extensionsv1alpha1.BackupEntry) error {
+	name := folderOf(entry)
+
+	if name != entry.Name {
+		inUse, err := d.isIn(ctx, name, entry.Spec.BucketName)
+		if err != nil {
+			return err
+		}
+		if inUse {
+			log.Info("Keeping the folder of the source entry as the entry itself is in the same bucket", "bucket", entry.Spec.BucketName, "entry", name)
+			return nil
+		}
+	}
+
+	err := d.store.RemoveEntry(entry.Spec.BucketName, name)
+	if errors.Is(err, backup.ErrBadName) {
+		log.Info("No entry can have this name, there is nothing to remove", "reason", err.Error())
+		return nil
+	}
+	return err
+}
+
+// isIn tells whether there is a BackupEntry of the name in the bucket.
+func (d *delegate) isIn(ctx context.Context, name, bucket string) (bool, error) {
+	entry := &extensionsv1alpha1.BackupEntry{}
+	if err := d.client.Get(ctx, client.ObjectKey{Name: name}, entry); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading BackupEntry %s to see whether it is in bucket %s: %w", name, bucket, err)
+	}
+	return entry.Spec.BucketName == bucket, nil
+}
+
+// checkNames returns a configuration problem if the entry's names cannot be those of folders.
+func checkNames(entry *extensionsv1alpha1.BackupEntry) error {
+	if err := errors.Join(backup.CheckBucketName(entry.Spec.BucketName), backup.CheckEntryName(folderOf(entry))); err != nil {
+		return common.ConfigurationProblem(err, common.RetryMistake)
+	}
+	return nil
+}
+
+// folderOf returns the name of the entry's folder in its bucket.
+func folderOf(entry *extensionsv1alpha1.BackupEntry) string {
+	return strings.TrimPrefix(entry.Name, sourcePrefix)
+}
