@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package binaries builds the programs of the landscape from the Go module proxy. Each upstream project has a module of its
+// own below modules/ that does nothing but pin it, because their requirements contradict each other. A program is built
+// again only if its module's pins, its flags or the Go version changed.
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+// Program is something to build.
+type Program struct {
+	// Name is the file's name in the output folder.
+	Name string
+	// Dir is the folder of the module that pins it.
+	Dir string
+	// Package is what to build, inside of Dir.
+	Package string
+	// Versions are the linker variables that take the version of Module, as "variable" or "variable=format" with one %s.
+	Versions []string
+	// Module is the upstream module whose version counts; empty for sources of this repository, which are always built, as
+	// only the compiler knows whether they changed.
+	Module string
+}
+
+// Builder builds programs into Out.
+type Builder struct {
+	Out string
+}
+
+// Version returns the version of the upstream module that the program's module pins, or "" for our own sources.
+func (p Program) Version() (string, error) {
+	if p.Module == "" {
+		return "", nil
+	}
+	path := filepath.Join(p.Dir, "go.mod")
+	content, err := os.ReadFile(path) // #nosec G304 -- a file of this repository.
+	if err != nil {
+		return "", fmt.Errorf("building %s: %w", p.Name, err)
+	}
+	mod, err := modfile.ParseLax(path, content, nil)
+	if err != nil {
+		return "", fmt.Errorf("building %s: %w", p.Name, err)
+	}
+	for _, require := range mod.Require {
+		if require.Mod.Path == p.Module {
+			return require.Mod.Version, nil
+		}
+	}
+	return "", fmt.Errorf("building %s: %s does not require %s", p.Name, path, p.Module)
+}
+
+// LinkerFlags are stripped symbols and the version variables. They must never vary without need: the Go build cache is
+// worth many minutes.
+func (p Program) LinkerFlags() (string, error) {
+	version, err := p.Version()
+	if err != nil {
+		return "", err
+	}
+	flags := []string{"-s", "-w"}
+	for _, variable := range p.Versions {
+		if !strings.Contains(variable, "=") {
+			variable += "=" + version
+		}
+		flags = append(flags, "-X", variable)
+	}
+	return strings.Join(flags, " "), nil
+}
+
+// Build makes sure that the program is there and up to date, and tells whether it had to be built.
+func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
+	flags, err := p.LinkerFlags()
+	if err != nil {
+		return false, err
+	}
+	digest, err := p.digest(flags)
+	if err != nil {
+		return false, err
+	}
+	out := filepath.Join(b.Out, p.Name)
+	if p.Module != "" && b.fresh(out, p.Name, digest) {
+		return false, nil
+	}
+	// Not to out: go build touches a file even if it has nothing to change, and the processes that run it would be restarted.
+	made := out + ".new"
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", made, p.Package) // #nosec G204 -- from the table of programs.
+	cmd.Dir = p.Dir
+	// Without cgo a program is one static file, which an image from scratch and any node can run.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return false, fmt.Errorf("building %s (%s in %s): %w\n%s", p.Name, p.Package, p.Dir, err, tail(output.String(), 15))
+	}
+	changed, err := Replace(made, out)
+	if err != nil {
+		return false, fmt.Errorf("building %s: %w", p.Name, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(b.stamp(p.Name)), 0o755); err != nil { // #nosec G301 -- build output.
+		return false, fmt.Errorf("building %s: %w", p.Name, err)
+	}
+	if err := os.WriteFile(b.stamp(p.Name), []byte(digest), 0o644); err != nil { // #nosec G306 -- build output.
+		return false, fmt.Errorf("building %s: %w", p.Name, err)
+	}
+	return changed, nil
+}
+
+// Keep copies the running program to the folder of programs: children are started from there, as the file that "go run" made
+// is gone when it ends.
+func (b Builder) Keep(name string) (bool, error) {
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return false, fmt.Errorf("keeping a copy of this program: %w", err)
+	}
+	defer func() { _ = self.Close() }()
+	made := filepath.Join(b.Out, name+".new")
+	copied, err := os.OpenFile(made, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) // #nosec G302 G304 -- a program.
+	if err != nil {
+		return false, fmt.Errorf("keeping a copy of this program: %w", err)
+	}
+	_, err = io.Copy(copied, self)
+	if err = errors.Join(err, copied.Close()); err != nil {
+		return false, fmt.Errorf("keeping a copy of this program: %w", err)
+	}
+	changed, err := Replace(made, filepath.Join(b.Out, name))
+	if err != nil {
+		return false, fmt.Errorf("keeping a copy of this program: %w", err)
+	}
+	return changed, nil
+}
+
+// Replace puts made in the place of out unless they are the same, and tells whether they differed.
+func Replace(made, out string) (bool, error) {
+	same, err := equal(made, out)
+	if err != nil {
+		return false, err
+	}
+	if same {
+		return false, os.Remove(made)
+	}
+	return true, os.Rename(made, out)
+}
+
+func equal(a, b string) (bool, error) {
+	var sums [2][]byte
+	for i, path := range []string{a, b} {
+		file, err := os.Open(path) // #nosec G304 -- build output.
+		if i == 1 && errors.Is(err, os.ErrNotExist) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		hash := sha256.New()
+		_, err = io.Copy(hash, file)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return false, err
+		}
+		sums[i] = hash.Sum(nil)
+	}
+	return bytes.Equal(sums[0], sums[1]), nil
+}
+
+func (b Builder) stamp(name string) string { return filepath.Join(b.Out, ".stamps", name) }
+
+func (b Builder) fresh(out, name, digest string) bool {
+	if _, err := os.Stat(out); err != nil {
+		return false
+	}
+	stamp, err := os.ReadFile(b.stamp(name))
+	return err == nil && string(stamp) == digest
+}
+
+func (p Program) digest(flags string) (string, error) {
+	hash := sha256.New()
+	_, _ = fmt.Fprintf(hash, "%s %s %s %s\n", runtime.Version(), runtime.GOARCH, p.Package, flags)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(p.Dir, name)) // #nosec G304 -- a file of this repository.
+		if errors.Is(err, os.ErrNotExist) && name == "go.sum" {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("building %s: %w", p.Name, err)
+		}
+		_, _ = hash.Write(content)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+func tail(s string, lines int) string {
+	all := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

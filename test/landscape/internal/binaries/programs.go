@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package binaries
+
+import (
+	"path/filepath"
+)
+
+// Programs lists everything that the landscape builds, in the order in which it is built. root is the repository's folder.
+func Programs(root string) []Program {
+	landscape := filepath.Join(root, "test", "landscape")
+	modules := filepath.Join(landscape, "modules")
+	var programs []Program
+	add := func(module, upstream string, versions []string, packages map[string]string, order ...string) {
+		for _, name := range order {
+			programs = append(programs, Program{
+				Name: name, Dir: filepath.Join(modules, module), Package: packages[name], Module: upstream, Versions: versions,
+			})
+		}
+	}
+
+	const kubernetes = "k8s.io/kubernetes"
+	add("kubernetes", kubernetes, kubernetesVersions(), map[string]string{
+		"etcd":                    "go.etcd.io/etcd/server/v3",
+		"kube-apiserver":          kubernetes + "/cmd/kube-apiserver",
+		"kubectl":                 kubernetes + "/cmd/kubectl",
+		"kubelet":                 kubernetes + "/cmd/kubelet",
+		"kube-controller-manager": kubernetes + "/cmd/kube-controller-manager",
+		"kube-scheduler":          kubernetes + "/cmd/kube-scheduler",
+		"kube-proxy":              kubernetes + "/cmd/kube-proxy",
+	}, "etcd", "kube-apiserver", "kubectl", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+
+	const gardener = "github.com/gardener/gardener"
+	add("gardener", gardener, []string{"k8s.io/component-base/version.gitVersion"}, map[string]string{
+		"gardener-operator":         gardener + "/cmd/gardener-operator",
+		"gardener-resource-manager": gardener + "/cmd/gardener-resource-manager",
+	}, "gardener-operator", "gardener-resource-manager")
+
+	const druid = "github.com/gardener/etcd-druid"
+	add("etcd-druid", druid, []string{druid + "/internal/version.gitVersion"},
+		map[string]string{"etcd-druid": druid + "/cmd"}, "etcd-druid")
+
+	const backupRestore = "github.com/gardener/etcd-backup-restore"
+	add("etcd-backup-restore", backupRestore, []string{backupRestore + "/pkg/version.Version"},
+		map[string]string{"etcdbrctl": backupRestore}, "etcdbrctl")
+
+	const helm = "helm.sh/helm/v3"
+	add("helm", helm, []string{helm + "/internal/version.version"}, map[string]string{"helm": helm + "/cmd/helm"}, "helm")
+
+	const skaffold = "github.com/GoogleContainerTools/skaffold/v2"
+	add("skaffold", skaffold, []string{skaffold + "/pkg/skaffold/version.version"},
+		map[string]string{"skaffold": skaffold + "/cmd/skaffold"}, "skaffold")
+
+	return append(programs,
+		Program{Name: "coredns", Dir: filepath.Join(root, "skaffold", "images", "coredns"), Package: "."},
+		Program{Name: "stub", Dir: landscape, Package: "./stub"},
+	)
+}
+
+// kubernetesVersions are the variables by which Kubernetes knows its version: the API server reports it, and Gardener
+// compares it.
+func kubernetesVersions() []string {
+	var variables []string
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		variables = append(variables, pkg+".gitVersion", pkg+".gitMajor=1", pkg+".gitMinor=36")
+	}
+	return variables
+}

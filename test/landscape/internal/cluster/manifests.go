@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster fills the fresh runtime cluster with what a kind cluster would have, and with what makes room for the
+// stand-ins: DNS Service, StorageClass, admission policies.
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+)
+
+//go:embed files
+var files embed.FS
+
+// Provisioner is the name of the StorageClass's provisioner, which the status controller is.
+const Provisioner = "landscape.provider-local/folder"
+
+// ownHosts matches image references into the landscape's own registry: what is pushed there is real.
+const ownHosts = "^(127\\.0\\.0\\.1|172\\.18\\.255\\.1|localhost|registry\\.local\\.gardener\\.cloud):5001/"
+
+// DNS renders the cluster's DNS Service and what its server may read.
+func DNS() ([]*unstructured.Unstructured, error) { return render("dns.yaml", nil) }
+
+// Base renders everything else that is always there. table decides who is stood in for.
+func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
+	objects, err := render("base.yaml", nil)
+	if err != nil {
+		return nil, err
+	}
+	standIns, err := render("stand-ins.yaml", policyFunctions(table))
+	if err != nil {
+		return nil, err
+	}
+	objects = append(objects, standIns...)
+	if dropSysResource {
+		capabilities, err := render("capabilities.yaml", nil)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, capabilities...)
+	}
+	return objects, nil
+}
+
+// policyFunctions make the CEL expressions of the stand-ins' policy.
+func policyFunctions(table images.Table) template.FuncMap {
+	return template.FuncMap{
+		// One boolean for every container of a list.
+		"standsIn": func(containers string) string {
+			return fmt.Sprintf("'%s.map(c, !(c.image.matches(%s) || (c.image.matches(%s) && !c.image.matches(%s))))'",
+				containers, quote(table.RealPattern()), quote(ownHosts), quote(table.StandInPattern()))
+		},
+		// The patches for a list of containers.
+		"patch": func(field, containers, standsIn, mode string) string {
+			var terms []string
+			for _, gone := range []string{"readinessProbe", "livenessProbe", "startupProbe", "lifecycle"} {
+				terms = append(terms, fmt.Sprintf(
+					"variables.%s.transformList(i, c, variables.%s[i] && has(c.%s), JSONPatch{op: \"remove\", path: \"/spec/%s/\" + string(i) + \"/%s\"})",
+					containers, standsIn, gone, field, gone))
+			}
+			for _, set := range [][2]string{{"command", `["/stub"]`}, {"args", "[" + mode + "]"}} {
+				terms = append(terms, fmt.Sprintf(
+					"variables.%s.transformList(i, c, variables.%s[i], JSONPatch{op: \"add\", path: \"/spec/%s/\" + string(i) + \"/%s\", value: %s})",
+					containers, standsIn, field, set[0], set[1]))
+			}
+			return strings.Join(terms, "\n        + ")
+		},
+	}
+}
+
+// quote writes a string as CEL's literals are written, which are close enough to Go's.
+func quote(s string) string { return strconv.Quote(s) }
+
+func render(name string, functions template.FuncMap) ([]*unstructured.Unstructured, error) {
+	parsed, err := template.New(name).Option("missingkey=error").Funcs(functions).ParseFS(files, "files/"+name)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", name, err)
+	}
+	var out bytes.Buffer
+	if err := parsed.Execute(&out, map[string]any{
+		"ClusterDNSIP": layout.ClusterDNSIP, "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": layout.NodeIP,
+		"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "Provisioner": Provisioner,
+		"NodeCPU": "100", "NodeMemory": "100Gi",
+	}); err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", name, err)
+	}
+	return decode(name, out.Bytes())
+}
+
+func decode(name string, content []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", name, err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", name, err)
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}

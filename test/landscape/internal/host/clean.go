@@ -1,0 +1,290 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Cleaner removes what a landscape leaves outside of its own folders. Before is the snapshot from before it came up: what
+// is in there belongs to somebody else.
+type Cleaner struct {
+	// State is the landscape's state folder.
+	State string
+	// Before is the machine as it was.
+	Before Snapshot
+	// Devices are the landscape's network devices.
+	Devices []string
+}
+
+// KillContainers kills every process in the cgroups of pods, until none is left.
+func (c Cleaner) KillContainers(ctx context.Context) error {
+	roots := c.ownCgroups()
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		pids := pidsBelow(roots)
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return false, err
+			}
+		}
+		return len(pids) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("killing the containers: %w", err)
+	}
+	return nil
+}
+
+// KillStrays kills processes of this landscape that nobody keeps books about: containerd's shims, and children of an `up`
+// that was killed before it could write their records.
+func (c Cleaner) KillStrays(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+		pids, err := landscapeProcesses(c.State)
+		if err != nil {
+			return false, err
+		}
+		for pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return false, err
+			}
+		}
+		return len(pids) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("killing left-over processes: %w", err)
+	}
+	return nil
+}
+
+// Unmount unmounts everything below the state folder, the deepest first.
+func (c Cleaner) Unmount(context.Context) error {
+	points, err := mounts()
+	if err != nil {
+		return fmt.Errorf("unmounting: %w", err)
+	}
+	slices.Sort(points)
+	slices.Reverse(points)
+	for _, point := range points {
+		// The kernel writes blanks in octal; nothing the landscape mounts has any, but the clone's path may.
+		point = strings.ReplaceAll(point, "\\040", " ")
+		if !strings.HasPrefix(point, c.State+"/") {
+			continue
+		}
+		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+			return fmt.Errorf("unmounting %s: %w", point, err)
+		}
+	}
+	return nil
+}
+
+// RemoveDevices removes the landscape's network devices; veth pairs went with their pods.
+func (c Cleaner) RemoveDevices(ctx context.Context) error {
+	present, err := links(ctx)
+	if err != nil {
+		return err
+	}
+	for _, device := range c.Devices {
+		if slices.Contains(present, device) && !slices.Contains(c.Before.Links, device) {
+			if err := run(ctx, "ip", "link", "delete", device); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// RemoveRules removes the chains of kubelet, kube-proxy and the CNI plugins, and the rules that lead into them.
+func (c Cleaner) RemoveRules(ctx context.Context) error {
+	for _, family := range []string{"iptables", "ip6tables"} {
+		saved, err := save(ctx, family)
+		if err != nil {
+			return err
+		}
+		script := removal(string(saved), func(table, chain string) bool {
+			return slices.Contains(c.Before.Rules, family+" "+table+" :"+chain+" -")
+		})
+		if script == "" {
+			continue
+		}
+		cmd := exec.CommandContext(ctx, family+"-restore", "--noflush") // #nosec G204 -- one of two names.
+		cmd.Stdin = strings.NewReader(script)
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("removing iptables rules with %s-restore: %w: %s", family, err, strings.TrimSpace(out.String()))
+		}
+	}
+	return nil
+}
+
+// removal turns the output of iptables-save into a script for iptables-restore --noflush that removes the chains of
+// Kubernetes and CNI, and the rules that lead into them; keep spares chains that were there before.
+func removal(saved string, keep func(table, chain string) bool) string {
+	var script strings.Builder
+	var chains, jumps []string
+	table := ""
+	ours := func(chain string) bool {
+		return (strings.HasPrefix(chain, "KUBE-") || strings.HasPrefix(chain, "CNI-")) && !keep(table, chain)
+	}
+	for line := range strings.Lines(saved) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "*"):
+			table, chains, jumps = line[1:], nil, nil
+		case strings.HasPrefix(line, ":"):
+			if chain, _, _ := strings.Cut(line[1:], " "); ours(chain) {
+				chains = append(chains, chain)
+			}
+		case strings.HasPrefix(line, "-A "):
+			fields := strings.Fields(line)
+			jump := slices.Index(fields, "-j")
+			if jump > 0 && jump+1 < len(fields) && ours(fields[jump+1]) && !ours(fields[1]) {
+				jumps = append(jumps, "-D"+line[2:])
+			}
+		case line == "COMMIT" && len(chains)+len(jumps) > 0:
+			script.WriteString("*" + table + "\n")
+			for _, jump := range jumps {
+				script.WriteString(jump + "\n")
+			}
+			// First empty all of them, as they lead into each other.
+			for _, chain := range chains {
+				script.WriteString("-F " + chain + "\n")
+			}
+			for _, chain := range chains {
+				script.WriteString("-X " + chain + "\n")
+			}
+			script.WriteString("COMMIT\n")
+		}
+	}
+	return script.String()
+}
+
+// RemoveCgroups removes the cgroups of pods.
+func (c Cleaner) RemoveCgroups(context.Context) error {
+	var errs []error
+	for _, root := range c.ownCgroups() {
+		var all []string
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				all = append(all, path)
+			}
+			return nil
+		})
+		errs = append(errs, err)
+		slices.Reverse(all)
+		for _, path := range all {
+			// A cgroup's files go with it, so that it is removed like an empty folder.
+			if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOENT) {
+				errs = append(errs, fmt.Errorf("removing cgroup %s: %w", path, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveFolders removes the folders outside of the state folder that were not there before; of those that were, links into
+// the state folder.
+func (c Cleaner) RemoveFolders(context.Context) error {
+	var errs []error
+	for _, folder := range existing(folders()) {
+		if !slices.Contains(c.Before.Folders, folder) {
+			errs = append(errs, os.RemoveAll(folder))
+			continue
+		}
+		entries, err := os.ReadDir(folder)
+		errs = append(errs, err)
+		for _, entry := range entries {
+			path := filepath.Join(folder, entry.Name())
+			if target, err := os.Readlink(path); err == nil && strings.HasPrefix(target, c.State+"/") {
+				errs = append(errs, os.Remove(path))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// RestoreSysctls sets kernel parameters back to what they were.
+func (c Cleaner) RestoreSysctls(context.Context) error {
+	var errs []error
+	for _, name := range sysctls() {
+		old, known := c.Before.Sysctls[name]
+		if now, err := readSysctl(name); known && err == nil && now != old {
+			errs = append(errs, writeSysctl(name, old))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c Cleaner) ownCgroups() []string {
+	all, err := cgroups()
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(path string) bool { return slices.Contains(c.Before.Cgroups, path) })
+}
+
+func pidsBelow(roots []string) []int {
+	var pids []int
+	for _, root := range roots {
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.Name() != "cgroup.procs" {
+				return nil
+			}
+			content, err := os.ReadFile(path) // #nosec G304 -- a kernel file.
+			if err != nil {
+				return nil
+			}
+			for field := range strings.FieldsSeq(string(content)) {
+				if pid, err := strconv.Atoi(field); err == nil {
+					pids = append(pids, pid)
+				}
+			}
+			return nil
+		})
+	}
+	return pids
+}
+
+// landscapeProcesses finds processes by what they run: a program of the landscape's that was given the state folder.
+func landscapeProcesses(state string) (map[int]string, error) {
+	programs := []string{
+		"containerd-shim-runc-v2", "containerd", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
+		"kubelet", "kube-proxy", "coredns", "landscape",
+	}
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]string{}
+	for _, path := range paths {
+		content, err := os.ReadFile(path) // #nosec G304 -- a kernel file.
+		if err != nil {
+			continue
+		}
+		args := strings.Split(strings.TrimRight(string(content), "\x00"), "\x00")
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil || pid == os.Getpid() || !slices.Contains(programs, filepath.Base(args[0])) {
+			continue
+		}
+		if slices.ContainsFunc(args[1:], func(arg string) bool { return strings.Contains(arg, state+"/") }) {
+			found[pid] = filepath.Base(args[0])
+		}
+	}
+	return found, nil
+}

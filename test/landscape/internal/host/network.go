@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+)
+
+// Network makes sure that the landscape's interface is there with all its addresses, and that the machine forwards between
+// pods. It tells how many addresses it added.
+func Network(ctx context.Context) (int, error) {
+	names, err := links(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if !slices.Contains(names, layout.Interface) {
+		// A bridge without ports, as a container network's is: it holds addresses like a dummy device, and every kernel that
+		// can run pods has it.
+		if err := run(ctx, "ip", "link", "add", layout.Interface, "type", "bridge"); err != nil {
+			return 0, err
+		}
+	}
+	if err := run(ctx, "ip", "link", "set", layout.Interface, "up"); err != nil {
+		return 0, err
+	}
+	present, err := exec.CommandContext(ctx, "ip", "-o", "-4", "address", "show").Output()
+	if err != nil {
+		return 0, fmt.Errorf("listing the machine's addresses: %w", err)
+	}
+	added := 0
+	for _, address := range layout.Addresses() {
+		device, found := deviceOf(string(present), address)
+		switch {
+		case found && device == layout.Interface:
+			continue
+		case found:
+			return added, fmt.Errorf("address %s is on %s already, as it is while a kind cluster of Gardener runs; remove that first", address, device)
+		}
+		if err := run(ctx, "ip", "address", "add", address+"/32", "dev", layout.Interface); err != nil {
+			return added, err
+		}
+		added++
+	}
+	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} {
+		// Bridged packets must meet kube-proxy's rules, or answers of a pod on the same bridge keep the wrong source. Where
+		// there is no such parameter, the kernel has no such shortcut either.
+		if value, err := readSysctl(name); err == nil && value != "1" {
+			if err := writeSysctl(name, "1"); err != nil {
+				return added, err
+			}
+		}
+	}
+	return added, nil
+}
+
+// deviceOf finds the device of an address in the output of "ip -o -4 address show".
+func deviceOf(listing, address string) (string, bool) {
+	for line := range strings.Lines(listing) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || fields[2] != "inet" {
+			continue
+		}
+		if ip, _, _ := strings.Cut(fields[3], "/"); ip == address {
+			return fields[1], true
+		}
+	}
+	return "", false
+}
+
+func run(ctx context.Context, name string, args ...string) error {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput() // #nosec G204 -- fixed commands of this package.
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

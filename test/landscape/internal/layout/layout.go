@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package layout knows where everything of the landscape is: folders below the repository, and the addresses of the
+// landscape's own network. Every other package asks here, so that `up`, `down` and `status` agree, and nothing is ever
+// written outside of the two git-ignored folders.
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Addresses of the landscape. They are those that Gardener's own local setup uses, so that documentation and example
+// manifests fit, and all of them sit on one interface that goes away as a whole.
+const (
+	// Interface carries all addresses of the landscape.
+	Interface = "pl0"
+	// NodeName is the name of the only node.
+	NodeName = "node1"
+	// NodeIP is the node's address; kube-apiserver, kubelet and the cluster's DNS server listen on it.
+	NodeIP = "172.18.0.2"
+	// HostServicesIP is where what runs beside the cluster (the registry) is reached from pods.
+	HostServicesIP = "172.18.255.1"
+	// VirtualGardenIP is the load balancer address of the virtual garden's istio ingress gateway.
+	VirtualGardenIP = "172.18.255.3"
+	// HostDNSIP is the DNS server for programs on this machine.
+	HostDNSIP = "172.18.255.53"
+	// PodCIDR is the range of the pods' addresses.
+	PodCIDR = "10.244.0.0/16"
+	// ServiceCIDR is the range of the Services' addresses.
+	ServiceCIDR = "10.96.0.0/16"
+	// KubernetesServiceIP is the address of the Service kubernetes: the first one of ServiceCIDR.
+	KubernetesServiceIP = "10.96.0.1"
+	// ClusterDNSIP is the address of the cluster's DNS Service.
+	ClusterDNSIP = "10.96.0.10"
+	// ExtensionDNSIP is the address which the extension's own CoreDNS Service is given (values of its chart).
+	ExtensionDNSIP = "10.96.0.53"
+	// ClusterDNSPort is where the DNS server behind the cluster's DNS Service listens on NodeIP.
+	ClusterDNSPort = 5353
+	// RegistryPort is the port of the registry, on HostServicesIP and on loopback.
+	RegistryPort = 5001
+	// RegistryHost is the registry's name in image and chart references: Gardener speaks plain HTTP to it.
+	RegistryHost = "registry.local.gardener.cloud"
+	// APIServer is the URL of the runtime cluster.
+	APIServer = "https://" + NodeIP + ":6443"
+)
+
+// Addresses returns every address of Interface, among them those of the seed's gateways (172.18.255.10 to 12).
+func Addresses() []string {
+	return []string{
+		NodeIP, HostServicesIP, VirtualGardenIP, "172.18.255.10", "172.18.255.11", "172.18.255.12", HostDNSIP,
+	}
+}
+
+// moduleLine is how the go.mod in the repository's root starts.
+const moduleLine = "module github.com/gardener/gardener-extension-provider-local"
+
+// Layout is the set of folders of one landscape. The zero value is of no use; see Find.
+type Layout struct {
+	// Root is the repository's folder.
+	Root string
+}
+
+// Find walks upwards from start to the repository's root.
+func Find(start string) (Layout, error) {
+	dir, err := filepath.Abs(start)
+	if err != nil {
+		return Layout{}, fmt.Errorf("finding the repository from %s: %w", start, err)
+	}
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod")) // #nosec G304 -- only looks for the module's own file.
+		if err == nil {
+			first, _, _ := strings.Cut(string(content), "\n")
+			if strings.TrimSpace(first) == moduleLine {
+				return Layout{Root: dir}, nil
+			}
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return Layout{}, fmt.Errorf("finding the repository from %s: %w", start, err)
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return Layout{}, fmt.Errorf("finding the repository from %s: no folder above it has a go.mod with %q; run it inside of a clone", start, moduleLine)
+		}
+		dir = parent
+	}
+}
+
+// State returns a path below the state folder, which `down` removes.
+func (l Layout) State(elem ...string) string {
+	return filepath.Join(append([]string{l.Root, ".landscape"}, elem...)...)
+}
+
+// Binary returns the path of a program which the landscape builds; these stay between runs.
+func (l Layout) Binary(name string) string {
+	return filepath.Join(l.Root, "bin", "landscape", name)
+}
+
+// Module returns the folder of the landscape's Go module, or something below it.
+func (l Layout) Module(elem ...string) string {
+	return filepath.Join(append([]string{l.Root, "test", "landscape"}, elem...)...)
+}
+
+// Kubeconfig is the admin's kubeconfig of the runtime cluster.
+func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
+
+// Kubectl is the kubectl that fits the runtime cluster.
+func (l Layout) Kubectl() string { return l.State("bin", "kubectl") }
+
+// ContainerdSocket is where the landscape's containerd listens.
+func (l Layout) ContainerdSocket() string { return l.State("run", "containerd.sock") }
+
+// Volumes is the folder of the default StorageClass.
+func (l Layout) Volumes() string { return l.State("volumes") }
+
+// Backups is the folder in which the extension keeps backup buckets.
+func (l Layout) Backups() string { return l.State("backupbuckets") }

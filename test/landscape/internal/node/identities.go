@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/pki"
+)
+
+// Users of the landscape's own programs; what they may do is in the base manifests.
+const (
+	DNSUser              = "landscape:coredns"
+	StatusControllerUser = "landscape:status-controller"
+)
+
+// Certificates makes everything below the pki folder, and the admin's kubeconfig.
+func Certificates(l layout.Layout, now func() time.Time) error {
+	authority, err := pki.Open(l.State("pki"), now)
+	if err != nil {
+		return err
+	}
+	if _, _, err := authority.ServiceAccountKey(); err != nil {
+		return err
+	}
+	nodeUser := "system:node:" + layout.NodeName
+	for _, server := range []pki.Server{
+		{Name: "kube-apiserver", User: "kube-apiserver", Hosts: []string{
+			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+			"127.0.0.1", layout.KubernetesServiceIP, layout.NodeIP,
+		}},
+		{Name: "kubelet-serving", User: nodeUser, Groups: []string{"system:nodes"}, Hosts: []string{layout.NodeName, layout.NodeIP}},
+	} {
+		if err := authority.Serve(server); err != nil {
+			return err
+		}
+	}
+	if _, err := authority.Issue(pki.Client{Name: "kube-apiserver-kubelet", User: "kube-apiserver-kubelet", Groups: []string{"system:masters"}}); err != nil {
+		return err
+	}
+	for _, client := range []pki.Client{
+		{Name: "kube-controller-manager", User: "system:kube-controller-manager"},
+		{Name: "kube-scheduler", User: "system:kube-scheduler"},
+		{Name: "kube-proxy", User: "system:kube-proxy"},
+		{Name: "kubelet", User: nodeUser, Groups: []string{"system:nodes"}},
+		{Name: "coredns", User: DNSUser},
+		{Name: "status-controller", User: StatusControllerUser},
+	} {
+		if err := authority.WriteKubeconfig(client, layout.APIServer, authority.Kubeconfig(client.Name)); err != nil {
+			return err
+		}
+	}
+	admin := pki.Client{Name: "admin", User: "admin", Groups: []string{"system:masters"}}
+	if err := authority.WriteKubeconfig(admin, layout.APIServer, l.Kubeconfig()); err != nil {
+		return err
+	}
+	return linkKubectl(l)
+}
+
+// linkKubectl offers the kubectl at its fixed place.
+func linkKubectl(l layout.Layout) error {
+	if target, err := os.Readlink(l.Kubectl()); err == nil && target == l.Binary("kubectl") {
+		return nil
+	}
+	if err := os.MkdirAll(l.State("bin"), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
+		return fmt.Errorf("linking kubectl: %w", err)
+	}
+	_ = os.Remove(l.Kubectl())
+	if err := os.Symlink(l.Binary("kubectl"), l.Kubectl()); err != nil {
+		return fmt.Errorf("linking kubectl: %w", err)
+	}
+	return nil
+}

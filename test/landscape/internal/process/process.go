@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package process keeps the books about the landscape's child processes. They outlive the program that started them: each
+// has a session of its own, a log file, and a record on disk of its pid and start time, so that a later `up`, `status` or
+// `down` finds exactly that process again and never a stranger who was given the same pid.
+package process
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const pollInterval = 100 * time.Millisecond
+
+// Spec is what to run.
+type Spec struct {
+	// Name is unique in the landscape; record and log are named after it.
+	Name string
+	// Command is the program's path and its arguments.
+	Command []string
+	// Env is added to the environment of the starting program.
+	Env []string
+	// Inputs are files the process reads at its start only: if one changes, the process is started anew.
+	Inputs []string
+}
+
+// Record is what is kept on disk about a process.
+type Record struct {
+	Name    string    `json:"name"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	// Ticks is the kernel's start time of the process; together with PID it identifies a process until the next boot.
+	Ticks uint64 `json:"ticks"`
+	// Boot is the machine's boot id, as Ticks count from boot.
+	Boot string `json:"boot"`
+	// Digest is taken over command, environment and inputs.
+	Digest string `json:"digest"`
+}
+
+// Keeper starts, finds and stops processes. RunDir has the records, LogDir the logs.
+type Keeper struct {
+	RunDir, LogDir string
+}
+
+// Ensure makes sure that the process runs as specified: it leaves a matching one alone, replaces one whose command or
+// inputs changed, and starts one that is missing. It tells whether it started something.
+func (k Keeper) Ensure(ctx context.Context, spec Spec) (bool, error) {
+	digest, err := spec.digest()
+	if err != nil {
+		return false, err
+	}
+	record, running, err := k.Find(spec.Name)
+	if err != nil {
+		return false, err
+	}
+	if running {
+		if record.Digest == digest {
+			return false, nil
+		}
+		if err := k.Stop(ctx, spec.Name, 30*time.Second); err != nil {
+			return false, err
+		}
+	}
+	return true, k.start(spec, digest)
+}
+
+func (k Keeper) start(spec Spec, digest string) error {
+	for _, dir := range []string{k.RunDir, k.LogDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- holds nothing secret.
+			return fmt.Errorf("starting %s: %w", spec.Name, err)
+		}
+	}
+	// The log of the run before is what explains why a new one is needed.
+	if err := os.Rename(k.LogPath(spec.Name), k.LogPath(spec.Name)+".old"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	log, err := os.OpenFile(k.LogPath(spec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	defer func() { _ = log.Close() }()
+
+	// Not CommandContext: the process must outlive this program.
+	cmd := exec.Command(spec.Command[0], spec.Command[1:]...) // #nosec G204 -- the landscape's own command lines.
+	cmd.Env = append(os.Environ(), spec.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	pid := cmd.Process.Pid
+	// Reaps the child if it dies while this program still runs.
+	go func() { _ = cmd.Wait() }()
+
+	boot, err := bootID()
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	stat, err := readStat(pid)
+	if err != nil {
+		return fmt.Errorf("starting %s: it ended at once: %w\n%s", spec.Name, err, k.Tail(spec.Name, 10))
+	}
+	return k.write(Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.ticks, Boot: boot, Digest: digest})
+}
+
+// Find returns the record of a process and whether that very process runs. A name without record is not an error.
+func (k Keeper) Find(name string) (Record, bool, error) {
+	content, err := os.ReadFile(k.recordPath(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return Record{Name: name}, false, nil
+	}
+	if err != nil {
+		return Record{}, false, fmt.Errorf("reading the record of %s: %w", name, err)
+	}
+	var record Record
+	if err := json.Unmarshal(content, &record); err != nil {
+		return Record{}, false, fmt.Errorf("reading the record of %s: %w; remove %s if the process is gone", name, err, k.recordPath(name))
+	}
+	boot, err := bootID()
+	if err != nil {
+		return Record{}, false, err
+	}
+	stat, err := readStat(record.PID)
+	if err != nil || record.Boot != boot {
+		return record, false, nil
+	}
+	return record, stat.ticks == record.Ticks && stat.state != 'Z' && stat.state != 'X', nil
+}
+
+// List returns the names of all recorded processes, sorted.
+func (k Keeper) List() ([]string, error) {
+	paths, err := filepath.Glob(k.recordPath("*"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the processes: %w", err)
+	}
+	names := make([]string, 0, len(paths))
+	for _, path := range paths {
+		names = append(names, strings.TrimSuffix(filepath.Base(path), ".json"))
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+// Stop ends a process: SIGTERM, and SIGKILL once grace has passed. A process that does not run is not an error.
+func (k Keeper) Stop(ctx context.Context, name string, grace time.Duration) error {
+	record, running, err := k.Find(name)
+	if err != nil {
+		return err
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if !running {
+			break
+		}
+		if err := syscall.Kill(record.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("stopping %s (pid %d): %w", name, record.PID, err)
+		}
+		err = wait.PollUntilContextTimeout(ctx, pollInterval/2, grace, true, func(context.Context) (bool, error) {
+			_, running, err = k.Find(name)
+			return !running, err
+		})
+		if err != nil && !wait.Interrupted(err) {
+			return err
+		}
+	}
+	if running {
+		return fmt.Errorf("stopping %s: pid %d survived SIGKILL", name, record.PID)
+	}
+	if err := os.Remove(k.recordPath(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("stopping %s: %w", name, err)
+	}
+	return nil
+}
+
+// WaitReady waits until check succeeds. It gives up at the timeout, and at once when the process ends; the error then has
+// the last lines of the log.
+func (k Keeper) WaitReady(ctx context.Context, name string, timeout time.Duration, check func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		if last = check(ctx); last == nil {
+			return true, nil
+		}
+		_, running, err := k.Find(name)
+		if err != nil {
+			return false, err
+		}
+		if !running {
+			return false, errors.New("the process ended")
+		}
+		return false, nil
+	})
+	if err == nil {
+		return nil
+	}
+	if wait.Interrupted(err) && last != nil {
+		err = fmt.Errorf("not ready after %s: %w", timeout, last)
+	}
+	return fmt.Errorf("%s: %w; last lines of %s:\n%s", name, err, k.LogPath(name), k.Tail(name, 10))
+}
+
+// Tail returns the last lines of a process's log, or "" if there are none.
+func (k Keeper) Tail(name string, lines int) string {
+	content, err := os.ReadFile(k.LogPath(name))
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// LogPath is where a process writes its log.
+func (k Keeper) LogPath(name string) string { return filepath.Join(k.LogDir, name+".log") }
+
+func (k Keeper) recordPath(name string) string { return filepath.Join(k.RunDir, name+".json") }
+
+// write replaces a record as a whole, so that a reader never meets half of one.
+func (k Keeper) write(record Record) error {
+	content, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("recording %s: %w", record.Name, err)
+	}
+	path := k.recordPath(record.Name)
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return fmt.Errorf("recording %s: %w", record.Name, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("recording %s: %w", record.Name, err)
+	}
+	return nil
+}
+
+// digest changes with whatever would make a running process differ from one started now. The program itself counts by
+// size and time only, as it may have 100 MB.
+func (s Spec) digest() (string, error) {
+	hash := sha256.New()
+	program, err := os.Stat(s.Command[0])
+	if err != nil {
+		return "", fmt.Errorf("starting %s: %w", s.Name, err)
+	}
+	_, _ = fmt.Fprintf(hash, "%q %q %d %d\n", s.Command, s.Env, program.Size(), program.ModTime().UnixNano())
+	for _, path := range s.Inputs {
+		content, err := os.ReadFile(path) // #nosec G304 -- the landscape's own files.
+		if err != nil {
+			return "", fmt.Errorf("starting %s: %w", s.Name, err)
+		}
+		_, _ = fmt.Fprintf(hash, "%s %d\n", path, len(content))
+		_, _ = hash.Write(content)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+type stat struct {
+	state byte
+	ticks uint64
+}
+
+// readStat reads state and start time from /proc/PID/stat. The command's name in it may have blanks and parentheses, so
+// that fields are counted from the last parenthesis.
+func readStat(pid int) (stat, error) {
+	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return stat{}, err
+	}
+	_, rest, found := cutLast(string(content), ") ")
+	fields := strings.Fields(rest)
+	if !found || len(fields) < 20 {
+		return stat{}, fmt.Errorf("reading /proc/%d/stat: it has an unknown shape", pid)
+	}
+	ticks, err := strconv.ParseUint(fields[19], 10, 64)
+	if err != nil {
+		return stat{}, fmt.Errorf("reading /proc/%d/stat: %w", pid, err)
+	}
+	return stat{state: fields[0][0], ticks: ticks}, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func bootID() (string, error) {
+	content, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("reading the machine's boot id: %w", err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package registry is the landscape's image registry: what is pushed is kept on disk and outlives a restart, and what
+// containerd asks for in the name of a registry that can't be reached is answered from the table of images.
+package registry
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// blobs keeps blobs as files named by their digest. The library's own disk handler reads the whole file for every HEAD,
+// which for images of 100 MB is what a push spends most of its time on.
+type blobs struct{ dir string }
+
+var (
+	_ registry.BlobHandler     = blobs{}
+	_ registry.BlobStatHandler = blobs{}
+	_ registry.BlobPutHandler  = blobs{}
+)
+
+func (b blobs) path(h v1.Hash) string { return filepath.Join(b.dir, h.Algorithm, h.Hex) }
+
+// Stat returns the size of a blob.
+func (b blobs) Stat(_ context.Context, _ string, h v1.Hash) (int64, error) {
+	info, err := os.Stat(b.path(h))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, registry.ErrNotFound
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Get opens a blob.
+func (b blobs) Get(_ context.Context, _ string, h v1.Hash) (io.ReadCloser, error) {
+	file, err := os.Open(b.path(h))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, registry.ErrNotFound
+	}
+	return file, err
+}
+
+// Put stores a blob; the caller's reader fails if the content doesn't match the digest, and then nothing is stored.
+func (b blobs) Put(_ context.Context, _ string, h v1.Hash, content io.ReadCloser) (err error) {
+	defer func() { err = errors.Join(err, content.Close()) }()
+	if err := os.MkdirAll(filepath.Dir(b.path(h)), 0o750); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(b.dir, "upload-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return os.Rename(file.Name(), b.path(h))
+}
+
+// push is one accepted manifest, as it came in.
+type push struct {
+	Repository string `json:"repository"`
+	Reference  string `json:"reference"`
+	MediaType  string `json:"mediaType"`
+	Body       []byte `json:"body"`
+}
+
+// journal remembers manifests in the order of their arrival, which is one in which an index comes after its parts. The
+// library keeps them in memory; replaying them at start makes it remember.
+type journal struct {
+	path string
+	mu   sync.Mutex
+	file *os.File
+}
+
+// openJournal replays the journal into handler and returns it open for appending. Pushes that a later one of the same tag
+// replaced are dropped from the file on that occasion.
+func openJournal(path string, handler http.Handler) (*journal, error) {
+	pushes, err := readJournal(path)
+	if err != nil {
+		return nil, err
+	}
+	last := map[string]int{}
+	for i, p := range pushes {
+		last[p.Repository+":"+p.Reference] = i
+	}
+	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // #nosec G304 -- the registry's own file.
+	if err != nil {
+		return nil, fmt.Errorf("opening the registry's journal: %w", err)
+	}
+	j := &journal{path: path, file: file}
+	for i, p := range pushes {
+		if last[p.Repository+":"+p.Reference] != i {
+			continue
+		}
+		request := httptest.NewRequest(http.MethodPut, "/v2/"+p.Repository+"/manifests/"+p.Reference, strings.NewReader(string(p.Body)))
+		request.Header.Set("Content-Type", p.MediaType)
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, request)
+		if response.Code != http.StatusCreated {
+			// Its parts are gone; whoever needs it pushes it again.
+			continue
+		}
+		if err := j.add(p); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return nil, fmt.Errorf("opening the registry's journal: %w", err)
+	}
+	return j, nil
+}
+
+// readJournal reads up to the first broken line: the registry was killed while it wrote that one, and its client, which got
+// no answer, will try again.
+func readJournal(path string) ([]push, error) {
+	file, err := os.Open(path) // #nosec G304 -- the registry's own file.
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the registry's journal: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	var pushes []push
+	decoder := json.NewDecoder(bufio.NewReader(file))
+	for {
+		var p push
+		if err := decoder.Decode(&p); err != nil {
+			return pushes, nil
+		}
+		pushes = append(pushes, p)
+	}
+}
+
+func (j *journal) add(p push) error {
+	line, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("writing the registry's journal: %w", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, err := j.file.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("writing the registry's journal: %w", err)
+	}
+	return nil
+}
+
+func (j *journal) close() error { return j.file.Close() }

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package statuscontroller writes what controllers would write that the landscape does without: load balancer addresses (no
+// cloud), root certificates of the mesh (no istiod), conditions of monitoring objects (no prometheus-operator), and
+// PersistentVolumes (no CSI driver). It runs as a process beside the cluster, with a user of its own that may do just this.
+package statuscontroller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+)
+
+// Options configure the controller.
+type Options struct {
+	// Volumes is the folder below which volumes are made.
+	Volumes string
+	// Provisioner is the name under which StorageClasses ask for them.
+	Provisioner string
+	// Health is the address of the health endpoint.
+	Health string
+}
+
+// Run runs the controllers until ctx ends.
+func Run(ctx context.Context, config *rest.Config, opts Options) error {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	mgr, err := manager.New(config, manager.Options{
+		Scheme:                 scheme,
+		Metrics:                metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress: opts.Health,
+		// The root certificates' ConfigMaps are the only ones of interest, and their content never changes.
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.ConfigMap{}}}},
+		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+	})
+	if err != nil {
+		return fmt.Errorf("building the manager: %w", err)
+	}
+	for _, add := range []func(manager.Manager, Options) error{addLoadBalancers, addRootCertificates, addMonitoring, addVolumes} {
+		if err := add(mgr, opts); err != nil {
+			return err
+		}
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding the health check: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+// addLoadBalancers gives Services of type LoadBalancer the address that the landscape has for them.
+func addLoadBalancers(mgr manager.Manager, _ Options) error {
+	c := mgr.GetClient()
+	err := builder.ControllerManagedBy(mgr).Named("load-balancers").For(&corev1.Service{}).
+		Complete(reconcile.AsReconciler(c, objectFunc[*corev1.Service](func(ctx context.Context, service *corev1.Service) (ctrl.Result, error) {
+			if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil || len(service.Status.LoadBalancer.Ingress) > 0 {
+				return ctrl.Result{}, nil
+			}
+			// kube-proxy leaves an address of mode Proxy to whoever listens there; with mode VIP it would grab the traffic of
+			// an address that several gateways share.
+			mode := corev1.LoadBalancerIPModeProxy
+			patch := client.MergeFrom(service.DeepCopy())
+			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: addressOf(service), IPMode: &mode}}
+			if err := c.Status().Patch(ctx, service, patch); client.IgnoreNotFound(err) != nil {
+				return ctrl.Result{}, fmt.Errorf("giving Service %s its address: %w", client.ObjectKeyFromObject(service), err)
+			}
+			return ctrl.Result{}, nil
+		})))
+	if err != nil {
+		return fmt.Errorf("adding the controller of load balancers: %w", err)
+	}
+	return nil
+}
+
+// addressOf tells the address of a gateway: the virtual garden has its own, and so has each zone of the seed's.
+func addressOf(service *corev1.Service) string {
+	switch service.Namespace {
+	case "virtual-garden-istio-ingress":
+		return layout.VirtualGardenIP
+	case "istio-ingress--0":
+		return "172.18.255.10"
+	case "istio-ingress--1":
+		return "172.18.255.11"
+	case "istio-ingress--2":
+		return "172.18.255.12"
+	}
+	return layout.HostServicesIP
+}
+
+// rootCertificate is the name of the ConfigMap which istiod puts into each namespace of its mesh.
+const rootCertificate = "istio-ca-root-cert"
+
+// addRootCertificates makes the ConfigMap without which an ingress gateway's Pod doesn't start.
+func addRootCertificates(mgr manager.Manager, _ Options) error {
+	c := mgr.GetClient()
+	gateways := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetLabels()["gardener.cloud/role"] == "istio-ingress" || object.GetName() == "virtual-garden-istio-ingress"
+	})
+	err := builder.ControllerManagedBy(mgr).Named("root-certificates").For(&corev1.Namespace{}, builder.WithPredicates(gateways)).
+		Complete(reconcile.AsReconciler(c, objectFunc[*corev1.Namespace](func(ctx context.Context, namespace *corev1.Namespace) (ctrl.Result, error) {
+			if namespace.DeletionTimestamp != nil {
+				return ctrl.Result{}, nil
+			}
+			err := c.Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: rootCertificate, Namespace: namespace.Name},
+				Data:       map[string]string{"root-cert.pem": "there is no mesh, so that nothing reads this\n"},
+			})
+			if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				return ctrl.Result{}, fmt.Errorf("making ConfigMap %s/%s: %w", namespace.Name, rootCertificate, err)
+			}
+			return ctrl.Result{}, nil
+		})))
+	if err != nil {
+		return fmt.Errorf("adding the controller of root certificates: %w", err)
+	}
+	return nil
+}
+
+// objectFunc lets a function be a reconciler that is handed the object.
+type objectFunc[T client.Object] func(context.Context, T) (ctrl.Result, error)
+
+// Reconcile calls the function.
+func (f objectFunc[T]) Reconcile(ctx context.Context, o T) (ctrl.Result, error) { return f(ctx, o) }

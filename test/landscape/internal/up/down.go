@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+// Down takes everything down, removes the state folder and fails if the machine isn't as it was before.
+func (l Landscape) Down(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return errors.New("taking the landscape down needs root: run it with sudo")
+	}
+	if _, err := os.Stat(l.Layout.State()); errors.Is(err, os.ErrNotExist) {
+		_, _ = fmt.Fprintln(l.Out, "there is no landscape")
+		return nil
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	before, err := host.Load(l.snapshotPath())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	cleaner := host.Cleaner{State: l.Layout.State(), Before: before, Devices: []string{node.Bridge, layout.Interface}}
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, l.downSteps(cleaner))
+}
+
+func (l Landscape) downSteps(cleaner host.Cleaner) []step.Step {
+	const again = "run down again"
+	plain := func(does func(context.Context) error) func(context.Context, step.Progress) (string, error) {
+		return func(ctx context.Context, _ step.Progress) (string, error) { return "done", does(ctx) }
+	}
+	return []step.Step{
+		// First whoever would start containers anew or write rules again.
+		{Name: "node", Title: "kubelet and controllers stopped", Remedy: again, Execute: l.stop(
+			node.StatusController, node.Kubelet, node.Proxy, node.Scheduler, node.ControllerManager)},
+		{Name: "containers", Title: "containers killed", Remedy: again, Execute: plain(cleaner.KillContainers)},
+		// kube-apiserver before etcd: without etcd it takes a minute to stop.
+		{Name: "processes", Title: "all processes stopped", Remedy: again, Execute: l.stop(
+			node.Containerd, node.DNS, node.APIServer, node.Etcd, node.Registry)},
+		{Name: "strays", Title: "shims killed", Remedy: again, Execute: plain(cleaner.KillStrays)},
+		{Name: "mounts", Title: "everything unmounted", Remedy: again, Execute: plain(cleaner.Unmount)},
+		{Name: "rules", Title: "iptables chains removed", Remedy: again, Execute: plain(cleaner.RemoveRules)},
+		{Name: "devices", Title: "network devices removed", Remedy: again, Execute: plain(cleaner.RemoveDevices)},
+		{Name: "cgroups", Title: "cgroups removed", Remedy: again, Execute: plain(cleaner.RemoveCgroups)},
+		{Name: "kernel", Title: "kernel parameters restored", Remedy: again, Execute: plain(cleaner.RestoreSysctls)},
+		{Name: "folders", Title: "folders outside of the clone removed", Remedy: again, Execute: plain(cleaner.RemoveFolders)},
+		{Name: "verify", Title: "the machine is as it was", Remedy: "remove what is named by hand", Execute: func(ctx context.Context, _ step.Progress) (string, error) {
+			return "nothing left", l.verify(ctx, cleaner.Before)
+		}},
+		{Name: "state", Title: "state folder removed", Remedy: again, Execute: plain(func(context.Context) error {
+			return os.RemoveAll(l.Layout.State())
+		})},
+	}
+}
+
+// stop stops the processes one after the other.
+func (l Landscape) stop(names ...string) func(context.Context, step.Progress) (string, error) {
+	return func(ctx context.Context, _ step.Progress) (string, error) {
+		for _, name := range names {
+			if err := l.Processes().Stop(ctx, name, 20*time.Second); err != nil {
+				return "", err
+			}
+		}
+		return strings.Join(names, ", "), nil
+	}
+}
+
+// verify compares the machine with how it was before the landscape. Without such a snapshot (an `up` that was killed right
+// at its start) there is nothing to compare with, and nothing was changed yet.
+func (l Landscape) verify(ctx context.Context, before host.Snapshot) error {
+	if before.Links == nil {
+		return nil
+	}
+	after, err := host.Take(ctx, l.Layout.State())
+	if err != nil {
+		return err
+	}
+	left := host.Compare(before, after)
+	// Devices and mounts of others may have come since; those of the landscape are known.
+	left = slices.DeleteFunc(left, func(item string) bool {
+		return strings.HasPrefix(item, "mount ") && !strings.Contains(item, l.Layout.State())
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("left behind: %s", strings.Join(left, "; "))
+	}
+	return nil
+}

@@ -1,0 +1,359 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package up is the list of steps that bring the landscape up, and the one that takes it down.
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+// Landscape is one landscape on this machine.
+type Landscape struct {
+	Layout layout.Layout
+	Out    io.Writer
+	Now    func() time.Time
+}
+
+// Processes are the books about the landscape's processes.
+func (l Landscape) Processes() process.Keeper {
+	return process.Keeper{RunDir: l.Layout.State("run"), LogDir: l.Layout.State("logs")}
+}
+
+// Up brings the landscape up to and including the step named until; "" means all.
+func (l Landscape) Up(ctx context.Context, until string) error {
+	steps, err := step.Until(l.Steps(), until)
+	if err != nil {
+		return err
+	}
+	unlock, err := l.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+}
+
+// Steps are all steps of Up, in order.
+func (l Landscape) Steps() []step.Step {
+	components := node.Components(l.Layout)
+	start := func(names ...string) func(context.Context, step.Progress) (string, error) {
+		return func(ctx context.Context, _ step.Progress) (string, error) { return l.start(ctx, components, names...) }
+	}
+	logs := "read the log in " + l.Layout.State("logs")
+	return []step.Step{
+		{Name: "packages", Title: "Debian packages installed", Execute: l.packages, Remedy: "install them by hand, or look whether apt-get works"},
+		{Name: "binaries", Title: "programs built from their Go modules", Execute: l.binaries, Remedy: "look whether GOPROXY is reached and the disk has 15 GB free"},
+		{Name: "network", Title: "interface " + layout.Interface + " has the landscape's addresses", Execute: l.network, Remedy: "look at `ip address`, and stop what else uses 172.18.0.0/16"},
+		{Name: "certificates", Title: "certificates and kubeconfigs written", Execute: l.certificates, Remedy: "run down, and up again"},
+		{Name: "registry", Title: fmt.Sprintf("registry serves on %s:%d", layout.HostServicesIP, layout.RegistryPort), Execute: start(node.Registry), Remedy: logs},
+		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: logs},
+		{Name: "etcd", Title: "etcd serves", Execute: start(node.Etcd), Remedy: "stop what else listens on 127.0.0.1:2379, or " + logs},
+		{Name: "containerd", Title: "containerd serves", Execute: start(node.Containerd), Remedy: logs},
+		{Name: "apiserver", Title: "kube-apiserver is ready", Execute: start(node.APIServer), Remedy: logs},
+		{Name: "controllers", Title: "controller manager and scheduler are healthy", Execute: start(node.ControllerManager, node.Scheduler), Remedy: logs},
+		{Name: "base", Title: "policies, storage class, namespaces and status controller are there", Execute: l.base, Remedy: logs},
+		{Name: "kubelet", Title: "kubelet is healthy", Execute: start(node.Kubelet), Remedy: logs},
+		{Name: "proxy", Title: "kube-proxy is healthy", Execute: start(node.Proxy), Remedy: logs},
+		{Name: "node", Title: "node " + layout.NodeName + " is Ready", Execute: l.node, Remedy: logs},
+		{Name: "dns", Title: "the cluster's DNS serves", Execute: l.dns, Remedy: logs},
+		{Name: "deploy", Title: "Skaffold deployed operator, extension and Garden", Execute: l.deploy, Remedy: "read " + l.Layout.State("logs", "skaffold.log")},
+		{Name: "wait", Title: "the Garden's extension objects are Succeeded", Execute: l.wait, Remedy: "look at `make status`, and at the log of the extension's pod"},
+	}
+}
+
+// prepare makes the state folder, takes the snapshot of the machine that `down` compares with, and keeps a second `up` out.
+func (l Landscape) prepare(ctx context.Context) (func(), error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the landscape needs root: network devices, containers and iptables rules are made; run it with sudo")
+	}
+	if length := len(l.Layout.ContainerdSocket()); length > 90 {
+		return nil, fmt.Errorf("%s has %d characters, too many for the path of a socket; move the clone to a shorter path", l.Layout.ContainerdSocket(), length)
+	}
+	for _, dir := range []string{"run", "logs", "etc"} {
+		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
+			return nil, fmt.Errorf("making the state folder: %w", err)
+		}
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(l.snapshotPath()); errors.Is(err, os.ErrNotExist) {
+		before, err := host.Take(ctx, l.Layout.State())
+		if err == nil {
+			err = before.Save(l.snapshotPath())
+		}
+		if err != nil {
+			unlock()
+			return nil, err
+		}
+	}
+	return unlock, nil
+}
+
+func (l Landscape) lock() (func(), error) {
+	file, err := os.OpenFile(l.Layout.State("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the landscape: %w", err)
+	}
+	// The children don't inherit the file, so that the lock ends with this program however it ends.
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("locking the landscape: another up or down is at work: %w", err)
+	}
+	return func() { _ = file.Close() }, nil
+}
+
+func (l Landscape) snapshotPath() string { return l.Layout.State("before.json") }
+
+// start starts components and waits until each is ready.
+func (l Landscape) start(ctx context.Context, components []node.Component, names ...string) (string, error) {
+	keeper := l.Processes()
+	var results []string
+	for _, name := range names {
+		i := slices.IndexFunc(components, func(c node.Component) bool { return c.Name == name })
+		component := components[i]
+		for _, config := range component.Configs {
+			if _, err := node.WriteConfig(l.Layout, config); err != nil {
+				return "", err
+			}
+		}
+		started, err := keeper.Ensure(ctx, component.Spec)
+		if err != nil {
+			return "", err
+		}
+		if err := keeper.WaitReady(ctx, name, component.Timeout, component.Ready); err != nil {
+			return "", err
+		}
+		results = append(results, name+map[bool]string{true: " started", false: " runs already"}[started])
+	}
+	return strings.Join(results, ", "), nil
+}
+
+func (l Landscape) packages(ctx context.Context, progress step.Progress) (string, error) {
+	if missing := host.Missing(); len(missing) > 0 {
+		progress("installing %s", strings.Join(missing, ", "))
+	}
+	installed, err := host.Install(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d installed", len(installed)), nil
+}
+
+func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string, error) {
+	if err := os.MkdirAll(l.Layout.Binary(""), 0o755); err != nil { // #nosec G301 -- build output.
+		return "", fmt.Errorf("making the folder of the programs: %w", err)
+	}
+	programs := binaries.Programs(l.Layout.Root)
+	builder := binaries.Builder{Out: l.Layout.Binary("")}
+	built := 0
+	if _, err := builder.Keep("landscape"); err != nil {
+		return "", err
+	}
+	for i, program := range programs {
+		begin := l.Now()
+		stop := l.heartbeat(ctx, func(elapsed time.Duration) {
+			progress("still building %s (%d of %d), %s", program.Name, i+1, len(programs), elapsed.Round(time.Second))
+		})
+		fresh, err := builder.Build(ctx, program)
+		stop()
+		if err != nil {
+			return "", err
+		}
+		if fresh {
+			built++
+			progress("built %s (%d of %d) in %.1fs", program.Name, i+1, len(programs), l.Now().Sub(begin).Seconds())
+		}
+	}
+	return fmt.Sprintf("%d built, %d up to date", built, len(programs)-built), nil
+}
+
+// heartbeat reports every 30 seconds that something long is still going on, until the returned function is called.
+func (l Landscape) heartbeat(ctx context.Context, report func(elapsed time.Duration)) func() {
+	ctx, cancel := context.WithCancel(ctx)
+	begin := l.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(30 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				report(l.Now().Sub(begin))
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error) {
+	added, err := host.Network(ctx)
+	return fmt.Sprintf("%d addresses added", added), err
+}
+
+func (l Landscape) certificates(context.Context, step.Progress) (string, error) {
+	return "admin: " + l.Layout.Kubeconfig(), node.Certificates(l.Layout, l.Now)
+}
+
+func (l Landscape) images(ctx context.Context, progress step.Progress) (string, error) {
+	table, err := images.Default()
+	if err != nil {
+		return "", err
+	}
+	pusher := images.Pusher{Registry: fmt.Sprintf("127.0.0.1:%d", layout.RegistryPort), Binary: l.Layout.Binary}
+	pushed := 0
+	for _, real := range table.Real {
+		begin := l.Now()
+		fresh, err := pusher.Push(ctx, real)
+		if err != nil {
+			return "", err
+		}
+		if fresh {
+			pushed++
+			progress("pushed %s in %.1fs", real.Name, l.Now().Sub(begin).Seconds())
+		}
+	}
+	return fmt.Sprintf("%d pushed, %d up to date", pushed, len(table.Real)-pushed), nil
+}
+
+func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
+	table, err := images.Default()
+	if err != nil {
+		return "", err
+	}
+	lacks, err := cluster.LacksSysResource()
+	if err != nil {
+		return "", err
+	}
+	objects, err := cluster.Base(table, lacks)
+	if err != nil {
+		return "", err
+	}
+	c, err := cluster.Client(l.Layout.Kubeconfig())
+	if err != nil {
+		return "", err
+	}
+	if err := cluster.Apply(ctx, c, objects); err != nil {
+		return "", err
+	}
+	if err := l.folders(); err != nil {
+		return "", err
+	}
+	started, err := l.start(ctx, node.Components(l.Layout), node.StatusController)
+	return fmt.Sprintf("%d objects applied, %s", len(objects), started), err
+}
+
+// folders makes the folders that pods write to. The extension runs as 65532, and so does etcd-backup-restore.
+func (l Landscape) folders() error {
+	const nonroot = 65532
+	for _, dir := range []string{l.Layout.Volumes(), l.Layout.Backups()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- pods of other users have to pass.
+			return fmt.Errorf("making %s: %w", dir, err)
+		}
+	}
+	if err := os.Chown(l.Layout.Backups(), nonroot, nonroot); err != nil {
+		return fmt.Errorf("making %s: %w", l.Layout.Backups(), err)
+	}
+	return nil
+}
+
+func (l Landscape) node(ctx context.Context, _ step.Progress) (string, error) {
+	c, err := cluster.Client(l.Layout.Kubeconfig())
+	if err != nil {
+		return "", err
+	}
+	return "kubectl: " + l.Layout.Kubectl(), cluster.WaitNodeReady(ctx, c, layout.NodeName, 2*time.Minute)
+}
+
+func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
+	objects, err := cluster.DNS()
+	if err != nil {
+		return "", err
+	}
+	c, err := cluster.Client(l.Layout.Kubeconfig())
+	if err != nil {
+		return "", err
+	}
+	if err := cluster.Apply(ctx, c, objects); err != nil {
+		return "", err
+	}
+	return l.start(ctx, node.Components(l.Layout), node.DNS)
+}
+
+// deploy runs Skaffold, which knows from its own files what to build and deploy.
+func (l Landscape) deploy(ctx context.Context, progress step.Progress) (string, error) {
+	gardener, err := l.gardenerFolder(ctx)
+	if err != nil {
+		return "", err
+	}
+	log, err := os.OpenFile(l.Layout.State("logs", "skaffold.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("running Skaffold: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), "run", // #nosec G204 -- a program of the landscape.
+		"--filename", "skaffold/skaffold.yaml", "--profile", "landscape",
+		"--default-repo", fmt.Sprintf("%s:%d", layout.RegistryHost, layout.RegistryPort),
+		"--interactive=false", "--color", "0")
+	cmd.Dir = l.Layout.Root
+	cmd.Env = append(os.Environ(), l.deployEnv(gardener)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	stop := l.heartbeat(ctx, func(time.Duration) { progress("%s", lastLine(log.Name())) })
+	err = cmd.Run()
+	stop()
+	if err != nil {
+		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), process.Keeper{LogDir: filepath.Dir(log.Name())}.Tail("skaffold", 15))
+	}
+	return "log: " + log.Name(), nil
+}
+
+// deployEnv is the environment that skaffold/README.md asks for.
+func (l Landscape) deployEnv(gardener string) []string {
+	return []string{
+		"KUBECONFIG=" + l.Layout.Kubeconfig(),
+		"PATH=" + l.Layout.Binary("") + ":" + os.Getenv("PATH"),
+		"GARDENER_DIR=" + gardener,
+		"BACKUP_DIR=" + l.Layout.Backups(),
+		"SKAFFOLD_UPDATE_CHECK=false",
+	}
+}
+
+// gardenerFolder finds Gardener's source, whose chart deploys gardener-operator, in the module cache.
+func (l Landscape) gardenerFolder(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/gardener/gardener")
+	cmd.Dir = l.Layout.Module("modules", "gardener")
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding Gardener's charts: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func lastLine(path string) string {
+	return process.Keeper{LogDir: filepath.Dir(path)}.Tail(strings.TrimSuffix(filepath.Base(path), ".log"), 1)
+}
