@@ -1,0 +1,67 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package example_test reads the examples as strictly as an API server that validates them: a field that isn't there, or a
+// value that Gardener refuses, fails a test rather than a user.
+package example_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1validation "github.com/gardener/gardener/pkg/api/operator/v1alpha1/validation"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+)
+
+func read[T any](t *testing.T, name string) *T {
+	t.Helper()
+	g := NewWithT(t)
+	content, err := os.ReadFile(name) // #nosec G304 -- an example
+	g.Expect(err).NotTo(HaveOccurred())
+	object := new(T)
+	g.Expect(yaml.UnmarshalStrict(content, object)).To(Succeed())
+	return object
+}
+
+func TestEveryExampleIsReadByATest(t *testing.T) {
+	g := NewWithT(t)
+	files, err := filepath.Glob("*.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).To(HaveExactElements("10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "30-garden.yaml", "40-extension.yaml"))
+}
+
+func TestTheGardenIsValidAndNamesTheSecretsAndTheExtensionBesideIt(t *testing.T) {
+	g := NewWithT(t)
+	garden := read[operatorv1alpha1.Garden](t, "30-garden.yaml")
+	extension := read[operatorv1alpha1.Extension](t, "20-operator-extension.yaml")
+	g.Expect(operatorv1alpha1validation.ValidateExtension(extension)).To(BeEmpty())
+	g.Expect(operatorv1alpha1validation.ValidateGarden(garden, []operatorv1alpha1.Extension{*extension})).To(BeEmpty())
+
+	backup, dns := read[corev1.Secret](t, "10-secret-backup.yaml"), read[corev1.Secret](t, "11-secret-dns.yaml")
+	g.Expect(garden.Spec.VirtualCluster.ETCD.Main.Backup.SecretRef.Name).To(Equal(backup.Name))
+	g.Expect(garden.Spec.DNS.Providers).To(HaveLen(1))
+	g.Expect(garden.Spec.DNS.Providers[0].SecretRef.Name).To(Equal(dns.Name))
+
+	served := map[string]string{}
+	for _, resource := range extension.Spec.Resources {
+		served[resource.Kind] = resource.Type
+	}
+	g.Expect(served).To(HaveKeyWithValue("BackupBucket", garden.Spec.VirtualCluster.ETCD.Main.Backup.Provider))
+	g.Expect(served).To(HaveKeyWithValue("DNSRecord", garden.Spec.DNS.Providers[0].Type))
+	g.Expect(served).To(HaveKeyWithValue("Extension", garden.Spec.Extensions[0].Type))
+}
+
+func TestTheExtensionIsOfClassGardenAndOfATypeThatIsServed(t *testing.T) {
+	g := NewWithT(t)
+	extension := read[extensionsv1alpha1.Extension](t, "40-extension.yaml")
+	g.Expect(*extension.Spec.Class).To(Equal(extensionsv1alpha1.ExtensionClassGarden))
+	g.Expect(extension.Spec.Type).To(Equal("local-ext-shoot"))
+	g.Expect(extension.Namespace).To(Equal("garden"))
+}

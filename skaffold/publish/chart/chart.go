@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chart packages a Helm chart and pushes it in the form in which Gardener and Helm pull it. The program publish
+// uses it. Helm's own packager writes the time into the archive; this one doesn't, so that the same chart has the same
+// digest wherever and whenever it is packaged.
+package chart
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	ocidigest "github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	helmchart "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+
+	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
+)
+
+// Media types by which Gardener (pkg/utils/oci) and Helm recognize a chart.
+const (
+	MediaTypeConfig  = "application/vnd.cncf.helm.config.v1+json"
+	MediaTypeContent = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+)
+
+// maxArchive is the size in bytes that no packaged chart may exceed. Gardener keeps charts in memory.
+const maxArchive = 1 << 20
+
+// Archive is a packaged chart.
+type Archive struct {
+	// Name and Version are those of Chart.yaml.
+	Name, Version string
+	// Content is the gzipped tar.
+	Content []byte
+
+	description string
+	config      []byte
+}
+
+// Package reads the chart in a folder, less what .helmignore names, and packages it.
+func Package(folder string) (*Archive, error) {
+	chart, err := loader.LoadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("loading chart %s: %w", folder, err)
+	}
+	if err := chart.Validate(); err != nil {
+		return nil, fmt.Errorf("chart %s: %w", folder, err)
+	}
+
+	var content bytes.Buffer
+	if err := write(&content, chart); err != nil {
+		return nil, fmt.Errorf("packaging chart %s: %w", folder, err)
+	}
+	if content.Len() > maxArchive {
+		return nil, fmt.Errorf("packaging chart %s: %d bytes are more than the %d that a chart may have: name what doesn't belong to it in .helmignore", folder, content.Len(), maxArchive)
+	}
+	config, err := json.Marshal(chart.Metadata)
+	if err != nil {
+		return nil, fmt.Errorf("packaging chart %s: %w", folder, err)
+	}
+	return &Archive{
+		Name:        chart.Name(),
+		Version:     chart.Metadata.Version,
+		Content:     content.Bytes(),
+		description: chart.Metadata.Description,
+		config:      config,
+	}, nil
+}
+
+// write writes the files of a chart as a gzipped tar, sorted by name and without times.
+func write(w io.Writer, chart *helmchart.Chart) error {
+	zipper, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	out := tar.NewWriter(zipper)
+
+	files := slices.Clone(chart.Raw)
+	slices.SortFunc(files, func(a, b *helmchart.File) int { return strings.Compare(a.Name, b.Name) })
+	for _, file := range files {
+		if err := out.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     path.Join(chart.Name(), file.Name),
+			Mode:     0o644,
+			Size:     int64(len(file.Data)),
+			ModTime:  time.Unix(0, 0),
+		}); err != nil {
+			return err
+		}
+		if _, err := out.Write(file.Data); err != nil {
+			return err
+		}
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return zipper.Close()
+}
+
+// Push pushes a packaged chart to ref (HOST[:PORT]/REPOSITORY:TAG) and returns its reference by digest.
+func (a *Archive) Push(ctx context.Context, client *oci.Client, ref string) (string, error) {
+	config, content := blob(MediaTypeConfig, a.config), blob(MediaTypeContent, a.Content)
+	manifest, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: ocispec.MediaTypeImageManifest,
+		Config:    config.Descriptor,
+		Layers:    []ocispec.Descriptor{content.Descriptor},
+		Annotations: map[string]string{
+			ocispec.AnnotationTitle:       a.Name,
+			ocispec.AnnotationVersion:     a.Version,
+			ocispec.AnnotationDescription: a.description,
+		},
+	})
+	if err != nil {
+		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
+	}
+	return client.Push(ctx, ref, oci.Artifact{MediaType: ocispec.MediaTypeImageManifest, Manifest: manifest, Blobs: []oci.Blob{config, content}})
+}
+
+func blob(mediaType string, data []byte) oci.Blob {
+	return oci.Blob{
+		Descriptor: ocispec.Descriptor{MediaType: mediaType, Digest: ocidigest.FromBytes(data), Size: int64(len(data))},
+		Open:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/chart"
+	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
+)
+
+// Names of the images that the chart needs, as `--image` and the repositories below a registry call them.
+const (
+	imageOperatorExtension = "operator-extension"
+	imageCoreDNS           = "coredns"
+)
+
+const chartFolder = "charts/provider-local"
+
+type chartsOptions struct {
+	registryFlags
+
+	registry     string
+	pullRegistry string
+	tag          string
+	images       []string
+	output       string
+}
+
+func newChartsCommand() *cobra.Command {
+	opts := &chartsOptions{}
+	cmd := &cobra.Command{
+		Use:   "charts --registry REGISTRY",
+		Short: "Package and push the chart, and write the Extension that installs it",
+		Long: `Package charts/provider-local, push it to REGISTRY/charts/provider-local, and write the operator.gardener.cloud
+Extension that installs it, with chart and images pinned by digest.
+
+Images that --image does not name are expected at REGISTRY/NAME:TAG, where "make images" puts them.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return opts.run(cmd) },
+	}
+	opts.add(cmd)
+	cmd.Flags().StringVar(&opts.registry, "registry", "", "where to push: HOST[:PORT][/PATH]")
+	cmd.Flags().StringVar(&opts.pullRegistry, "pull-registry", "", "what the cluster calls the registry, if it knows it by another name")
+	cmd.Flags().StringVar(&opts.tag, "tag", "", "tag of the chart, and of the images that --image doesn't name (default: the version by git)")
+	cmd.Flags().StringArrayVar(&opts.images, "image", nil, "NAME=REF, where NAME is operator-extension or coredns; a REF with a digest is taken as it is")
+	cmd.Flags().StringVar(&opts.output, "output", "bin", "folder for the packaged chart and extension.yaml")
+	_ = cmd.MarkFlagRequired("registry")
+	return cmd
+}
+
+func (o *chartsOptions) run(cmd *cobra.Command) error {
+	ctx := cmd.Context()
+	root, err := findRoot()
+	if err != nil {
+		return err
+	}
+	if o.tag == "" {
+		o.tag = tagOf(versionOf(gitDescription(ctx, root)))
+	}
+	client, err := oci.NewClient(o.options(cmd))
+	if err != nil {
+		return err
+	}
+
+	archive, err := chart.Package(filepath.Join(root, chartFolder))
+	if err != nil {
+		return err
+	}
+	// First the images: an Extension without one would be of no use.
+	images, err := o.resolveImages(ctx, client)
+	if err != nil {
+		return err
+	}
+	chartRef, err := archive.Push(ctx, client, o.registry+"/"+chartFolder+":"+o.tag)
+	if err != nil {
+		return err
+	}
+	chartRef = oci.Rename(chartRef, o.registry, o.pullRegistry)
+
+	manifest, err := extensionManifest(extensionRefs{chart: chartRef, operatorExtension: images[imageOperatorExtension], coreDNS: images[imageCoreDNS]})
+	if err != nil {
+		return err
+	}
+	if err := o.write(root, archive, manifest, cmd); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n%s\n", chartRef, images[imageOperatorExtension], images[imageCoreDNS])
+	return err
+}
+
+// resolveImages returns each image's reference by digest, as the cluster calls it.
+func (o *chartsOptions) resolveImages(ctx context.Context, client *oci.Client) (map[string]string, error) {
+	given, err := pairs("image", o.images)
+	if err != nil {
+		return nil, err
+	}
+	known := []string{imageOperatorExtension, imageCoreDNS}
+	for name := range given {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("--image %s=...: the chart has no such image, only %v", name, known)
+		}
+	}
+
+	images := map[string]string{}
+	for _, name := range known {
+		ref, ok := given[name]
+		if !ok {
+			ref = o.registry + "/" + name + ":" + o.tag
+		}
+		pinned, err := client.Resolve(ctx, ref)
+		if oci.NotFound(err) {
+			return nil, fmt.Errorf("image %s is not at %s: push it first (make images REGISTRY=%s), or say where it is (--image %s=REF)", name, ref, o.registry, name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		images[name] = oci.Rename(pinned, o.registry, o.pullRegistry)
+	}
+	return images, nil
+}
+
+func (o *chartsOptions) write(root string, archive *chart.Archive, manifest []byte, cmd *cobra.Command) error {
+	output := o.output
+	if !filepath.IsAbs(output) {
+		output = filepath.Join(root, output)
+	}
+	if err := os.MkdirAll(output, 0o750); err != nil {
+		return fmt.Errorf("making output folder: %w", err)
+	}
+	for name, content := range map[string][]byte{
+		archive.Name + "-" + archive.Version + ".tgz": archive.Content,
+		"extension.yaml": manifest,
+	} {
+		if err := os.WriteFile(filepath.Join(output, name), content, 0o600); err != nil {
+			return fmt.Errorf("writing output: %w", err)
+		}
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "wrote the Extension: kubectl apply -f %s\n", filepath.Join(output, "extension.yaml"))
+	return err
+}

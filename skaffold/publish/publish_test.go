@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+)
+
+// newRegistry returns the host:port of a registry that speaks plain HTTP.
+func newRegistry(t *testing.T) string {
+	t.Helper()
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// run executes the command and returns its lines on standard output.
+func run(t *testing.T, args ...string) ([]string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(io.Discard)
+	err := cmd.ExecuteContext(t.Context())
+	return strings.Fields(out.String()), err
+}
+
+// staticBinary returns a program for Linux that is linked statically, as small as one can be: the head of an ELF file.
+func staticBinary(t *testing.T) string {
+	t.Helper()
+	header := make([]byte, 64)
+	copy(header, "\x7fELF\x02\x01\x01")
+	header[16], header[18], header[20], header[52], header[54], header[58] = 2, 62, 1, 64, 56, 64
+	file := filepath.Join(t.TempDir(), "program")
+	NewWithT(t).Expect(os.WriteFile(file, header, 0o600)).To(Succeed())
+	return file
+}
+
+func TestChartsPushesTheChartAndWritesTheExtensionThatInstallsIt(t *testing.T) {
+	g := NewWithT(t)
+	host, output, binary := newRegistry(t), t.TempDir(), staticBinary(t)
+	charts := []string{"charts", "--registry", host + "/local", "--tag", "v1", "--output", output}
+
+	_, err := run(t, charts...)
+	g.Expect(err).To(MatchError(ContainSubstring("make images REGISTRY=" + host + "/local")))
+	g.Expect(filepath.Join(output, "extension.yaml")).NotTo(BeAnExistingFile())
+
+	pinned := map[string]string{}
+	for _, name := range []string{imageOperatorExtension, imageCoreDNS} {
+		out, err := run(t, "image", "--name", name, "--binary", binary+":/"+name, "--ref", host+"/local/"+name+":v1", "--push")
+		g.Expect(err).NotTo(HaveOccurred())
+		pinned[name] = out[0]
+	}
+
+	first, err := run(t, charts...)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(first).To(HaveExactElements(MatchRegexp("^"+host+"/local/charts/provider-local@sha256:[0-9a-f]{64}$"), pinned[imageOperatorExtension], pinned[imageCoreDNS]))
+	second, err := run(t, charts...)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(second).To(Equal(first))
+
+	content, err := os.ReadFile(filepath.Join(output, "extension.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	extension := &operatorv1alpha1.Extension{}
+	g.Expect(yaml.UnmarshalStrict(content, extension)).To(Succeed())
+	deployment := extension.Spec.Deployment.ExtensionDeployment
+	g.Expect(deployment.Helm.OCIRepository.GetURL()).To(Equal(first[0]))
+	g.Expect(deployment.RuntimeClusterValues.Raw).To(MatchJSON(`{"image":"` + first[1] + `","dns":{"coreDNS":{"image":"` + first[2] + `"}}}`))
+	g.Expect(filepath.Join(output, "provider-local-0.1.0.tgz")).To(BeARegularFile())
+}
+
+func TestChartsNamesTheRegistryAsTheClusterDoes(t *testing.T) {
+	g := NewWithT(t)
+	host := newRegistry(t)
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	out, err := run(t, "charts", "--registry", host, "--pull-registry", "registry.local.gardener.cloud:5001", "--tag", "v1", "--output", t.TempDir(),
+		"--image", "operator-extension="+host+"/x"+digest, "--image", "coredns=example.com/y:v2"+digest)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(HaveExactElements(
+		HavePrefix("registry.local.gardener.cloud:5001/charts/provider-local@sha256:"),
+		"registry.local.gardener.cloud:5001/x"+digest,
+		"example.com/y"+digest,
+	))
+}
+
+func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
+	binary := staticBinary(t)
+	text := filepath.Join(t.TempDir(), "script")
+	NewWithT(t).Expect(os.WriteFile(text, []byte("#!/bin/sh"), 0o600)).To(Succeed())
+	for name, tc := range map[string]struct {
+		args []string
+		says string
+	}{
+		"charts without a registry":       {[]string{"charts"}, "registry"},
+		"an image that the chart lacks":   {[]string{"charts", "--registry", "localhost:1", "--image", "etcd=a/b:c"}, "no such image"},
+		"an image without a reference":    {[]string{"charts", "--registry", "localhost:1", "--image", "coredns"}, "KEY=VALUE"},
+		"an image given twice":            {[]string{"charts", "--registry", "localhost:1", "--image", "coredns=a/b:c", "--image", "coredns=a/b:c"}, "twice"},
+		"a binary that is a script":       {[]string{"image", "--name", "x", "--binary", text, "--ref", "localhost:1/x:y"}, "for Linux?"},
+		"a binary without a name":         {[]string{"image", "--binary", binary}, "name"},
+		"skaffold-build of something":     {[]string{"skaffold-build", "--name", "something"}, "IMAGE is not set"},
+		"an argument that nobody expects": {[]string{"charts", "--registry", "localhost:1", "surplus"}, "surplus"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := run(t, tc.args...)
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(tc.says)))
+		})
+	}
+}
+
+func TestABinaryThatNeedsALoaderIsRefused(t *testing.T) {
+	g := NewWithT(t)
+	binary := staticBinary(t)
+	content, err := os.ReadFile(binary) // #nosec G304 -- made by this test
+	g.Expect(err).NotTo(HaveOccurred())
+	// One program header of type PT_INTERP, right behind the file header.
+	content[32], content[56] = 64, 1
+	program := make([]byte, 56)
+	program[0] = 3
+	g.Expect(os.WriteFile(binary, append(content, program...), 0o600)).To(Succeed())
+
+	args := []string{"image", "--name", "x", "--binary", binary, "--ref", "localhost:1/x:y"}
+	_, err = run(t, args...)
+	g.Expect(err).To(MatchError(ContainSubstring("CGO_ENABLED=0")))
+}
+
+func TestAnImageCanBeWrittenToAFile(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "image.tar")
+	out, err := run(t, "image", "--name", "x", "--binary", staticBinary(t), "--ref", "localhost:1/some:y", "--output", file, "--label", "a=b")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(HaveExactElements(HavePrefix("localhost:1/some@sha256:")))
+
+	img, err := tarball.ImageFromPath(file, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	config, err := img.ConfigFile()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Config.Entrypoint).To(HaveExactElements("/program"))
+	g.Expect(config.Config.Labels).To(HaveKeyWithValue("a", "b"))
+}
+
+func TestSkaffoldGetsTheChartUnderTheReferenceItAsksFor(t *testing.T) {
+	g := NewWithT(t)
+	ref := newRegistry(t) + "/local-skaffold/charts/provider-local:input-digest"
+	t.Setenv("IMAGE", ref)
+
+	t.Setenv("PUSH_IMAGE", "false")
+	_, err := run(t, "skaffold-build", "--name", chartFolder)
+	g.Expect(err).To(MatchError(ContainSubstring("PUSH_IMAGE")))
+
+	t.Setenv("PUSH_IMAGE", "true")
+	out, err := run(t, "skaffold-build", "--name", chartFolder)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	parsed, err := name.ParseReference(ref)
+	g.Expect(err).NotTo(HaveOccurred())
+	// This is how Skaffold learns the digest.
+	img, err := remote.Image(parsed)
+	g.Expect(err).NotTo(HaveOccurred())
+	digest, err := img.Digest()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(HaveExactElements(HaveSuffix("@" + digest.String())))
+
+	_, err = run(t, "skaffold-build", "--name", "something")
+	g.Expect(err).To(MatchError(ContainSubstring("expected operator-extension, coredns or charts/provider-local")))
+}
+
+func TestOnePlatformIsBuiltAtATime(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(architectureOf("linux/arm64")).To(Equal("arm64"))
+	g.Expect(architectureOf("")).NotTo(BeEmpty())
+	for _, platforms := range []string{"linux/amd64,linux/arm64", "windows/amd64", "linux", "linux/"} {
+		_, err := architectureOf(platforms)
+		g.Expect(err).To(HaveOccurred(), platforms)
+	}
+}
+
+func TestVersionsAreSemanticAndTagsAreTags(t *testing.T) {
+	g := NewWithT(t)
+	for description, expected := range map[string]string{
+		"":                        "v0.0.0-dev",
+		"f98ed1d":                 "v0.0.0-dev+f98ed1d",
+		"f98ed1d-dirty":           "v0.0.0-dev+f98ed1d-dirty",
+		"v1.2.3":                  "v1.2.3",
+		"v1.2.3-4-gf98ed1d-dirty": "v1.2.3-4-gf98ed1d-dirty",
+		"feature/x_y":             "v0.0.0-dev+feature-x-y",
+	} {
+		g.Expect(versionOf(description)).To(Equal(expected))
+	}
+	g.Expect(tagOf("v0.0.0-dev+f98ed1d")).To(Equal("v0.0.0-dev_f98ed1d"))
+	g.Expect(tagOf("-.x")).To(Equal("x"))
+	g.Expect(tagOf(strings.Repeat("x", 200))).To(HaveLen(128))
+}
+
+func TestTheRepositoryIsFoundFromBelowAndNotFromElsewhere(t *testing.T) {
+	g := NewWithT(t)
+	root, err := findRoot()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(filepath.Join(root, "charts", "provider-local", "Chart.yaml")).To(BeARegularFile())
+
+	t.Chdir(t.TempDir())
+	_, err = findRoot()
+	g.Expect(err).To(MatchError(ContainSubstring("run this inside of it")))
+	g.Expect(gitDescription(t.Context(), ".")).To(BeEmpty())
+}
+
+func TestTheExampleIsWhatChartsWrites(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile("../../example/20-operator-extension.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	extension := &operatorv1alpha1.Extension{}
+	g.Expect(yaml.UnmarshalStrict(content, extension)).To(Succeed())
+
+	const registry, digest = "registry.local.gardener.cloud:5001/", "@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+	manifest, err := extensionManifest(extensionRefs{
+		chart:             registry + chartFolder + digest,
+		operatorExtension: registry + imageOperatorExtension + digest,
+		coreDNS:           registry + imageCoreDNS + digest,
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(content).To(MatchYAML(manifest))
+}
