@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// cacheBytes is how much rendered YAML is remembered. As objects in memory it takes about five times as much.
+const cacheBytes = 8 << 20
+
+// Capabilities are what a chart may ask of the cluster for which it is rendered.
+type Capabilities struct {
+	// KubeVersion is the Kubernetes version of that cluster, for example "1.34.1" or "v1.34.1".
+	KubeVersion string
+	// APIVersions are served by that cluster besides Kubernetes' own, each "GROUP/VERSION" or "GROUP/VERSION/KIND".
+	APIVersions []string
+}
+
+// Release names what a chart is rendered for.
+type Release struct {
+	// Name and Namespace are .Release.Name and .Release.Namespace in the templates. Objects that name no namespace stay
+	// without one, since it is not known here which kinds have namespaces: a chart is to write it.
+	Name, Namespace string
+}
+
+// Rendered is the result of a rendering.
+type Rendered struct {
+	// Objects are *unstructured.Unstructured: first those of the folders crds, then those of the templates, by file
+	// name. They belong to the caller.
+	Objects []client.Object
+	// Key is a hash of the chart's digest, the release, the values and the capabilities. The same Key means the same
+	// Objects.
+	Key string
+}
+
+// ValuesError tells that a chart refuses values, by its values.schema.json or by its kubeVersion.
+type ValuesError struct {
+	// Chart is the name of the chart.
+	Chart string
+	// Err is what Helm says.
+	Err error
+}
+
+// Error implements error.
+func (e *ValuesError) Error() string {
+	return fmt.Sprintf("chart %s refuses the values: %v", e.Chart, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *ValuesError) Unwrap() error { return e.Err }
+
+// Renderer renders charts. It is safe for concurrent use. Make one for an instance with NewRenderer, and from it one for
+// each kind of cluster with For.
+type Renderer struct {
+	capabilities *chartutil.Capabilities
+	cache        *cache
+}
+
+// NewRenderer returns a Renderer for clusters with these capabilities.
+func NewRenderer(capabilities Capabilities) (*Renderer, error) {
+	return (&Renderer{cache: newCache(cacheBytes)}).For(capabilities)
+}
+
+// For returns a Renderer for clusters with other capabilities that shares the memory of this one.
+func (r *Renderer) For(capabilities Capabilities) (*Renderer, error) {
+	version, err := chartutil.ParseKubeVersion(capabilities.KubeVersion)
+	if err != nil {
+		return nil, fmt.Errorf("parsing Kubernetes version %q: %w", capabilities.KubeVersion, err)
+	}
+
+	helm := chartutil.DefaultCapabilities.Copy()
+	helm.KubeVersion = *version
+	helm.APIVersions = slices.Concat(helm.APIVersions, capabilities.APIVersions)
+	slices.Sort(helm.APIVersions)
+	return &Renderer{capabilities: helm, cache: r.cache}, nil
+}
+
+// Render renders the chart. Values may be anything that JSON can hold; they are put over those of the chart and checked
+// against its values.schema.json, and they are not changed. Nothing is rendered if the same was before.
+//
+// Errors: a *ValuesError (use errors.As), what the Source said, what is wrong with a template or with what it rendered
+// to, a chart with hooks, which would not be run here, or the context's.
+func (r *Renderer) Render(ctx context.Context, source Source, release Release, values map[string]any) (*Rendered, error) {
+	archive, err := source.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	describe := func(err error) error {
+		return fmt.Errorf("rendering chart %s for %s/%s: %w", archive.Chart.Name(), release.Namespace, release.Name, err)
+	}
+
+	normalized, key, err := r.inputs(archive, release, values)
+	if err != nil {
+		return nil, describe(err)
+	}
+	if objects, ok := r.cache.get(key); ok {
+		return &Rendered{Objects: objects, Key: key}, nil
+	}
+
+	if err := ctx.Err(); err != nil {
+		return nil, describe(err)
+	}
+	files, err := r.render(archive, release, normalized)
+	if err != nil {
+		return nil, describe(err)
+	}
+	objects, size, err := parse(files)
+	if err != nil {
+		return nil, describe(err)
+	}
+
+	r.cache.add(key, objects, size)
+	return &Rendered{Objects: copied(objects), Key: key}, nil
+}
+
+// inputs returns the values as JSON types, and the key. Helm's templates and schemas know no others: a map of strings
+// would not be merged with the chart's own, for example. Integers stay integers; as floats, a template would print
+// 1000000 as 1e+06.
+func (r *Renderer) inputs(archive *Archive, release Release, values map[string]any) (map[string]any, string, error) {
+	raw, err := json.Marshal(values)
+	if err != nil {
+		return nil, "", fmt.Errorf("values are not JSON: %w", err)
+	}
+	normalized := make(map[string]any)
+	if err := utiljson.Unmarshal(raw, &normalized); err != nil {
+		return nil, "", fmt.Errorf("values are not JSON: %w", err)
+	}
+
+	// Maps become JSON with sorted keys.
+	inputs, err := json.Marshal([]any{archive.Digest, release, json.RawMessage(raw), r.capabilities.KubeVersion, r.capabilities.APIVersions})
+	if err != nil {
+		return nil, "", err
+	}
+	sum := sha256.Sum256(inputs)
+	return normalized, hex.EncodeToString(sum[:]), nil
+}
+
+// file is what a template or a file of the folder crds has become.
+type file struct {
+	name, content string
+}
+
+func (r *Renderer) render(archive *Archive, release Release, values map[string]any) ([]file, error) {
+	fresh, err := unshared(archive.Chart)
+	if err != nil {
+		return nil, err
+	}
+	if wanted := fresh.Metadata.KubeVersion; wanted != "" && !chartutil.IsCompatibleRange(wanted, r.capabilities.KubeVersion.Version) {
+		return nil, &ValuesError{Chart: fresh.Name(), Err: fmt.Errorf("it needs Kubernetes %s, not %s", wanted, r.capabilities.KubeVersion.Version)}
+	}
+	if err := chartutil.ProcessDependenciesWithMerge(fresh, values); err != nil {
+		return nil, fmt.Errorf("resolving its dependencies: %w", err)
+	}
+
+	// Always as if installed: an upgrade that renders to something else would depend on what was there before.
+	options := chartutil.ReleaseOptions{Name: release.Name, Namespace: release.Namespace, IsInstall: true, Revision: 1}
+	coalesced, err := chartutil.ToRenderValues(fresh, values, options, r.capabilities)
+	if err != nil {
+		return nil, &ValuesError{Chart: fresh.Name(), Err: err}
+	}
+
+	// The zero Engine has no client and does not resolve names.
+	rendered, err := engine.Engine{}.Render(fresh, coalesced)
+	if err != nil {
+		return nil, err
+	}
+
+	var files []file
+	for _, crd := range fresh.CRDObjects() {
+		files = append(files, file{name: crd.Filename, content: string(crd.File.Data)})
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		if base := path.Base(name); base != "NOTES.txt" && !strings.HasPrefix(base, "_") {
+			files = append(files, file{name: name, content: rendered[name]})
+		}
+	}
+	return files, nil
+}
+
+// unshared returns a copy of a chart. Helm removes disabled subcharts from the chart it renders, and merges values into
+// it.
+func unshared(shared *chart.Chart) (*chart.Chart, error) {
+	if len(shared.Raw) == 0 {
+		return nil, errors.New("the archive does not hold the chart's files, load it with Helm's loader")
+	}
+	files := make([]*loader.BufferedFile, 0, len(shared.Raw))
+	for _, raw := range shared.Raw {
+		files = append(files, &loader.BufferedFile{Name: raw.Name, Data: raw.Data})
+	}
+	return loader.LoadFiles(files)
+}

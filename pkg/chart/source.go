@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chart gets from a Helm chart, wherever it is, to the objects it renders to. Controllers hand the objects to
+// package resources. Charts are data here: nothing is installed, no release is stored, no hook runs, and no template
+// asks a cluster or a name server.
+//
+// A Source tells where a chart is: Embedded in the program today, an OCI registry later. A Renderer renders it with
+// Helm's own engine and remembers the result, since most reconciles come with the same chart and the same values.
+package chart
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+)
+
+// Archive is a chart that was loaded. It is shared: do not change it.
+type Archive struct {
+	// Chart is the chart with its subcharts.
+	Chart *chart.Chart
+	// Digest identifies its content, in the form "sha256:HEX". Archives of the same Digest render to the same.
+	Digest string
+}
+
+// Source tells where a chart is.
+type Source interface {
+	// Load returns the chart. It is called for each rendering, so it is up to the Source to remember what it loaded. It
+	// is safe for concurrent use.
+	Load(ctx context.Context) (*Archive, error)
+}
+
+// Embedded is the chart in the folder dir of fsys, which usually is an embed.FS. Its Digest is over the names and the
+// contents of all files. Note that a go:embed pattern without the prefix "all:" leaves out files like _helpers.tpl.
+// A .helmignore is not looked at.
+func Embedded(fsys fs.FS, dir string) Source {
+	return &embedded{fsys: fsys, dir: dir}
+}
+
+type embedded struct {
+	fsys fs.FS
+	dir  string
+
+	lock   sync.Mutex
+	loaded *Archive
+}
+
+// Load implements Source. The files are read once.
+func (e *embedded) Load(ctx context.Context) (*Archive, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if e.loaded != nil {
+		return e.loaded, nil
+	}
+
+	files, err := read(e.fsys, e.dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading chart in %s: %w", e.dir, err)
+	}
+	loaded, err := loader.LoadFiles(files)
+	if err != nil {
+		return nil, fmt.Errorf("loading chart in %s: %w", e.dir, err)
+	}
+	e.loaded = &Archive{Chart: loaded, Digest: digest(files)}
+	return e.loaded, nil
+}
+
+// read returns all files below dir with their names relative to it.
+func read(fsys fs.FS, dir string) ([]*loader.BufferedFile, error) {
+	root, err := fs.Sub(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+
+	var files []*loader.BufferedFile
+	err = fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(root, path)
+		if err != nil {
+			return err
+		}
+		files = append(files, &loader.BufferedFile{Name: path, Data: data})
+		return nil
+	})
+	return files, err
+}
+
+// digest is over each file's name and content, both with their length before them, so that nothing can move from one to
+// the other unnoticed.
+func digest(files []*loader.BufferedFile) string {
+	sorted := slices.Clone(files)
+	slices.SortFunc(sorted, func(a, b *loader.BufferedFile) int { return strings.Compare(a.Name, b.Name) })
+
+	var (
+		sum   = sha256.New()
+		write = func(data []byte) {
+			sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
+			sum.Write(data)
+		}
+	)
+	for _, file := range sorted {
+		write([]byte(file.Name))
+		write(file.Data)
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+}
