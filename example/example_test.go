@@ -8,14 +8,18 @@ package example_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"sigs.k8s.io/yaml"
 
-	operatorv1alpha1validation "github.com/gardener/gardener/pkg/api/operator/v1alpha1/validation"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
 )
@@ -37,13 +41,38 @@ func TestEveryExampleIsReadByATest(t *testing.T) {
 	g.Expect(files).To(HaveExactElements("10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "30-garden.yaml", "40-extension.yaml"))
 }
 
-func TestTheGardenIsValidAndNamesTheSecretsAndTheExtensionBesideIt(t *testing.T) {
+func TestGardenersSchemasAcceptTheExamples(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/gardener/gardener").Output()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	gardener := strings.TrimSpace(string(out))
+
+	for name, crd := range map[string]string{
+		"20-operator-extension.yaml": "operator/10-crd-operator.gardener.cloud_extensions.yaml",
+		"30-garden.yaml":             "operator/10-crd-operator.gardener.cloud_gardens.yaml",
+		"40-extension.yaml":          "seed-crds/10-crd-extensions.gardener.cloud_extensions.yaml",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			definition := read[apiextensionsv1.CustomResourceDefinition](t, filepath.Join(gardener, "example", crd))
+			schema := &apiextensions.JSONSchemaProps{}
+			g.Expect(apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(definition.Spec.Versions[0].Schema.OpenAPIV3Schema, schema, nil)).To(Succeed())
+			validator, _, err := validation.NewSchemaValidator(schema)
+			g.Expect(err).NotTo(HaveOccurred())
+
+			object := *read[map[string]any](t, name)
+			g.Expect(validation.ValidateCustomResource(nil, object, validator)).To(BeEmpty())
+
+			delete(object, "spec")
+			object["spec"] = "not an object"
+			g.Expect(validation.ValidateCustomResource(nil, object, validator)).NotTo(BeEmpty(), "the schema can refuse something")
+		})
+	}
+}
+
+func TestTheGardenNamesTheSecretsAndTheExtensionBesideIt(t *testing.T) {
 	g := NewWithT(t)
 	garden := read[operatorv1alpha1.Garden](t, "30-garden.yaml")
 	extension := read[operatorv1alpha1.Extension](t, "20-operator-extension.yaml")
-	g.Expect(operatorv1alpha1validation.ValidateExtension(extension)).To(BeEmpty())
-	g.Expect(operatorv1alpha1validation.ValidateGarden(garden, []operatorv1alpha1.Extension{*extension})).To(BeEmpty())
-
 	backup, dns := read[corev1.Secret](t, "10-secret-backup.yaml"), read[corev1.Secret](t, "11-secret-dns.yaml")
 	g.Expect(garden.Spec.VirtualCluster.ETCD.Main.Backup.SecretRef.Name).To(Equal(backup.Name))
 	g.Expect(garden.Spec.DNS.Providers).To(HaveLen(1))
