@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -94,11 +93,6 @@ func WaitNodeReady(ctx context.Context, c client.Client, name string, timeout ti
 		return fmt.Errorf("waiting %s for node %s to be Ready: %w", timeout, name, last)
 	}
 	return nil
-}
-
-// Served tells whether the API server knows a kind.
-func Served(err error) bool {
-	return err == nil || !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err)
 }
 
 // LacksSysResource tells whether this machine has no CAP_SYS_RESOURCE to give, as in some virtual machines and containers.

@@ -318,7 +318,6 @@ func (l Landscape) deploy(ctx context.Context, progress step.Progress) (string, 
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), "run", // #nosec G204 -- a program of the landscape.
 		"--filename", "skaffold/skaffold.yaml", "--profile", "landscape",
-		"--default-repo", fmt.Sprintf("%s:%d", layout.RegistryHost, layout.RegistryPort),
 		"--interactive=false", "--color", "0")
 	cmd.Dir = l.Layout.Root
 	cmd.Env = append(os.Environ(), l.deployEnv(gardener)...)
@@ -339,7 +338,8 @@ func (l Landscape) deployEnv(gardener string) []string {
 		"PATH=" + l.Layout.Binary("") + ":" + os.Getenv("PATH"),
 		"GARDENER_DIR=" + gardener,
 		"BACKUP_DIR=" + l.Layout.Backups(),
-		"SKAFFOLD_UPDATE_CHECK=false",
+		"SKAFFOLD_CONFIG=" + filepath.Join(l.Layout.Root, "skaffold", "config.yaml"),
+		fmt.Sprintf("SKAFFOLD_DEFAULT_REPO=%s:%d/local-skaffold", layout.HostServicesIP, layout.RegistryPort),
 	}
 }
 

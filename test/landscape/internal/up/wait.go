@@ -6,10 +6,169 @@ package up
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
+// patience is how long all milestones together may take on a slow machine.
+const patience = 10 * time.Minute
+
+// milestone is a state of some objects of one kind that the Garden has to reach.
+type milestone struct {
+	title string
+	kind  schema.GroupVersionKind
+	// options select the objects.
+	options []client.ListOption
+	// reached looks at all of them and says how far they are.
+	reached func(objects []unstructured.Unstructured) (bool, string)
+}
+
+func milestones() []milestone {
+	deployments := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	named := func(fragment string) func([]unstructured.Unstructured) (bool, string) {
+		return func(objects []unstructured.Unstructured) (bool, string) { return available(objects, fragment) }
+	}
+	return []milestone{
+		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{client.InNamespace("garden")}, reached: named("gardener-operator")},
+		{title: "the extension's pod is available", kind: deployments, reached: named("gardener-extension-provider-local")},
+		{title: "BackupBucket Succeeded", kind: cluster.ExtensionKind("BackupBucket"), reached: succeeded(1)},
+		{title: "Extension Succeeded", kind: cluster.ExtensionKind("Extension"), reached: succeeded(1)},
+		{title: "DNSRecords Succeeded", kind: cluster.ExtensionKind("DNSRecord"), options: []client.ListOption{client.InNamespace("garden")}, reached: succeeded(5)},
+		{title: "BackupEntry Succeeded", kind: cluster.ExtensionKind("BackupEntry"), reached: succeeded(1)},
+	}
+}
+
+// available tells whether there is a Deployment whose name has the fragment, and whether all of these are available.
+func available(objects []unstructured.Unstructured, fragment string) (bool, string) {
+	found := 0
+	for _, object := range objects {
+		if !strings.Contains(object.GetName(), fragment) || strings.HasSuffix(object.GetName(), "coredns") {
+			continue
+		}
+		found++
+		want, exists, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
+		if !exists {
+			want = 1
+		}
+		have, _, _ := unstructured.NestedInt64(object.Object, "status", "availableReplicas")
+		if have < want {
+			return false, fmt.Sprintf("Deployment %s/%s has %d of %d replicas", object.GetNamespace(), object.GetName(), have, want)
+		}
+	}
+	return found > 0, fmt.Sprintf("%d Deployments whose name has %s", found, fragment)
+}
+
+// succeeded wants at least that many objects of class garden, and all of them Succeeded.
+func succeeded(atLeast int) func([]unstructured.Unstructured) (bool, string) {
+	return func(objects []unstructured.Unstructured) (bool, string) {
+		count := 0
+		for i := range objects {
+			o := cluster.Summarize(&objects[i])
+			if o.Class != "garden" {
+				continue
+			}
+			if !o.Succeeded() {
+				return false, strings.TrimSpace(fmt.Sprintf("%s %s is %s %s", o.Kind, o.Name, o.State, o.Error))
+			}
+			count++
+		}
+		return count >= atLeast, fmt.Sprintf("%d of at least %d", count, atLeast)
+	}
+}
+
+// wait waits for all milestones at once and reports each as it is reached.
 func (l Landscape) wait(ctx context.Context, progress step.Progress) (string, error) {
-	return "not yet", nil
+	c, err := cluster.Client(l.Layout.Kubeconfig())
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	type outcome struct {
+		milestone
+		last string
+		err  error
+	}
+	all := milestones()
+	outcomes := make(chan outcome)
+	for _, m := range all {
+		go func() {
+			last, err := m.wait(ctx, c)
+			outcomes <- outcome{m, last, err}
+		}()
+	}
+	var errs []error
+	for range all {
+		o := <-outcomes
+		if o.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %s: %w", o.title, o.last, o.err))
+			continue
+		}
+		progress("%s (%s)", o.title, o.last)
+	}
+	return fmt.Sprintf("%d milestones", len(all)), errors.Join(errs...)
+}
+
+// wait returns what was seen last. The kind may not be there yet: gardener-operator brings most of them.
+func (m milestone) wait(ctx context.Context, c client.WithWatch) (string, error) {
+	last := "nothing seen yet"
+	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(m.kind.GroupVersion().WithKind(m.kind.Kind + "List"))
+		if err := c.List(ctx, list, m.options...); err != nil {
+			last = err.Error()
+			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+				last = "the API server doesn't know the kind yet"
+			}
+			return false, nil
+		}
+		var done bool
+		if done, last = m.reached(list.Items); done {
+			return true, nil
+		}
+		// From here on it is watched; a watch that ends is begun anew by the next round.
+		return m.follow(ctx, c, list, &last), nil
+	})
+	return last, err
+}
+
+func (m milestone) follow(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList, last *string) bool {
+	items := list.Items
+	events, err := c.Watch(ctx, list, append(slices.Clone(m.options), &client.ListOptions{
+		Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},
+	})...)
+	if err != nil {
+		return false
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		object, isObject := event.Object.(*unstructured.Unstructured)
+		if !isObject || event.Type == watch.Error || event.Type == watch.Bookmark {
+			return false
+		}
+		items = slices.DeleteFunc(items, func(u unstructured.Unstructured) bool { return u.GetUID() == object.GetUID() })
+		if event.Type != watch.Deleted {
+			items = append(items, *object)
+		}
+		var done bool
+		if done, *last = m.reached(items); done {
+			return true
+		}
+	}
+	return false
 }
