@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backupentry
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+)
+
+const (
+	namespace  = "shoot--foo--bar"
+	entryName  = namespace + "--0a1b2c3d"
+	sourceName = "source-" + entryName
+	bucket     = "seed-4e5f6a7b"
+	hostPath   = "/etc/gardener/local-backupbuckets"
+)
+
+// env is the library's reconciler with the generic actuator and this package's delegate, a fake client, and a store on
+// disk.
+type env struct {
+	t          *testing.T
+	client     client.WithWatch
+	store      *backup.Store
+	reconciler reconcile.Reconciler
+	dir        string
+	// fail, if set, is asked before each Secret and each status is written, and each BackupEntry is read.
+	fail func(verb string, key client.ObjectKey) error
+}
+
+type fakeManager struct {
+	manager.Manager
+	client, live client.Client
+}
+
+func (m fakeManager) GetClient() client.Client    { return m.client }
+func (m fakeManager) GetAPIReader() client.Reader { return m.live }
+
+func newEnv(t *testing.T, objects ...client.Object) *env {
+	t.Helper()
+	g := NewWithT(t)
+
+	scheme := runtime.NewScheme()
+	g.Expect(extensionsv1alpha1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
+
+	e := &env{t: t, dir: t.TempDir()}
+	e.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&extensionsv1alpha1.BackupEntry{}).WithInterceptorFuncs(e.interceptor()).Build()
+
+	var err error
+	e.store, err = backup.Open(e.dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(e.store.Close()).To(Succeed()) })
+
+	// Namespaces are to be read past the cache: a client that reads through it has none.
+	cached := interceptor.NewClient(e.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*corev1.Namespace); ok {
+				return errors.New("reading a Namespace through the cache")
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	e.reconciler = newReconciler(fakeManager{client: cached, live: e.client}, &delegate{client: cached, store: e.store, hostPath: hostPath})
+	return e
+}
+
+func (e *env) interceptor() interceptor.Funcs {
+	ask := func(verb string, key client.ObjectKey) error {
+		if e.fail == nil {
+			return nil
+		}
+		return e.fail(verb, key)
+	}
+
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := ask("get", key); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if err := ask("create", client.ObjectKeyFromObject(obj)); err != nil {
+				return err
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, subResource string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := ask("patch "+subResource, client.ObjectKeyFromObject(obj)); err != nil {
+				return err
+			}
+			return c.SubResource(subResource).Patch(ctx, obj, patch, opts...)
+		},
+	}
+}
+
+// newEntry returns a BackupEntry for which gardenlet asks for the given operation.
+func newEntry(name, bucket, operation string, change ...func(*extensionsv1alpha1.BackupEntry)) *extensionsv1alpha1.BackupEntry {
+	entry := &extensionsv1alpha1.BackupEntry{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1},
+		Spec: extensionsv1alpha1.BackupEntrySpec{
+			DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: localv1alpha1.Type},
+			BucketName:  bucket,
+			Region:      "local",
+			SecretRef:   corev1.SecretReference{Namespace: "garden", Name: "entry-" + name},
+		},
+	}
+	if operation != "" {
+		entry.Annotations = map[string]string{v1beta1constants.GardenerOperation: operation}
+	}
+	for _, change := range change {
+		change(entry)
+	}
+	return entry
+}
+
+func withFinalizer(entry *extensionsv1alpha1.BackupEntry) {
+	entry.Finalizers = []string{backupentry.FinalizerName}
+}
+
+func newNamespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func newSecret(entryName string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "entry-" + entryName},
+		Data:       map[string][]byte{"hostPath": []byte("/somewhere/else"), "accessKeyID": []byte("of another provider"), "bucketName": []byte("other")},
+	}
+}
+
+func etcdSecret(namespace, name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func (e *env) reconcile(name string) (reconcile.Result, error) {
+	return e.reconciler.Reconcile(e.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+}
+
+func (e *env) mustReconcile(name string) {
+	e.t.Helper()
+	result, err := e.reconcile(name)
+	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(e.t).Expect(result).To(BeZero())
+}
+
+// exists reads obj.
+func (e *env) exists(obj client.Object) bool {
+	e.t.Helper()
+	err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(obj), obj)
+	NewWithT(e.t).Expect(client.IgnoreNotFound(err)).To(Succeed())
+	return err == nil
+}
+
+func (e *env) entry(name string) *extensionsv1alpha1.BackupEntry {
+	e.t.Helper()
+	entry := &extensionsv1alpha1.BackupEntry{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	NewWithT(e.t).Expect(e.exists(entry)).To(BeTrue())
+	return entry
+}
+
+func (e *env) entryExists(name string) bool {
+	return e.exists(&extensionsv1alpha1.BackupEntry{ObjectMeta: metav1.ObjectMeta{Name: name}})
+}
+
+func (e *env) delete(obj client.Object) {
+	e.t.Helper()
+	NewWithT(e.t).Expect(e.client.Delete(e.t.Context(), obj)).To(Succeed())
+}
+
+// writeSnapshots makes folders with something in them, each bucket/entry.
+func (e *env) writeSnapshots(folders ...string) {
+	e.t.Helper()
+	for _, folder := range folders {
+		NewWithT(e.t).Expect(os.MkdirAll(filepath.Join(e.dir, folder, "etcd-main", "v2"), 0o700)).To(Succeed())
+	}
+}
+
+// folders returns the entries' folders, each bucket/entry, and what has been put aside.
+func (e *env) folders() []string {
+	e.t.Helper()
+	folders, err := fs.Glob(os.DirFS(e.dir), "*/*")
+	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
+	return folders
+}
