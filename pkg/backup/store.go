@@ -26,6 +26,8 @@ const (
 type Store struct {
 	dir  string
 	root *os.Root
+	// removeAll is the root's. A test ends a removal with it half-way.
+	removeAll func(name string) error
 }
 
 // Open opens the store below dir, an existing folder in which this process may create folders, and removes what an
@@ -36,7 +38,7 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("opening backup folder %s: %w: create it on the node and mount it there", dir, err)
 	}
 
-	store := &Store{dir: dir, root: root}
+	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll}
 	if err := store.checkWritable(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -140,7 +142,7 @@ func (s *Store) sweep(matches func(name string) bool) error {
 		rest, isAside := strings.CutPrefix(entry.Name(), asidePrefix)
 		// The random part has no hyphen.
 		if i := strings.LastIndex(rest, "-"); isAside && i >= 0 && matches(rest[:i]) {
-			errs = append(errs, s.root.RemoveAll(entry.Name()))
+			errs = append(errs, s.removeAll(entry.Name()))
 		}
 	}
 	return errors.Join(errs...)
