@@ -14,7 +14,7 @@ import (
 	"regexp"
 	"strings"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"

@@ -21,10 +21,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "Error:", err)
-		stop()
 		os.Exit(1)
 	}
 }

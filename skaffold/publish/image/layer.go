@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -30,6 +30,9 @@ import (
 
 // maxFile is the size in bytes that no file of an image may exceed: one that does is taken by mistake.
 const maxFile = 4 << 30
+
+// maxTar is the size in bytes, unpacked, that no root file system may exceed.
+const maxTar = 16 << 30
 
 // content writes an uncompressed tar; each call writes the same bytes.
 type content func(w io.Writer) error
@@ -66,11 +69,22 @@ func compress(c content, w, uncompressed io.Writer) error {
 	return zipper.Close()
 }
 
-func (l *layer) Digest() (v1.Hash, error)             { return l.digest, nil }
-func (l *layer) DiffID() (v1.Hash, error)             { return l.diffID, nil }
-func (l *layer) Size() (int64, error)                 { return l.size, nil }
-func (l *layer) MediaType() (types.MediaType, error)  { return types.OCILayer, nil }
+// Digest implements v1.Layer.
+func (l *layer) Digest() (v1.Hash, error) { return l.digest, nil }
+
+// DiffID implements v1.Layer.
+func (l *layer) DiffID() (v1.Hash, error) { return l.diffID, nil }
+
+// Size implements v1.Layer.
+func (l *layer) Size() (int64, error) { return l.size, nil }
+
+// MediaType implements v1.Layer.
+func (l *layer) MediaType() (types.MediaType, error) { return types.OCILayer, nil }
+
+// Uncompressed implements v1.Layer.
 func (l *layer) Uncompressed() (io.ReadCloser, error) { return pipe(l.content), nil }
+
+// Compressed implements v1.Layer.
 func (l *layer) Compressed() (io.ReadCloser, error) {
 	return pipe(func(w io.Writer) error { return compress(l.content, w, io.Discard) }), nil
 }
@@ -115,7 +129,10 @@ func fromTar(name string) content {
 				return err
 			}
 		}
-		_, err = io.Copy(w, reader)
+		n, err := io.Copy(w, io.LimitReader(reader, maxTar+1))
+		if err == nil && n > maxTar {
+			err = fmt.Errorf("more than %d bytes, unpacked", int64(maxTar))
+		}
 		return err
 	}
 }

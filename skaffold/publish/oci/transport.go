@@ -23,7 +23,7 @@ const plainHTTPName = "registry.local.gardener.cloud"
 // *.local, or registry.local.gardener.cloud. From those Gardener pulls charts by plain HTTP (go-containerregistry's rule
 // and Gardener's pkg/utils/oci).
 func Local(host string) bool {
-	name, _ := splitHost(host)
+	name := nameOf(host)
 	if loopback(host) || name == plainHTTPName || strings.HasSuffix(name, ".local") {
 		return true
 	}
@@ -32,7 +32,7 @@ func Local(host string) bool {
 }
 
 func loopback(host string) bool {
-	name, _ := splitHost(host)
+	name := nameOf(host)
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
 		return true
 	}
@@ -40,11 +40,12 @@ func loopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-func splitHost(host string) (name, port string) {
-	if name, port, err := net.SplitHostPort(host); err == nil {
-		return name, port
+// nameOf returns host without its port.
+func nameOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
 	}
-	return strings.Trim(host, "[]"), ""
+	return strings.Trim(host, "[]")
 }
 
 // plainHTTP tells whether to speak plain HTTP to a registry. A local one is asked by TLS first.
