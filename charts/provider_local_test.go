@@ -15,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -449,6 +450,46 @@ func TestTheSchemaAcceptsOnlyWhatThereIs(t *testing.T) {
 			_, err := render("here", tc.values)
 			g.Expect(err).To(MatchError(ContainSubstring(tc.says)))
 		})
+	}
+}
+
+func TestTheSchemaHasEveryFieldOfTheConfiguration(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile(filepath.Join(chartDirectory, "values.schema.json"))
+	g.Expect(err).NotTo(HaveOccurred())
+	schema := map[string]any{}
+	g.Expect(json.Unmarshal(content, &schema)).To(Succeed())
+
+	config := reflect.TypeFor[configv1alpha1.ExtensionConfiguration]()
+	for _, section := range []string{"Server", "Controllers", "DNS", "Backup", "Heartbeat"} {
+		field, ok := config.FieldByName(section)
+		g.Expect(ok).To(BeTrue())
+		expectFields(t, schema, schema, field)
+	}
+}
+
+// expectFields expects the field of a struct, and all that it has itself, among the properties of a schema.
+func expectFields(t *testing.T, root, schema map[string]any, field reflect.StructField) {
+	t.Helper()
+	g := NewWithT(t)
+
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	properties, _ := schema["properties"].(map[string]any)
+	g.Expect(properties).To(HaveKey(name), "values.schema.json lacks a field of the configuration")
+
+	property, _ := properties[name].(map[string]any)
+	if ref, ok := property["$ref"].(string); ok {
+		definitions, _ := root["definitions"].(map[string]any)
+		property, _ = definitions[strings.TrimPrefix(ref, "#/definitions/")].(map[string]any)
+	}
+	fieldType := field.Type
+	if fieldType.Kind() == reflect.Pointer {
+		fieldType = fieldType.Elem()
+	}
+	if fieldType.Kind() == reflect.Struct && fieldType.PkgPath() == reflect.TypeFor[configv1alpha1.ExtensionConfiguration]().PkgPath() {
+		for i := range fieldType.NumField() {
+			expectFields(t, root, property, fieldType.Field(i))
+		}
 	}
 }
 
