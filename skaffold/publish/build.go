@@ -53,12 +53,11 @@ func programNamed(name string) (program, error) {
 
 // buildProgram builds a program of this repository as the file binary, and an image of it. The image reads the file again
 // when it is pushed.
-func buildProgram(cmd *cobra.Command, root, name, arch, binary string) (v1.Image, error) {
+func buildProgram(cmd *cobra.Command, root, name, version, arch, binary string) (v1.Image, error) {
 	program, err := programNamed(name)
 	if err != nil {
 		return nil, err
 	}
-	version := versionOf(gitDescription(cmd.Context(), root))
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "building %s %s for linux/%s\n", name, version, arch)
 
 	// #nosec G204 -- the arguments are this program's own

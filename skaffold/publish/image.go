@@ -89,15 +89,16 @@ func (o *imageOptions) runAll(cmd *cobra.Command) error {
 		return fmt.Errorf("making output folder: %w", err)
 	}
 
-	tag := tagOf(versionOf(gitDescription(cmd.Context(), root)))
+	// Once for all, as the tree may change while the first is built.
+	version := versionOf(gitDescription(cmd.Context(), root))
 	for _, program := range programs() {
-		img, err := buildProgram(cmd, root, program.name, o.architecture, filepath.Join(root, "bin", program.name))
+		img, err := buildProgram(cmd, root, program.name, version, o.architecture, filepath.Join(root, "bin", program.name))
 		if err != nil {
 			return err
 		}
 		one := *o
 		one.name, one.push, one.output = program.name, o.registry != "", filepath.Join(folder, program.name+".tar")
-		one.ref = path.Join(o.registry, program.name) + ":" + tag
+		one.ref = path.Join(o.registry, program.name) + ":" + tagOf(version)
 		if err := one.deliver(cmd, img); err != nil {
 			return err
 		}

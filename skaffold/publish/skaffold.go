@@ -92,7 +92,7 @@ func buildAndPush(cmd *cobra.Command, root, name, ref, arch string, opts oci.Opt
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 
-	img, err := buildProgram(cmd, root, name, arch, filepath.Join(folder, name))
+	img, err := buildProgram(cmd, root, name, versionOf(gitDescription(cmd.Context(), root)), arch, filepath.Join(folder, name))
 	if err != nil {
 		return "", err
 	}
