@@ -57,6 +57,8 @@ type Options struct {
 	Log logr.Logger
 	// DrainTimeout is how long a stop waits for reconciles. Default: DefaultDrainTimeout.
 	DrainTimeout time.Duration
+	// AllowRestart lets an instance run again in the same process, as integration tests have it.
+	AllowRestart bool
 }
 
 // Instance is a manager that stops in order.
@@ -182,7 +184,7 @@ func managerOptions(opts Options) manager.Options {
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
 
-		Controller: controllerconfig.Controller{RecoverPanic: &recoverPanic},
+		Controller: controllerconfig.Controller{RecoverPanic: &recoverPanic, SkipNameValidation: &opts.AllowRestart},
 
 		HealthProbeBindAddress: address(config.Server.HealthProbes),
 		Metrics:                metricsserver.Options{BindAddress: address(config.Server.Metrics)},

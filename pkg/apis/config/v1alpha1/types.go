@@ -120,6 +120,9 @@ type CoreDNSConfiguration struct {
 	// Replicas is the number of CoreDNS pods. Default 1.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
+	// PriorityClassName is the priority class of the CoreDNS pods; empty for none.
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// ClusterIP fixes the address of CoreDNS' Service; empty for any.
 	// +optional
 	ClusterIP string `json:"clusterIP,omitempty"`

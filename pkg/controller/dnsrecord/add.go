@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dnsrecord holds the controller for DNSRecords of type local. It checks what a DNSRecord asks for, hands it to
+// a dns.Provider and reports what that says; whatever is done about a record is the provider's matter.
+package dnsrecord
+
+import (
+	"context"
+	"errors"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/dnsrecord"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+)
+
+// Options are what the controller needs.
+type Options struct {
+	// Classes are those of the DNSRecords to reconcile.
+	Classes class.Set
+	// Provider serves the records.
+	Provider dns.Provider
+	// Zones are the domains in which records may be.
+	Zones []string
+	// DefaultTTL is the TTL in seconds of a record without one.
+	DefaultTTL int64
+	// Controller are the options of the controller itself. A reconcile mostly waits for a batched write, so a high
+	// concurrency costs little.
+	Controller controller.Options
+	// IgnoreOperationAnnotation makes the controller reconcile on any change of a spec.
+	IgnoreOperationAnnotation bool
+}
+
+// AddToManager adds the controller to a manager.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if opts.Provider == nil || len(opts.Zones) == 0 {
+		return errors.New("adding the DNSRecord controller: a provider and at least one zone are needed")
+	}
+	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot)
+	if !ok {
+		return errors.New("adding the DNSRecord controller: no extension class given, name at least one")
+	}
+	// Only shoots have Clusters; elsewhere there may not even be such a kind to watch.
+	_, withClusters := classes.Only(extensionsv1alpha1.ExtensionClassShoot)
+	// The predicates read from the cache, which doesn't wait for anything that a context could cut short.
+	predicates := dnsrecord.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
+	return dnsrecord.Add(mgr, dnsrecord.AddArgs{
+		Actuator:                  NewActuator(opts.Provider, opts.Zones, opts.DefaultTTL),
+		ControllerOptions:         opts.Controller,
+		Predicates:                predicates,
+		Type:                      dns.Type,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation && withClusters,
+		ExtensionClasses:          classes.List(),
+	})
+}

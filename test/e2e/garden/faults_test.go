@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package garden_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/miekg/dns"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+)
+
+var _ = Describe("Bad input", func() {
+	It("a bucket name that leaves the root is refused by the API server, one in an entry by us", func(ctx SpecContext) {
+		bucket := &extensionsv1alpha1.BackupBucket{
+			ObjectMeta: metav1.ObjectMeta{Name: "../../etc"},
+			Spec:       bucketSpec(),
+		}
+		Expect(c.Create(ctx, bucket)).To(MatchError(apierrors.IsInvalid, "is invalid"))
+
+		entry := &extensionsv1alpha1.BackupEntry{
+			ObjectMeta: metav1.ObjectMeta{Name: "garden--e2e"},
+			Spec: extensionsv1alpha1.BackupEntrySpec{
+				DefaultSpec: bucketSpec().DefaultSpec,
+				Region:      "local",
+				BucketName:  "../../etc",
+				SecretRef:   corev1.SecretReference{Name: "garden-backup-local", Namespace: gardenNamespace},
+			},
+		}
+		create(ctx, entry)
+		Eventually(get(ctx, entry)).Should(haveConfigurationProblem("../../etc"))
+	})
+
+	It("a record whose value does not fit its type says so, and is taken once it does", func(ctx SpecContext) {
+		record := newRecord("e2e-bad-value", "bad.e2e.local.gardener.cloud", extensionsv1alpha1.DNSRecordTypeAAAA, "192.0.2.1")
+		create(ctx, record)
+		Eventually(get(ctx, record)).Should(haveConfigurationProblem("192.0.2.1"))
+
+		patch := client.MergeFrom(record.DeepCopy())
+		record.Spec.Values = []string{"2001:db8::1"}
+		metav1.SetMetaDataAnnotation(&record.ObjectMeta, "gardener.cloud/operation", "reconcile")
+		Expect(c.Patch(ctx, record, patch)).To(Succeed())
+		Eventually(get(ctx, record)).Should(succeed())
+		Expect(ask(ctx, "tcp", coreDNSAddress(ctx), record.Spec.Name, dns.TypeAAAA)).To(ConsistOf("2001:db8::1"))
+	})
+
+	It("a record outside of the served zones is not passed over in silence", func(ctx SpecContext) {
+		record := newRecord("e2e-bad-zone", "api.example.com", extensionsv1alpha1.DNSRecordTypeA, "192.0.2.1")
+		create(ctx, record)
+		Eventually(get(ctx, record)).Should(haveConfigurationProblem("local.gardener.cloud"))
+	})
+})
+
+var _ = Describe("What happens to objects and pods", Serial, func() {
+	It("a bucket of the Garden is deleted and created again", func(ctx SpecContext) {
+		buckets := &extensionsv1alpha1.BackupBucketList{}
+		Expect(c.List(ctx, buckets)).To(Succeed())
+		Expect(buckets.Items).NotTo(BeEmpty())
+		old := buckets.Items[0].DeepCopy()
+
+		Expect(c.Delete(ctx, old.DeepCopy())).To(Succeed())
+		eventuallyGone(ctx, old.DeepCopy())
+		eventuallyGone(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: old.Status.GeneratedSecretRef.Namespace, Name: old.Status.GeneratedSecretRef.Name}})
+
+		// gardener-operator makes it anew at the Garden's next reconcile; not to depend on when that is, do as it does.
+		again := &extensionsv1alpha1.BackupBucket{ObjectMeta: metav1.ObjectMeta{Name: old.Name}, Spec: old.Spec}
+		Expect(client.IgnoreAlreadyExists(c.Create(ctx, again))).To(Succeed())
+		Eventually(get(ctx, again)).Should(succeed())
+		Expect(again.Status.GeneratedSecretRef).To(Equal(old.Status.GeneratedSecretRef))
+	})
+
+	It("a generated Secret that is deleted by hand comes back", func(ctx SpecContext) {
+		buckets := &extensionsv1alpha1.BackupBucketList{}
+		Expect(c.List(ctx, buckets)).To(Succeed())
+		ref := buckets.Items[0].Status.GeneratedSecretRef
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+		uid := secret.UID
+
+		Expect(c.Delete(ctx, secret)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+			g.Expect(secret.UID).NotTo(Equal(uid))
+			g.Expect(secret.Data).To(HaveKey("hostPath"))
+		}).Should(Succeed(), "the bucket exists, so its Secret does")
+	})
+
+	It("the pod is killed half-way in many reconciles", func(ctx SpecContext) {
+		const many = 200
+		records := make([]*extensionsv1alpha1.DNSRecord, many)
+		for i := range records {
+			records[i] = newRecord(fmt.Sprintf("e2e-kill-%d", i), fmt.Sprintf("kill-%d.e2e.local.gardener.cloud", i), extensionsv1alpha1.DNSRecordTypeA, fmt.Sprintf("192.0.2.%d", i))
+			create(ctx, records[i])
+			if i == many/2 {
+				Expect(c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(instanceNamespace), client.GracePeriodSeconds(0),
+					client.MatchingLabels{"app.kubernetes.io/name": "gardener-extension-provider-local"})).To(Succeed())
+			}
+		}
+
+		server := coreDNSAddress(ctx)
+		for i, record := range records {
+			Eventually(get(ctx, record)).Should(succeed(), record.Name)
+			Expect(ask(ctx, "tcp", server, record.Spec.Name, dns.TypeA)).To(ConsistOf(fmt.Sprintf("192.0.2.%d", i)), "Succeeded means that it resolves")
+		}
+		Expect(c.DeleteAllOf(ctx, &extensionsv1alpha1.DNSRecord{}, client.InNamespace(gardenNamespace), client.MatchingLabels{"test": "e2e"})).To(Succeed())
+		for _, record := range records {
+			eventuallyGone(ctx, record)
+		}
+		Eventually(func() ([]string, error) {
+			return ask(ctx, "tcp", server, records[many-1].Spec.Name, dns.TypeA)
+		}).Should(ConsistOf("NXDOMAIN"), "what is deleted does not resolve any more")
+	})
+
+	It("CoreDNS and its configuration are lost and come back from the DNSRecords", func(ctx SpecContext) {
+		server := coreDNSAddress(ctx)
+		Expect(c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(coreDNSNamespace), client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"})).To(Succeed())
+		Expect(c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(coreDNSNamespace), client.GracePeriodSeconds(0))).To(Succeed())
+
+		Eventually(func() ([]string, error) {
+			return ask(ctx, "tcp", server, apiDomain, dns.TypeA)
+		}).Should(And(HaveLen(1), Not(ContainElement("NXDOMAIN"))), "the DNSRecords are still there")
+	})
+})
+
+func bucketSpec() extensionsv1alpha1.BackupBucketSpec {
+	return extensionsv1alpha1.BackupBucketSpec{
+		DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: "local", Class: new(extensionsv1alpha1.ExtensionClassGarden)},
+		Region:      "local",
+		SecretRef:   corev1.SecretReference{Name: "garden-backup-local", Namespace: gardenNamespace},
+	}
+}
+
+// create creates an object and sees to it that it is gone after the test.
+func create(ctx context.Context, obj client.Object) {
+	Expect(c.Create(ctx, obj)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(c.Delete(ctx, obj))).To(Succeed())
+		eventuallyGone(ctx, obj)
+	})
+}

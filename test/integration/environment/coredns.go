@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// CoreDNS is a running process of our CoreDNS.
+type CoreDNS struct {
+	// Address is where it answers, by UDP and TCP.
+	Address string
+
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// StartCoreDNS starts our CoreDNS on a port of the loopback, with the given Corefile in which every ":9053" is replaced
+// by that port, and the health, ready and metrics servers are taken out (they have fixed ports). It reads the ConfigMaps
+// of namespace by kubeconfig.
+func StartCoreDNS(corefile, kubeconfig, namespace, dir string, port int, logs io.Writer) (*CoreDNS, error) {
+	binary := os.Getenv(envCoreDNS)
+	if binary == "" {
+		return nil, fmt.Errorf("%s does not name our CoreDNS: `make test` builds it", envCoreDNS)
+	}
+	path := filepath.Join(dir, "Corefile")
+	if err := os.WriteFile(path, []byte(onPort(corefile, port)), 0o600); err != nil {
+		return nil, err
+	}
+
+	cmd := exec.Command(binary, "-conf", path) // #nosec G204 -- built by this repository
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "CONFIG_NAMESPACE="+namespace, "CONFIG_DIR="+filepath.Join(dir, "state"))
+	cmd.Stdout, cmd.Stderr = logs, logs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+
+	c := &CoreDNS{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), cmd: cmd, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// Kill ends the process at once, as a node that goes away would.
+func (c *CoreDNS) Kill(ctx context.Context) error {
+	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func onPort(corefile string, port int) string {
+	var lines []string
+	for line := range strings.Lines(corefile) {
+		switch fields := strings.Fields(line); {
+		case len(fields) > 0 && (fields[0] == "health" || fields[0] == "ready" || fields[0] == "prometheus"):
+		default:
+			lines = append(lines, strings.ReplaceAll(line, ":9053", ":"+strconv.Itoa(port)))
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// FreePort returns a port that is free for UDP and TCP.
+func FreePort() (int, error) {
+	for range 20 {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := tcp.Addr().(*net.TCPAddr).Port
+		udp, err := net.ListenPacket("udp", tcp.Addr().String())
+		_ = tcp.Close()
+		if err != nil {
+			continue
+		}
+		return port, errors.Join(udp.SetDeadline(time.Now()), udp.Close())
+	}
+	return 0, errors.New("no port is free for both UDP and TCP")
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package environment is what the integration suites stand on: a real kube-apiserver and etcd with Gardener's CRDs, the
+// release chart's own RBAC and a client that has just that, a real CoreDNS, and a hand that applies ManagedResources as
+// gardener-resource-manager would. The binaries come from `make test`, which builds them from the Go module proxy.
+package environment
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const (
+	// envCoreDNS names the variable with the path of our CoreDNS.
+	envCoreDNS = "TEST_ASSET_COREDNS"
+	// gardenerModule is where the CRDs are.
+	gardenerModule = "github.com/gardener/gardener"
+)
+
+// Environment is a running API server.
+type Environment struct {
+	// Config is the administrator's access.
+	Config *rest.Config
+	// Client is the administrator's client; it does not cache.
+	Client client.Client
+
+	scheme *runtime.Scheme
+	envs   *envtest.Environment
+}
+
+// Start starts etcd and the API server and installs the CRDs. Stop it after use.
+func Start(scheme *runtime.Scheme) (*Environment, error) {
+	module, err := moduleDir(gardenerModule)
+	if err != nil {
+		return nil, err
+	}
+	crds, err := filepath.Glob(filepath.Join(module, "example", "seed-crds", "10-crd-extensions.gardener.cloud_*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	crds = append(crds, filepath.Join(module, "example", "resource-manager", "10-crd-resources.gardener.cloud_managedresources.yaml"))
+
+	envs := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{Paths: crds, ErrorIfPathMissing: true}}
+	config, err := envs.Start()
+	if err != nil {
+		return nil, fmt.Errorf("starting etcd and kube-apiserver (TEST_ASSET_ETCD and TEST_ASSET_KUBE_APISERVER name them; `make test` builds them): %w", err)
+	}
+	// The tests are not what is to be slowed down.
+	config.QPS, config.Burst = 1000, 2000
+
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	return &Environment{Config: config, Client: c, scheme: scheme, envs: envs}, nil
+}
+
+// Stop stops the API server and etcd.
+func (e *Environment) Stop() error {
+	return e.envs.Stop()
+}
+
+// CreateNamespaces creates namespaces by name.
+func (e *Environment) CreateNamespaces(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if err := client.IgnoreAlreadyExists(e.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})); err != nil {
+			return fmt.Errorf("creating namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ServiceAccountConfig returns the access of a ServiceAccount: nothing but what RBAC gives to it.
+func (e *Environment) ServiceAccountConfig(namespace, name string) (*rest.Config, error) {
+	user, err := e.envs.AddUser(serviceAccountUser(namespace, name), rest.CopyConfig(e.Config))
+	if err != nil {
+		return nil, fmt.Errorf("making access for ServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	return user.Config(), nil
+}
+
+// ServiceAccountKubeconfig writes the access of a ServiceAccount to a file in dir and returns its path.
+func (e *Environment) ServiceAccountKubeconfig(dir, namespace, name string) (string, error) {
+	user, err := e.envs.AddUser(serviceAccountUser(namespace, name), rest.CopyConfig(e.Config))
+	if err != nil {
+		return "", fmt.Errorf("making access for ServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	kubeconfig, err := user.KubeConfig()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name+".kubeconfig")
+	return path, os.WriteFile(path, kubeconfig, 0o600)
+}
+
+func serviceAccountUser(namespace, name string) envtest.User {
+	return envtest.User{
+		Name:   "system:serviceaccount:" + namespace + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+}
+
+func moduleDir(module string) (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output() // #nosec G204 -- a constant
+	if err != nil {
+		return "", fmt.Errorf("finding module %s: %w", module, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
