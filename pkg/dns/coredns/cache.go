@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package coredns
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// CacheOptions returns how a manager has to cache what a Provider reads, so that the cache holds just that: of all
+// Services those of type LoadBalancer, and the ConfigMaps and EndpointSlices of CoreDNS' namespace. The manager can read
+// no others of these kinds from its cache, so other readers of them need a client that bypasses it.
+func CacheOptions(namespace string) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&corev1.Service{}: {
+			Field:     fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer)),
+			Transform: stripService,
+		},
+		&corev1.ConfigMap{}: {
+			Namespaces: map[string]cache.Config{namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{LabelConfig: "true"})}},
+		},
+		&discoveryv1.EndpointSlice{}: {
+			Namespaces: map[string]cache.Config{namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: ServiceName})}},
+		},
+	}
+}
+
+// stripService leaves of a Service what makes it a gateway.
+func stripService(object any) (any, error) {
+	service, ok := object.(*corev1.Service)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Service{
+		TypeMeta: service.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: service.Namespace, Name: service.Name, UID: service.UID, ResourceVersion: service.ResourceVersion,
+			DeletionTimestamp: service.DeletionTimestamp,
+		},
+		Spec:   corev1.ServiceSpec{Type: service.Spec.Type, ClusterIPs: service.Spec.ClusterIPs},
+		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
+	}, nil
+}

@@ -1,0 +1,327 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package coredns
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+)
+
+func TestApplyWritesARecordAndItsRewriteToTheGateway(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(service("istio-ingress", "istio-ingressgateway", gatewayIP, "10.4.0.10"))
+	p := newProvider(t, c)
+	g.Eventually(p.started).Should(BeClosed())
+	c.tellServices(g)
+
+	g.Expect(p.Apply(ctx, record("api", "api.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
+	g.Expect(p.Apply(ctx, record("plain", "plain.local.gardener.cloud", "A", "192.0.2.9"))).To(Succeed())
+	g.Expect(p.Apply(ctx, record("ingress", "*.ingress.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
+
+	g.Expect(c.data(g)).To(Equal(map[string]string{
+		"api.local.gardener.cloud.override":              rewriteLine,
+		"WILDCARD.ingress.local.gardener.cloud.override": `rewrite stop name regex ^.+\.ingress\.local\.gardener\.cloud\.$ istio-ingressgateway.istio-ingress.svc.cluster.local answer auto` + "\n",
+		"local.gardener.cloud.zone":                      "*.ingress.local.gardener.cloud.\t120\tIN\tA\t172.18.255.1\napi.local.gardener.cloud.\t120\tIN\tA\t172.18.255.1\nplain.local.gardener.cloud.\t120\tIN\tA\t192.0.2.9\n",
+	}))
+	g.Expect(c.configMaps(g)).To(ConsistOf(And(
+		HaveField("Name", "coredns-custom-garden-0"),
+		HaveField("Labels", map[string]string{LabelConfig: "true", LabelInstance: "garden"}),
+		HaveField("OwnerReferences", ConsistOf(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "extension-garden", UID: "garden-uid"})),
+	)))
+}
+
+// tellServices has the informer tell of all Services.
+func (c *cluster) tellServices(g Gomega) {
+	list := &corev1.ServiceList{}
+	g.Expect(c.List(ctx, list)).To(Succeed())
+	for i := range list.Items {
+		c.tell(&list.Items[i], false)
+	}
+}
+
+func TestApplyAgainWritesNothing(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster())
+	g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	before := p.cluster.writes.count()
+	g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	g.Expect(p.cluster.writes.count()).To(Equal(before))
+}
+
+func TestManyChangesAreFewWrites(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster(), func(o *Options) { o.BatchWindow = 100 * time.Millisecond })
+	var group sync.WaitGroup
+	errs := make(chan error, 50)
+	for i := range 50 {
+		group.Go(func() {
+			errs <- p.Apply(ctx, record(strconv.Itoa(i), fmt.Sprintf("n%d.local.gardener.cloud", i), "A", "192.0.2.1"))
+		})
+	}
+	group.Wait()
+	close(errs)
+	for err := range errs {
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(p.cluster.writes.count()).To(BeNumerically("<=", 3))
+}
+
+func TestApplyFailsAsLongAsTheRecordDoesNotResolve(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		spoil func(*environment)
+		says  []string
+	}{
+		{"no answer", func(e *environment) { e.server.failure = errors.New("connection refused") }, []string{"192.0.2.53:53", "connection refused"}},
+		{"a server that is behind", func(e *environment) { e.server.behind = true }, []string{"does not serve generation", "coredns-custom-garden-0"}},
+		{"another answer", func(e *environment) { e.server.wrong = "198.51.100.1" }, []string{"asking server 192.0.2.53:53 for a.local.gardener.cloud A by tcp: expected 192.0.2.1, got 198.51.100.1"}},
+		{"no write", func(e *environment) { e.cluster.writes.fail(errAPI) }, []string{"writing A record a.local.gardener.cloud", errAPI.Error()}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := newProvider(t, newCluster(), func(o *Options) { o.ConfirmTimeout = 300 * time.Millisecond })
+			g.Eventually(p.started).Should(BeClosed())
+			p.server.set(func(*server) { test.spoil(p) })
+
+			err := p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))
+			for _, says := range test.says {
+				g.Expect(err).To(MatchError(ContainSubstring(says)))
+			}
+
+			// It stays wanted: once whatever it was is over, the same call succeeds.
+			p.server.set(func(s *server) { s.failure, s.wrong, s.behind = nil, "", false })
+			p.cluster.writes.fail(nil)
+			g.Eventually(func() error { return p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1")) }).Should(Succeed())
+		})
+	}
+}
+
+func TestApplyReplacesWhatTheOwnerHad(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster())
+	g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	g.Expect(p.Apply(ctx, record("a", "b.local.gardener.cloud", "TXT", `say "hi" \ é`))).To(Succeed())
+	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", "b.local.gardener.cloud.\t120\tIN\tTXT\t\"say \\\"hi\\\" \\\\ \\195\\169\"\n"))
+}
+
+func TestRemoveLeavesWhatAnotherOwnerHasOfTheSameName(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster())
+	first, second := record("first", "a.local.gardener.cloud", "A", "192.0.2.1"), record("second", "a.local.gardener.cloud", "A", "192.0.2.2")
+	second.Created = first.Created.Add(time.Hour)
+
+	g.Expect(p.Apply(ctx, first)).To(Succeed())
+	g.Expect(p.Apply(ctx, second)).To(Succeed(), "the newest has the name")
+	var conflict *dns.ConflictError
+	g.Expect(errors.As(p.Apply(ctx, first), &conflict)).To(BeTrue())
+	g.Expect(conflict.Other).To(Equal(second.Owner))
+
+	g.Expect(p.Remove(ctx, second.Owner)).To(Succeed())
+	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", ContainSubstring("192.0.2.1")))
+	g.Expect(p.Apply(ctx, first)).To(Succeed())
+	g.Expect(p.Remove(ctx, first.Owner)).To(Succeed())
+	g.Expect(p.cluster.configMaps(g)).To(BeEmpty(), "nothing is left")
+	g.Expect(p.Remove(ctx, first.Owner)).To(Succeed(), "nothing to remove is no error")
+}
+
+func TestAnAliasCannotTakeANameThatIsInUse(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster())
+	address, alias := record("address", "a.local.gardener.cloud", "A", "192.0.2.1"), record("alias", "a.local.gardener.cloud", "CNAME", "elsewhere.example.org")
+	alias.Created = address.Created.Add(time.Hour)
+
+	g.Expect(p.Apply(ctx, address)).To(Succeed())
+	g.Expect(p.Apply(ctx, alias)).To(MatchError(ContainSubstring("can't stand beside")))
+	g.Expect(p.Apply(ctx, address)).To(Succeed())
+	g.Expect(p.Remove(ctx, address.Owner)).To(Succeed())
+	g.Expect(p.Apply(ctx, alias)).To(Succeed())
+}
+
+func TestGatewaysThatComeChangeAndGo(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster()
+	p := newProvider(t, c)
+	g.Expect(p.Apply(ctx, record("api", "api.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
+	g.Expect(c.data(g)).NotTo(HaveKey("api.local.gardener.cloud.override"))
+
+	gateway := service("istio-ingress", "istio-ingressgateway", gatewayIP, "10.4.0.10")
+	c.tell(gateway, false)
+	g.Eventually(func() map[string]string { return c.data(g) }).Should(HaveKeyWithValue("api.local.gardener.cloud.override", rewriteLine))
+
+	elsewhere := gateway.DeepCopy()
+	elsewhere.Status.LoadBalancer.Ingress[0].IP = "172.18.255.2"
+	c.tell(elsewhere, false)
+	g.Eventually(func() map[string]string { return c.data(g) }).ShouldNot(HaveKey("api.local.gardener.cloud.override"))
+
+	c.tell(gateway, false)
+	g.Eventually(func() map[string]string { return c.data(g) }).Should(HaveKey("api.local.gardener.cloud.override"))
+	c.tell(gateway, true)
+	g.Eventually(func() map[string]string { return c.data(g) }).ShouldNot(HaveKey("api.local.gardener.cloud.override"))
+}
+
+func TestALostOrEditedConfigMapIsWrittenAgain(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster())
+	g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	written := p.cluster.configMaps(g)[0]
+
+	edited := written.DeepCopy()
+	edited.Data["evil.override"] = "rewrite stop name regex .* evil.default.svc.cluster.local answer auto"
+	g.Expect(p.cluster.Update(ctx, edited)).To(Succeed())
+	p.cluster.tell(edited, false)
+	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(written.Data))
+
+	g.Expect(p.cluster.Delete(ctx, written.DeepCopy())).To(Succeed())
+	p.cluster.tell(&written, true)
+	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(written.Data))
+
+	stray := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "coredns-custom-garden-77", Labels: map[string]string{LabelConfig: "true"}}}
+	g.Expect(p.cluster.Create(ctx, stray)).To(Succeed())
+	p.cluster.tell(stray, false)
+	g.Eventually(func() error { return p.cluster.Get(ctx, client.ObjectKeyFromObject(stray), &corev1.ConfigMap{}) }).Should(MatchError(ContainSubstring("not found")))
+}
+
+func TestStartServesWhatWasReconciledAndPrunesTheRest(t *testing.T) {
+	g := NewWithT(t)
+	served := dnsRecord("served", "served.local.gardener.cloud", "192.0.2.1")
+	failed := dnsRecord("failed", "failed.local.gardener.cloud", "192.0.2.2")
+	failed.Status.Conditions[0].Status = gardencorev1beta1.ConditionFalse
+	going := dnsRecord("going", "going.local.gardener.cloud", "192.0.2.3")
+	going.Finalizers, going.DeletionTimestamp = []string{"x"}, ptr.To(metav1.Now())
+	shoots := dnsRecord("shoots", "shoots.local.gardener.cloud", "192.0.2.4")
+	shoots.Spec.Class = nil
+	others := dnsRecord("others", "others.local.gardener.cloud", "192.0.2.5")
+	others.Spec.Type = "aws-route53"
+	migrated := dnsRecord("migrated", "migrated.local.gardener.cloud", "192.0.2.6")
+	migrated.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeMigrate}
+	invalid := dnsRecord("invalid", "invalid.example.org", "192.0.2.7")
+
+	labels := map[string]string{LabelConfig: "true", LabelInstance: "garden"}
+	stale := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "coredns-custom-garden-3", Labels: labels, Annotations: map[string]string{AnnotationGeneration: "9999999999999999"}},
+		Data:       map[string]string{"local.gardener.cloud.zone": "gone.local.gardener.cloud.\t120\tIN\tA\t192.0.2.8\nserved.local.gardener.cloud.\t120\tIN\tA\t192.0.2.99\n"},
+	}
+	empty := stale.DeepCopy()
+	empty.Name = "coredns-custom-garden-4"
+	empty.Data = map[string]string{"local.gardener.cloud.zone": "gone2.local.gardener.cloud.\t120\tIN\tA\t192.0.2.8\n"}
+
+	p := newProvider(t, newCluster(served, failed, going, shoots, others, migrated, invalid, stale, empty))
+	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(map[string]string{
+		"local.gardener.cloud.zone": "served.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\n",
+	}))
+	g.Eventually(func() []corev1.ConfigMap { return p.cluster.configMaps(g) }).Should(ConsistOf(And(
+		HaveField("Name", "coredns-custom-garden-3"),
+		HaveField("Annotations", HaveKeyWithValue(AnnotationGeneration, "10000000000000000")),
+	)), "names stay where they are, and generations grow")
+}
+
+func TestStartAgainWritesNothing(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"))
+	first := newProvider(t, c)
+	g.Eventually(func() []corev1.ConfigMap { return c.configMaps(g) }).Should(HaveLen(1))
+	first.stop()
+	before := c.writes.count()
+
+	second := newProvider(t, c)
+	g.Expect(second.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	g.Expect(c.writes.count()).To(Equal(before))
+}
+
+func TestARecordWhoseDNSRecordGoesWithoutAReconcileIsDropped(t *testing.T) {
+	for name, change := range map[string]func(g Gomega, c *cluster, object *extensionsv1alpha1.DNSRecord){
+		"deleted before it was created": func(g Gomega, c *cluster, object *extensionsv1alpha1.DNSRecord) {
+			g.Expect(c.Delete(ctx, object)).To(Succeed())
+			c.tell(object, true)
+		},
+		"of another class now": func(g Gomega, c *cluster, object *extensionsv1alpha1.DNSRecord) {
+			object.Spec.Class = new(extensionsv1alpha1.ExtensionClassSeed)
+			g.Expect(c.Update(ctx, object)).To(Succeed())
+			c.tell(object, false)
+		},
+		"of another type now": func(g Gomega, c *cluster, object *extensionsv1alpha1.DNSRecord) {
+			object.Spec.Type = "aws-route53"
+			g.Expect(c.Update(ctx, object)).To(Succeed())
+			c.tell(object, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"))
+			p := newProvider(t, c)
+			g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+			object := &extensionsv1alpha1.DNSRecord{}
+			g.Expect(c.Get(ctx, types.NamespacedName{Namespace: "garden", Name: "a"}, object)).To(Succeed())
+
+			// An event that is older than what is there now changes nothing.
+			c.tell(object, true)
+			g.Consistently(func() []corev1.ConfigMap { return c.configMaps(g) }, "100ms").Should(HaveLen(1))
+
+			change(g, c, object)
+			g.Eventually(func() []corev1.ConfigMap { return c.configMaps(g) }).Should(BeEmpty())
+		})
+	}
+}
+
+func TestServersAreTheReadyEndpoints(t *testing.T) {
+	g := NewWithT(t)
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: testNamespace, Name: "coredns-x", Labels: map[string]string{discoveryv1.LabelServiceName: ServiceName}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{
+			{Name: ptr.To("dns"), Port: ptr.To[int32](9053), Protocol: ptr.To(corev1.ProtocolUDP)},
+			{Name: ptr.To("dns-tcp"), Port: ptr.To[int32](9053), Protocol: ptr.To(corev1.ProtocolTCP)},
+		},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}},
+			{Addresses: []string{"10.0.0.1"}},
+			{Addresses: []string{"10.0.0.3"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)}},
+		},
+	}
+	c := newCluster(slice)
+	p := &Provider{Options: Options{Client: c, Namespace: testNamespace}}
+	g.Expect(p.servers(ctx)).To(Equal([]string{"10.0.0.1:9053", "10.0.0.2:9053"}))
+
+	g.Expect(c.Delete(ctx, slice)).To(Succeed())
+	_, err := p.servers(ctx)
+	g.Expect(err).To(MatchError("no pod of CoreDNS in namespace coredns is ready"))
+}
+
+func TestOneServerIsAskedOnceForAllWhoWait(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster(), func(o *Options) { o.ConfirmTimeout = 300 * time.Millisecond })
+	g.Eventually(p.started).Should(BeClosed())
+	p.server.set(func(s *server) { s.behind = true })
+	var group sync.WaitGroup
+	for i := range 50 {
+		group.Go(func() {
+			_ = p.Apply(ctx, record(strconv.Itoa(i), fmt.Sprintf("n%d.local.gardener.cloud", i), "A", "192.0.2.1"))
+		})
+	}
+	group.Wait()
+	p.server.set(func(s *server) { g.Expect(s.queries).To(BeNumerically("<", 100)) })
+	g.Eventually(func() int {
+		p.confirmer.mu.Lock()
+		defer p.confirmer.mu.Unlock()
+		return len(p.confirmer.polls)
+	}).Should(BeZero(), "polls end when nobody waits")
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package coredns
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	miekgdns "github.com/miekg/dns"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+)
+
+const testService = "istio-ingressgateway.istio-ingress.svc.cluster.local"
+
+func TestKeysAreUniqueAndFitAConfigMap(t *testing.T) {
+	g := NewWithT(t)
+	long := strings.Repeat("a.", 110) + "local.gardener.cloud"
+	g.Expect(entry{name: "api.local"}.key()).To(Equal("api.local.override"))
+	g.Expect(entry{name: "*.local"}.key()).To(Equal("WILDCARD.local.override"))
+	g.Expect(entry{name: "wildcard.local"}.key()).To(Equal("wildcard.local.override"))
+	for _, name := range []string{long, strings.Repeat("a.", 114) + "local.gardener.cloud", "*." + long[2:]} {
+		g.Expect(entry{name: name}.key()).To(MatchRegexp(`^[-._a-zA-Z0-9]{1,253}$`))
+	}
+	g.Expect(entry{name: strings.Repeat("a.", 114) + "local"}.key()).NotTo(Equal(entry{name: strings.Repeat("b.", 114) + "local"}.key()))
+}
+
+func TestValuesSurviveTheWayToTheAnswer(t *testing.T) {
+	for _, value := range []string{"plain", `a "b" c`, `back\slash`, `\065`, "; comment", "$ORIGIN (", "ünï", strings.Repeat("0123456789", 100), strings.Repeat(`\"`, 300)} {
+		t.Run(value, func(t *testing.T) {
+			g := NewWithT(t)
+			line := resourceRecord(dns.Record{Name: "a.local.gardener.cloud", Type: "TXT", TTL: 1}, value).String()
+			rr, err := miekgdns.NewRR(line)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(rr.(*miekgdns.TXT).Txt).To(HaveEach(Satisfy(func(s string) bool { return len(unescape(s)) <= 255 })))
+
+			// Over the wire, as an answer comes.
+			message := &miekgdns.Msg{Answer: []miekgdns.RR{rr}}
+			wire, err := message.Pack()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(message.Unpack(wire)).To(Succeed())
+			g.Expect(valueOf(message.Answer[0])).To(Equal(value))
+		})
+	}
+}
+
+// TestTheServerReadsWhatIsWritten keeps a sample that the tests of skaffold/images/coredns read: the two are modules of
+// their own and have just this format in common. -update writes it again.
+func TestTheServerReadsWhatIsWritten(t *testing.T) {
+	g := NewWithT(t)
+	s := newShards("coredns-custom-garden-").get("coredns-custom-garden-0")
+	for _, r := range []struct {
+		record  dns.Record
+		service string
+	}{
+		{record("a", "api.local.gardener.cloud", "A", "172.18.255.1"), testService},
+		{record("b", "*.ingress.local.gardener.cloud", "A", "172.18.255.1"), testService},
+		{record("c", "plain.local.gardener.cloud", "AAAA", "2001:db8::1", "2001:db8::2"), ""},
+		{record("d", "_text.local.gardener.cloud", "TXT", `say "hi" \ ; é`, strings.Repeat("x", 300)), ""},
+		{record("e", "alias.local.gardener.cloud", "CNAME", "lb.example.org"), ""},
+		{record("f", strings.Repeat("a.", 115)+"local.gardener.cloud", "A", "172.18.255.1"), testService},
+	} {
+		s.entries[r.record.Name] = render(r.record.Name, testZone, []dns.Record{r.record}, r.service)
+	}
+	configMap := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: s.name, Labels: map[string]string{LabelConfig: "true", LabelInstance: "garden"}, Annotations: map[string]string{AnnotationGeneration: "17"},
+		},
+		Data: s.data(),
+	}
+	rendered, err := yaml.Marshal(configMap)
+	g.Expect(err).NotTo(HaveOccurred())
+	golden(g, "configmap.yaml", rendered)
+}
+
+// golden compares with a file of testdata, which -update writes.
+func golden(g Gomega, name string, actual []byte) {
+	path := filepath.Join("testdata", name)
+	if *update {
+		g.Expect(os.MkdirAll("testdata", 0o750)).To(Succeed())
+		g.Expect(os.WriteFile(path, actual, 0o600)).To(Succeed())
+	}
+	expected, err := os.ReadFile(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(actual)).To(Equal(string(expected)))
+}
+
+// FuzzRecordCannotInject gives names and values as users write them. What passes the validation must become exactly one
+// override line with exactly its tokens, and exactly the resource records that were asked for.
+func FuzzRecordCannotInject(f *testing.F) {
+	for _, recordType := range []string{"A", "AAAA", "CNAME", "TXT"} {
+		f.Add("api.local.gardener.cloud", recordType, "192.0.2.1", "2001:db8::1")
+		f.Add("*.Api.local.gardener.cloud.", recordType, "a.example.org", "x")
+		f.Add("a b.local.gardener.cloud", recordType, "\"\nevil IN A 192.0.2.1", "\\\"")
+		f.Add("a.local.gardener.cloud\n}\n.:53 {", recordType, "\" ; $INCLUDE /etc/passwd", "{$HOME} #")
+		f.Add("{0}.local.gardener.cloud", recordType, "(\n)", "\x00\xff")
+	}
+	f.Fuzz(func(t *testing.T, name, recordType, first, second string) {
+		for _, values := range [][]string{{first}, {first, second}} {
+			object := &extensionsv1alpha1.DNSRecord{Spec: extensionsv1alpha1.DNSRecordSpec{Name: name, RecordType: extensionsv1alpha1.DNSRecordType(recordType), Values: values}}
+			record, err := dns.New(object, []string{testZone}, 120)
+			if err != nil {
+				continue
+			}
+			e := render(record.Name, testZone, []dns.Record{record}, testService)
+			if err := checkInjection(e, record); err != nil {
+				t.Errorf("%q %s %q: %v", name, recordType, values, err)
+			}
+		}
+	})
+}
+
+func checkInjection(e entry, record dns.Record) error {
+	// A Corefile ends a line at \n, and splits it at white space; quotes, braces, # and \ before a space or a quote have a
+	// meaning of their own.
+	line, ok := strings.CutSuffix(e.override, "\n")
+	if !ok || strings.ContainsAny(line, "\n\r\t\"'`{}#%") || strings.Contains(line, `\ `) {
+		return fmt.Errorf("the line %q is more than words", e.override)
+	}
+	words := strings.Split(line, " ")
+	expected := []string{"rewrite", "stop", "name", "regex", quote(record.Name), testService, "answer", "auto"}
+	if !slices.Equal(words, expected) {
+		return fmt.Errorf("the words are %q", words)
+	}
+	if !regexp.MustCompile(`^[-._a-zA-Z0-9]{1,253}$`).MatchString(e.key()) {
+		return fmt.Errorf("the key %q is not one of a ConfigMap", e.key())
+	}
+	if strings.HasPrefix(record.Name, "*.") {
+		if pattern := regexp.MustCompile(words[4]); !pattern.MatchString("x"+record.Name[1:]+".") || pattern.MatchString(record.Name[2:]+".") || pattern.MatchString("x"+record.Name[1:]+".evil.") {
+			return fmt.Errorf("%s matches other names", words[4])
+		}
+	} else if pattern := regexp.MustCompile(words[4]); !pattern.MatchString(record.Name+".") || pattern.MatchString("x"+record.Name+".") || pattern.MatchString(strings.ReplaceAll(record.Name, ".", "x")+".") {
+		return fmt.Errorf("%s matches other names", words[4])
+	}
+
+	parser := miekgdns.NewZoneParser(strings.NewReader(e.lines), testZone+".", "")
+	parser.SetIncludeAllowed(true)
+	var values []string
+	for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {
+		if rr.Header().Name != record.Name+"." || miekgdns.TypeToString[rr.Header().Rrtype] != record.Type {
+			return fmt.Errorf("the zone has %s", rr)
+		}
+		values = append(values, valueOf(rr))
+	}
+	slices.Sort(values)
+	if parser.Err() != nil || !slices.Equal(values, record.Values) {
+		return fmt.Errorf("the zone has %q, %v", values, parser.Err())
+	}
+	return nil
+}

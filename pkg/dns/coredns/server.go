@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package coredns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/charts/components"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+)
+
+const (
+	// ManagedResourceName is that of the ManagedResource with CoreDNS, which all instances of a cluster share. An
+	// instance's own one, with its permissions in CoreDNS' namespace, has "-<instance>" behind it.
+	ManagedResourceName = "gardener-extension-provider-local-coredns"
+	// LabelDeployedBy of the shared ManagedResource is the Namespace of the instance that deploys it.
+	LabelDeployedBy = "local.provider.extensions.gardener.cloud/deployed-by"
+
+	classSeed = "seed"
+)
+
+// ServerOptions are what a Server needs.
+type ServerOptions struct {
+	Client client.Client
+	// Reader reads Namespaces from the API server.
+	Reader    client.Reader
+	Informers Informers
+	Log       logr.Logger
+	Renderer  *chart.Renderer
+	Writer    *resources.Writer
+
+	// Instance is the name of this instance, unique in the cluster: "garden" or "seed".
+	Instance string
+	// ServiceAccount is that of this instance, in the Namespace which owns what is deployed.
+	ServiceAccount types.NamespacedName
+	// Namespace is the one to deploy CoreDNS to.
+	Namespace string
+	// Values are those of charts/components/coredns.
+	Values ServerValues
+}
+
+// ServerValues are the values of charts/components/coredns that an instance sets.
+type ServerValues struct {
+	Image             string
+	Replicas          int32
+	Zones             []string
+	ClusterIP         string
+	PriorityClassName string
+	// VPA tells whether the cluster has VerticalPodAutoscalers.
+	VPA bool
+}
+
+// Server is a manager.Runnable that sees to it that one CoreDNS is in the cluster, though several instances may be, and
+// that this instance may write to it. It deploys by ManagedResources of class seed in namespace garden, which the
+// garbage collector removes when the Namespaces of all instances that use them are gone.
+type Server struct {
+	ServerOptions
+	source chart.Source
+	// wake has room for one: what is pending is whether, not what.
+	wake chan struct{}
+}
+
+// NewServer returns a Server. An error is a mistake in the options.
+func NewServer(opts ServerOptions) (*Server, error) {
+	switch {
+	case opts.Values.Image == "":
+		return nil, errors.New("the image of CoreDNS is needed: set dns.coreDNS.image, or dns.coreDNS.deploy to false")
+	case opts.Instance == "" || opts.Namespace == "" || opts.ServiceAccount.Name == "" || opts.ServiceAccount.Namespace == "":
+		return nil, errors.New("the name of the instance, its ServiceAccount and the namespace of CoreDNS are needed")
+	}
+	return &Server{ServerOptions: opts, source: chart.Embedded(components.FS, components.CoreDNS), wake: make(chan struct{}, 1)}, nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (s *Server) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. It deploys, and again when somebody changes or deletes what it deployed, until ctx
+// is done.
+func (s *Server) Start(ctx context.Context) error {
+	informer, err := s.Informers.GetInformer(ctx, &resourcesv1alpha1.ManagedResource{})
+	if err != nil {
+		return fmt.Errorf("watching ManagedResources: %w", err)
+	}
+	if _, err := informer.AddEventHandler(onChange(func(object client.Object) {
+		if object.GetNamespace() == v1beta1constants.GardenNamespace && slices.Contains([]string{ManagedResourceName, s.ownName()}, object.GetName()) {
+			s.signal()
+		}
+	})); err != nil {
+		return fmt.Errorf("watching ManagedResources: %w", err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil
+	}
+
+	s.signal()
+	retry := firstRetry
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		}
+		if err := s.Deploy(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			s.Log.Error(err, "Deploying CoreDNS, trying again", "after", retry)
+			pause(ctx, retry)
+			retry = min(2*retry, time.Minute)
+			s.signal()
+			continue
+		}
+		retry = firstRetry
+	}
+}
+
+// Deploy brings the ManagedResources into the state that they should have. It is idempotent.
+func (s *Server) Deploy(ctx context.Context) error {
+	owner, err := OwnerReference(ctx, s.Reader, s.ServiceAccount.Namespace)
+	if err != nil {
+		return err
+	}
+	if err := s.deployShared(ctx, owner); err != nil {
+		return fmt.Errorf("deploying CoreDNS: %w", err)
+	}
+	if err := s.Writer.Apply(ctx, resources.ManagedResource{
+		Namespace:       v1beta1constants.GardenNamespace,
+		Name:            s.ownName(),
+		Class:           classSeed,
+		OwnerReferences: []metav1.OwnerReference{owner},
+		Objects:         s.permissions(),
+	}); err != nil {
+		return fmt.Errorf("deploying the permissions in namespace %s: %w", s.Namespace, err)
+	}
+	return nil
+}
+
+// deployShared deploys CoreDNS if no other instance does, and joins the owners otherwise.
+func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) error {
+	current := &resourcesv1alpha1.ManagedResource{}
+	key := client.ObjectKey{Namespace: v1beta1constants.GardenNamespace, Name: ManagedResourceName}
+	err := s.Client.Get(ctx, key, current)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading ManagedResource %s: %w", key, err)
+	}
+	if err == nil && current.DeletionTimestamp != nil {
+		// Its going makes an event; until then there is nothing to be done.
+		s.Log.Info("Waiting until an earlier CoreDNS is gone", "managedResource", key)
+		return nil
+	}
+
+	owners, err := s.living(ctx, current.OwnerReferences)
+	if err != nil {
+		return err
+	}
+	deployer := current.Labels[LabelDeployedBy]
+	if deployer != owner.Name && slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Name == deployer }) {
+		return s.join(ctx, current, owner)
+	}
+
+	rendered, err := s.Renderer.Render(ctx, s.source, chart.Release{Name: "coredns", Namespace: s.Namespace}, s.Values.values())
+	if err != nil {
+		return err
+	}
+	return s.Writer.Apply(ctx, resources.ManagedResource{
+		Namespace:       key.Namespace,
+		Name:            key.Name,
+		Class:           classSeed,
+		Labels:          map[string]string{LabelDeployedBy: owner.Name},
+		OwnerReferences: withOwner(owners, owner),
+		Objects:         rendered.Objects,
+	})
+}
+
+// join adds this instance to the owners, so that CoreDNS outlives the instance that deployed it.
+func (s *Server) join(ctx context.Context, current *resourcesv1alpha1.ManagedResource, owner metav1.OwnerReference) error {
+	if slices.ContainsFunc(current.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+		return nil
+	}
+	joined := current.DeepCopy()
+	joined.OwnerReferences = withOwner(current.OwnerReferences, owner)
+	patch := client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{})
+	if err := s.Client.Patch(ctx, joined, patch); err != nil {
+		return fmt.Errorf("joining the owners of ManagedResource %s: %w", client.ObjectKeyFromObject(current), err)
+	}
+	s.Log.Info("Using the CoreDNS of another instance", "deployedBy", current.Labels[LabelDeployedBy])
+	return nil
+}
+
+// living returns the owners that exist.
+func (s *Server) living(ctx context.Context, references []metav1.OwnerReference) ([]metav1.OwnerReference, error) {
+	var living []metav1.OwnerReference
+	for _, reference := range references {
+		namespace := &corev1.Namespace{}
+		err := s.Reader.Get(ctx, client.ObjectKey{Name: reference.Name}, namespace)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("reading Namespace %s, which owns CoreDNS: %w", reference.Name, err)
+		case namespace.UID == reference.UID && namespace.DeletionTimestamp == nil:
+			living = append(living, reference)
+		}
+	}
+	return living, nil
+}
+
+func withOwner(owners []metav1.OwnerReference, owner metav1.OwnerReference) []metav1.OwnerReference {
+	if slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+		return owners
+	}
+	return append(slices.Clone(owners), owner)
+}
+
+// permissions are what a Provider of this instance needs in CoreDNS' namespace.
+func (s *Server) permissions() []client.Object {
+	meta := metav1.ObjectMeta{Namespace: s.Namespace, Name: "gardener-extension-provider-local-" + s.Instance}
+	return []client.Object{
+		&rbacv1.Role{
+			ObjectMeta: meta,
+			Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+				{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
+			},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.ServiceAccount.Namespace, Name: s.ServiceAccount.Name}},
+		},
+	}
+}
+
+func (s *Server) ownName() string { return ManagedResourceName + "-" + s.Instance }
+
+func (s *Server) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (v ServerValues) values() map[string]any {
+	return map[string]any{
+		"image":             v.Image,
+		"replicas":          v.Replicas,
+		"zones":             v.Zones,
+		"clusterIP":         v.ClusterIP,
+		"priorityClassName": v.PriorityClassName,
+		"vpa":               map[string]any{"enabled": v.VPA},
+	}
+}
