@@ -4,6 +4,8 @@
 
 package custom
 
+import corev1 "k8s.io/api/core/v1"
+
 // Reset empties the store, as the one that is registered serves all tests of the process.
 func (s *Store) Reset() {
 	s.mu.Lock()
@@ -19,3 +21,6 @@ var ParseOverride = parseOverride
 
 // ParseRecord is parseRecord, for tests.
 var ParseRecord = parseRecord
+
+// Dropped returns what is left out of a ConfigMap.
+func Dropped(configMap *corev1.ConfigMap) []error { return parse(configMap).dropped }
