@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
+	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -111,6 +112,30 @@ func TestReconcile(t *testing.T) {
 		})
 	}
 
+	t.Run("replaces a Secret that lingers because a BackupEntry refers to it", func(t *testing.T) {
+		g := NewWithT(t)
+		e := newEnv(t, newBucket(), newReferencedSecret())
+		e.mustReconcile()
+		e.addFinalizers(backupentry.FinalizerName)
+		g.Expect(e.client.Delete(t.Context(), e.secret("garden"))).To(Succeed())
+		g.Expect(e.secret("garden").DeletionTimestamp).NotTo(BeNil())
+
+		e.mustReconcile()
+		g.Expect(e.secret("garden").DeletionTimestamp).To(BeNil())
+		g.Expect(e.secret("garden").Data).To(Equal(generatedData))
+	})
+
+	t.Run("leaves a lingering Secret with somebody else's finalizer to them", func(t *testing.T) {
+		g := NewWithT(t)
+		e := newEnv(t, newBucket(), newReferencedSecret())
+		e.mustReconcile()
+		e.addFinalizers("others.example.com/finalizer")
+		g.Expect(e.client.Delete(t.Context(), e.secret("garden"))).To(Succeed())
+
+		e.mustReconcile()
+		g.Expect(e.secret("garden").Finalizers).To(ConsistOf("others.example.com/finalizer"))
+	})
+
 	t.Run("makes a Secret of that name its own, as the in-tree provider leaves an empty one, and keeps others' labels", func(t *testing.T) {
 		g := NewWithT(t)
 		e := newEnv(t, newBucket(), newReferencedSecret(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -168,11 +193,11 @@ func TestReconcile(t *testing.T) {
 	t.Run("does not delete a Secret that is not the bucket's, whatever the status says", func(t *testing.T) {
 		g := NewWithT(t)
 		e := newEnv(t, newBucket(func(bucket *extensionsv1alpha1.BackupBucket) {
-			bucket.Status.GeneratedSecretRef = &corev1.SecretReference{Namespace: "garden", Name: "backup-local"}
-		}), newReferencedSecret())
+			bucket.Status.GeneratedSecretRef = &corev1.SecretReference{Namespace: "garden", Name: "precious"}
+		}), newReferencedSecret(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "precious"}})
 
 		e.mustReconcile()
-		g.Expect(e.exists(newReferencedSecret())).To(BeTrue())
+		g.Expect(e.exists(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "precious"}})).To(BeTrue())
 		g.Expect(e.bucket().Status.GeneratedSecretRef.Name).To(Equal(secretName))
 	})
 
@@ -280,6 +305,17 @@ func TestDelete(t *testing.T) {
 		referenced := newReferencedSecret()
 		g.Expect(e.exists(referenced)).To(BeTrue())
 		g.Expect(referenced.Finalizers).To(BeEmpty())
+	})
+
+	t.Run("removes the Secret even if an entry that is gone left its finalizer", func(t *testing.T) {
+		g := NewWithT(t)
+		e := newEnv(t, newBucket(), newReferencedSecret())
+		e.mustReconcile()
+		e.addFinalizers(backupentry.FinalizerName)
+		e.deleteBucket()
+
+		e.mustReconcile()
+		g.Expect(e.secretExists("garden")).To(BeFalse())
 	})
 
 	t.Run("works if the referenced Secret is gone", func(t *testing.T) {

@@ -259,6 +259,10 @@ func TestEvents(t *testing.T) {
 		g.Expect(changed.Update(event.UpdateEvent{ObjectOld: secret, ObjectNew: secret})).To(BeFalse())
 		g.Expect(changed.Delete(event.DeleteEvent{Object: secret})).To(BeTrue())
 
+		deleting := secret.DeepCopy()
+		deleting.DeletionTimestamp = new(metav1.Now())
+		g.Expect(changed.Update(event.UpdateEvent{ObjectOld: secret, ObjectNew: deleting})).To(BeTrue(), "a finalizer holds it")
+
 		secret.Data["hostPath"] = []byte("/")
 		g.Expect(changed.Create(event.CreateEvent{Object: secret})).To(BeTrue())
 		g.Expect(changed.Update(event.UpdateEvent{ObjectOld: secret, ObjectNew: secret})).To(BeTrue())

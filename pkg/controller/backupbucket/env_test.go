@@ -222,6 +222,13 @@ func (e *env) secret(namespace string) *corev1.Secret {
 	return secret
 }
 
+func (e *env) addFinalizers(finalizers ...string) {
+	e.t.Helper()
+	secret := e.secret("garden")
+	secret.Finalizers = append(secret.Finalizers, finalizers...)
+	NewWithT(e.t).Expect(e.client.Update(e.t.Context(), secret)).To(Succeed())
+}
+
 func (e *env) exists(obj client.Object) bool {
 	e.t.Helper()
 	err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(obj), obj)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
+	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
@@ -60,6 +61,10 @@ func (s *generatedSecrets) ensure(ctx context.Context, log logr.Logger, bucket *
 		return err
 	}
 
+	if err := s.release(ctx, s.keyFor(bucket)); err != nil {
+		return err
+	}
+
 	secret := &corev1.Secret{ObjectMeta: backupbucket.GeneratedSecretObjectMeta(bucket)}
 	log.Info("Writing the generated Secret", "secret", client.ObjectKeyFromObject(secret))
 	if _, err := controllerutils.CreateOrGetAndMergePatch(ctx, s.client, secret, func() error {
@@ -95,10 +100,10 @@ func (s *generatedSecrets) inOrder(ctx context.Context, bucket *extensionsv1alph
 	return secret.Labels[LabelGeneratedFor] == LabelValueBackupBucket && s.isAsWritten(secret), nil
 }
 
-// isAsWritten tells whether a Secret has what its bucket, which its name tells, needs.
+// isAsWritten tells whether a Secret has what its bucket, which its name tells, needs, and is to stay.
 func (s *generatedSecrets) isAsWritten(secret *corev1.Secret) bool {
 	name, ok := bucketOf(secret)
-	return ok && apiequality.Semantic.DeepEqual(secret.Data, s.dataFor(name))
+	return ok && secret.DeletionTimestamp == nil && apiequality.Semantic.DeepEqual(secret.Data, s.dataFor(name))
 }
 
 func (s *generatedSecrets) dataFor(bucketName string) map[string][]byte {
@@ -118,6 +123,23 @@ func (s *generatedSecrets) remove(ctx context.Context, bucket *extensionsv1alpha
 	secret.Namespace, secret.Name = ref.Namespace, ref.Name
 	if err := kubernetesutils.DeleteObject(ctx, s.client, secret); err != nil {
 		return fmt.Errorf("deleting the generated Secret %s/%s of BackupBucket %s: %w", ref.Namespace, ref.Name, bucket.Name, err)
+	}
+	return s.release(ctx, client.ObjectKeyFromObject(secret))
+}
+
+// release takes the library's finalizers off the Secret if that is being deleted. The garden's BackupEntry refers to the
+// generated Secret itself, and the library puts a finalizer on what is referred to: deleted by hand, the Secret would
+// linger until the entry goes. It can go, as either another one takes its place at once or no entry is left.
+func (s *generatedSecrets) release(ctx context.Context, key client.ObjectKey) error {
+	secret := &corev1.Secret{}
+	if err := s.client.Get(ctx, key, secret); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if secret.DeletionTimestamp == nil {
+		return nil
+	}
+	if err := controllerutils.RemoveFinalizers(ctx, s.client, secret, backupentry.FinalizerName, backupbucket.FinalizerName); err != nil {
+		return fmt.Errorf("taking finalizers off the generated Secret %s: %w", key, err)
 	}
 	return nil
 }
