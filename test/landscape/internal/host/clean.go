@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -198,25 +199,74 @@ func (c Cleaner) RemoveCgroups(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// RemoveFolders removes the folders outside of the state folder that were not there before; of those that were, links into
-// the state folder.
+// RemoveFolders removes what containerd, kubelet and the CNI plugins wrote outside of the state folder, and the folders that
+// they made for it. Somebody else may have started to use these folders meanwhile: only what is known to be the landscape's
+// is removed, and only folders that are empty then.
 func (c Cleaner) RemoveFolders(context.Context) error {
 	var errs []error
-	for _, folder := range existing(folders()) {
-		if !slices.Contains(c.Before.Folders, folder) {
-			errs = append(errs, os.RemoveAll(folder))
-			continue
-		}
-		entries, err := os.ReadDir(folder)
+	for pattern, ours := range c.strayFiles() {
+		paths, err := filepath.Glob(pattern)
 		errs = append(errs, err)
-		for _, entry := range entries {
-			path := filepath.Join(folder, entry.Name())
-			if target, err := os.Readlink(path); err == nil && strings.HasPrefix(target, c.State+"/") {
+		for _, path := range paths {
+			if ours(path) {
 				errs = append(errs, os.Remove(path))
 			}
 		}
 	}
+	for _, folder := range existing(folders()) {
+		if !slices.Contains(c.Before.Folders, folder) {
+			errs = append(errs, removeEmpty(folder))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// strayFiles maps patterns to what tells the landscape's files among those that match.
+func (c Cleaner) strayFiles() map[string]func(path string) bool {
+	linksToState := func(path string) bool {
+		target, err := os.Readlink(path)
+		return err == nil && strings.HasPrefix(target, c.State+"/")
+	}
+	namesState := func(path string) bool {
+		content, err := os.ReadFile(path) // #nosec G304 -- below one of the folders of this package.
+		return err == nil && bytes.Contains(content, []byte(c.State+"/"))
+	}
+	return map[string]func(string) bool{
+		"/run/containerd/s/*":                          deadSocket,
+		"/var/lib/kubelet/device-plugins/kubelet.sock": deadSocket,
+		"/var/log/containers/*":                        linksToState,
+		"/var/lib/cni/results/*":                       namesState,
+	}
+}
+
+// deadSocket tells whether nobody listens on a socket any more.
+func deadSocket(path string) bool {
+	connection, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = connection.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// removeEmpty removes a tree of empty folders, and leaves those that have something in them.
+func removeEmpty(root string) error {
+	var all []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	slices.Reverse(all)
+	for _, path := range all {
+		if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+			return fmt.Errorf("removing %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // RestoreSysctls sets kernel parameters back to what they were.

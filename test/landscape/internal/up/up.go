@@ -318,7 +318,7 @@ func (l Landscape) deploy(ctx context.Context, progress step.Progress) (string, 
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), "run", // #nosec G204 -- a program of the landscape.
 		"--filename", "skaffold/skaffold.yaml", "--profile", "landscape",
-		"--interactive=false", "--color", "0")
+		"--cache-file", l.Layout.State("skaffold-cache"), "--interactive=false", "--color", "0")
 	cmd.Dir = l.Layout.Root
 	cmd.Env = append(os.Environ(), l.deployEnv(gardener)...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -338,6 +338,10 @@ func (l Landscape) deployEnv(gardener string) []string {
 		"PATH=" + l.Layout.Binary("") + ":" + os.Getenv("PATH"),
 		"GARDENER_DIR=" + gardener,
 		"BACKUP_DIR=" + l.Layout.Backups(),
+		// Helm would write below the user's home.
+		"HELM_CACHE_HOME=" + l.Layout.State("helm", "cache"),
+		"HELM_CONFIG_HOME=" + l.Layout.State("helm", "config"),
+		"HELM_DATA_HOME=" + l.Layout.State("helm", "data"),
 		"SKAFFOLD_CONFIG=" + filepath.Join(l.Layout.Root, "skaffold", "config.yaml"),
 		fmt.Sprintf("SKAFFOLD_DEFAULT_REPO=%s:%d/local-skaffold", layout.HostServicesIP, layout.RegistryPort),
 	}

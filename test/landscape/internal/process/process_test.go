@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package process_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
+)
+
+const sleeper = "/bin/sleep"
+
+func newKeeper(t *testing.T) process.Keeper {
+	t.Helper()
+	dir := t.TempDir()
+	keeper := process.Keeper{RunDir: filepath.Join(dir, "run"), LogDir: filepath.Join(dir, "logs")}
+	t.Cleanup(func() {
+		names, err := keeper.List()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, name := range names {
+			if err := keeper.Stop(context.Background(), name, time.Second); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return keeper
+}
+
+func TestEnsureStartsOnceAndStopEndsIt(t *testing.T) {
+	g := NewWithT(t)
+	keeper := newKeeper(t)
+	spec := process.Spec{Name: "x", Command: []string{sleeper, "60"}}
+	started, err := keeper.Ensure(t.Context(), spec)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(started).To(BeTrue())
+	first, running, err := keeper.Find("x")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(running).To(BeTrue())
+
+	started, err = keeper.Ensure(t.Context(), spec)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(started).To(BeFalse(), "it runs already")
+	second, _, err := keeper.Find("x")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(second.PID).To(Equal(first.PID))
+
+	g.Expect(keeper.Stop(t.Context(), "x", time.Second)).To(Succeed())
+	_, running, err = keeper.Find("x")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(running).To(BeFalse())
+	g.Expect(keeper.Stop(t.Context(), "x", time.Second)).To(Succeed(), "a process that is gone is no error")
+}
+
+func TestEnsureStartsAnewWhatChanged(t *testing.T) {
+	input := filepath.Join(t.TempDir(), "config")
+	for _, test := range []struct {
+		name   string
+		change func(t *testing.T, spec *process.Spec)
+	}{
+		{name: "when the command changes", change: func(_ *testing.T, spec *process.Spec) { spec.Command[1] = "61" }},
+		{name: "when the environment changes", change: func(_ *testing.T, spec *process.Spec) { spec.Env = []string{"A=b"} }},
+		{name: "when a file it reads changes", change: func(t *testing.T, _ *process.Spec) {
+			t.Helper()
+			if err := os.WriteFile(input, []byte("new"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(os.WriteFile(input, []byte("old"), 0o600)).To(Succeed())
+			keeper := newKeeper(t)
+			spec := process.Spec{Name: "x", Command: []string{sleeper, "60"}, Inputs: []string{input}}
+			_, err := keeper.Ensure(t.Context(), spec)
+			g.Expect(err).NotTo(HaveOccurred())
+			before, _, err := keeper.Find("x")
+			g.Expect(err).NotTo(HaveOccurred())
+
+			test.change(t, &spec)
+			started, err := keeper.Ensure(t.Context(), spec)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(started).To(BeTrue())
+			after, running, err := keeper.Find("x")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(running).To(BeTrue())
+			g.Expect(after.PID).NotTo(Equal(before.PID))
+		})
+	}
+}
+
+func TestFindTakesNobodyElseForTheProcess(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*process.Record)
+	}{
+		{name: "when the pid was given to another process", change: func(r *process.Record) { r.Ticks++ }},
+		{name: "when the machine was booted since", change: func(r *process.Record) { r.Boot = "another" }},
+		{name: "when nobody has the pid", change: func(r *process.Record) { r.PID = 1 << 30 }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			keeper := newKeeper(t)
+			_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{sleeper, "60"}})
+			g.Expect(err).NotTo(HaveOccurred())
+			record, _, err := keeper.Find("x")
+			g.Expect(err).NotTo(HaveOccurred())
+			path := filepath.Join(keeper.RunDir, "x.json")
+			original, err := os.ReadFile(path)
+			g.Expect(err).NotTo(HaveOccurred())
+			defer func() { g.Expect(os.WriteFile(path, original, 0o600)).To(Succeed()) }()
+
+			test.change(&record)
+			content, err := json.Marshal(record)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
+			_, running, err := keeper.Find("x")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(running).To(BeFalse())
+		})
+	}
+}
+
+func TestWaitReadyShowsTheLogOfAProcessThatEnds(t *testing.T) {
+	g := NewWithT(t)
+	keeper := newKeeper(t)
+	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "sleep 0.1; echo port is taken; exit 1"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	err = keeper.WaitReady(t.Context(), "x", time.Minute, func(context.Context) error { return errors.New("refused") })
+	g.Expect(err).To(MatchError(And(ContainSubstring("the process ended"), ContainSubstring("port is taken"))))
+}
+
+func TestWaitReadySaysWhatIsMissingAtTheTimeout(t *testing.T) {
+	g := NewWithT(t)
+	keeper := newKeeper(t)
+	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{sleeper, "60"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	err = keeper.WaitReady(t.Context(), "x", 50*time.Millisecond, func(context.Context) error { return errors.New("refused") })
+	g.Expect(err).To(MatchError(ContainSubstring("not ready after 50ms: refused")))
+}
+
+func TestStopKillsWhatIgnoresTheSignal(t *testing.T) {
+	g := NewWithT(t)
+	keeper := newKeeper(t)
+	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "trap '' TERM; echo armed; while :; do sleep 0.05; done"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() string { return keeper.Tail("x", 1) }).Should(Equal("armed"), "the trap has to be set first")
+	g.Expect(keeper.Stop(t.Context(), "x", 200*time.Millisecond)).To(Succeed())
+	_, running, err := keeper.Find("x")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(running).To(BeFalse())
+}
