@@ -7,7 +7,10 @@ package resources
 import (
 	"bytes"
 	"fmt"
+	"go/build"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,12 +72,39 @@ func TestCompressorsMayBeUsedConcurrently(t *testing.T) {
 	}
 }
 
+// seedCRDs returns the first size bytes of the CustomResourceDefinitions that Gardener installs in a seed: real YAML, as
+// its module has it.
+func seedCRDs(b *testing.B, size int) []byte {
+	b.Helper()
+	gardener, err := build.Import("github.com/gardener/gardener/cmd/gardenlet", ".", build.FindOnly)
+	if err != nil {
+		b.Skipf("gardener's module is not there: %v", err)
+	}
+	paths, err := filepath.Glob(filepath.Join(gardener.Dir, "..", "..", "example", "seed-crds", "*.yaml"))
+	if err != nil {
+		b.Fatal(err)
+	}
+
+	var out []byte
+	for _, path := range paths {
+		data, err := os.ReadFile(path) // #nosec G304 -- of a module
+		if err != nil {
+			b.Fatal(err)
+		}
+		out = append(append(out, data...), "---\n"...)
+	}
+	if len(out) < size {
+		b.Skipf("there are just %d bytes of CRDs", len(out))
+	}
+	return out[:size]
+}
+
 func BenchmarkCompress(b *testing.B) {
 	for _, size := range []struct {
 		name  string
 		bytes int
 	}{{"200B", 200}, {"15KB", 15 << 10}, {"200KB", 200 << 10}, {"1MB", 1 << 20}} {
-		text := sample(size.bytes)
+		text := seedCRDs(b, size.bytes)
 		for _, level := range []int{4, 6, 9, 11} {
 			pooled := newCompressor(level)
 			for _, writer := range []struct {

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/resourcemanager/controller/garbagecollector/references"
@@ -84,61 +83,4 @@ func (p *plan) mutate(mr *resourcesv1alpha1.ManagedResource) error {
 func (p *plan) isMetBy(mr *resourcesv1alpha1.ManagedResource) bool {
 	mutated := mr.DeepCopy()
 	return p.mutate(mutated) == nil && equality.Semantic.DeepEqual(mr, mutated)
-}
-
-// patch returns a JSON merge patch with all fields that matter, and beyond these what is to be removed from the object
-// as it was read. A plain difference would not do: what was read may come from a cache which lags behind, and then a
-// field would be left out that is different by now.
-func (p *plan) patch(from, to *resourcesv1alpha1.ManagedResource) ([]byte, error) {
-	raw, err := client.MergeFrom(from).Data(to)
-	if err != nil {
-		return nil, fmt.Errorf("computing the patch: %w", err)
-	}
-	patch := make(map[string]any)
-	if err := json.Unmarshal(raw, &patch); err != nil {
-		return nil, fmt.Errorf("computing the patch: %w", err)
-	}
-
-	metadata := map[string]any{"labels": anyMap(p.Labels), "annotations": map[string]any{
-		references.AnnotationKey(references.KindSecret, p.secretName): p.secretName,
-	}}
-	if len(p.OwnerReferences) > 0 {
-		metadata["ownerReferences"] = p.OwnerReferences
-	}
-	// null removes a field.
-	spec := map[string]any{
-		"class":        nil,
-		"secretRefs":   []corev1.LocalObjectReference{{Name: p.secretName}},
-		"injectLabels": nil,
-		"keepObjects":  p.KeepObjects,
-	}
-	if p.Class != "" {
-		spec["class"] = p.Class
-	}
-	if len(p.InjectedLabels) > 0 {
-		spec["injectLabels"] = anyMap(p.InjectedLabels)
-	}
-
-	overlay(patch, map[string]any{"metadata": metadata, "spec": spec})
-	return json.Marshal(patch)
-}
-
-func anyMap(in map[string]string) map[string]any {
-	out := make(map[string]any, len(in))
-	for key, value := range in {
-		out[key] = value
-	}
-	return out
-}
-
-// overlay puts the fields of over into base, maps field by field.
-func overlay(base, over map[string]any) {
-	for key, value := range over {
-		inner, isMap := value.(map[string]any)
-		if existing, ok := base[key].(map[string]any); ok && isMap {
-			overlay(existing, inner)
-			continue
-		}
-		base[key] = value
-	}
 }

@@ -123,7 +123,7 @@ func (w *Writer) create(ctx context.Context, want *plan) error {
 	err := w.client.Create(ctx, mr)
 	if apierrors.IsAlreadyExists(err) {
 		// The cache has not seen it yet, or shows just those with our label, and this one was made by another program.
-		err = w.patch(ctx, want, &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}, mr)
+		mr, err = w.patch(ctx, want, &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}})
 	}
 	if err != nil {
 		return fmt.Errorf("creating it: %w", err)
@@ -139,11 +139,8 @@ func (w *Writer) update(ctx context.Context, want *plan, current *resourcesv1alp
 		return err
 	}
 
-	mr := current.DeepCopy()
-	if err := want.mutate(mr); err != nil {
-		return err
-	}
-	if err := w.patch(ctx, want, current, mr); err != nil {
+	mr, err := w.patch(ctx, want, current)
+	if err != nil {
 		return fmt.Errorf("updating it: %w", err)
 	}
 
@@ -151,15 +148,25 @@ func (w *Writer) update(ctx context.Context, want *plan, current *resourcesv1alp
 	return nil
 }
 
-// patch sends all fields that matter, and beyond these what is to be removed from the object as it was read. No resource
-// version: GRM writes other fields of the same object all the time, and there is nothing to merge.
-func (w *Writer) patch(ctx context.Context, want *plan, from, to *resourcesv1alpha1.ManagedResource) error {
-	data, err := want.patch(from, to)
-	if err != nil {
-		return err
+// patch makes the ManagedResource what is wanted. What was read may come from a cache that lags behind; so the answer is
+// looked at, and what is still different there is patched once more. No resource version is sent: GRM writes other fields
+// of the same object all the time, and there is nothing to merge.
+func (w *Writer) patch(ctx context.Context, want *plan, from *resourcesv1alpha1.ManagedResource) (*resourcesv1alpha1.ManagedResource, error) {
+	for range 2 {
+		to := from.DeepCopy()
+		if err := want.mutate(to); err != nil {
+			return nil, err
+		}
+		if err := w.client.Patch(ctx, to, client.MergeFrom(from)); err != nil {
+			return nil, err
+		}
+		// The client has put the answer in its place.
+		if want.isMetBy(to) {
+			return to, nil
+		}
+		from = to
 	}
-	*to = resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
-	return w.client.Patch(ctx, to, client.RawPatch(types.MergePatchType, data))
+	return from, nil
 }
 
 // SetKeepObjects tells GRM whether to leave the objects where they are when the ManagedResource is deleted. It is no

@@ -393,7 +393,11 @@ func TestApplyAdoptsWhatTheCacheDoesNotShow(t *testing.T) {
 	c := newCluster(t)
 	g.Expect(c.Create(t.Context(), &resourcesv1alpha1.ManagedResource{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
-		Spec:       resourcesv1alpha1.ManagedResourceSpec{SecretRefs: []corev1.LocalObjectReference{{Name: "other"}}},
+		Spec: resourcesv1alpha1.ManagedResourceSpec{
+			Class:        new("seed"),
+			SecretRefs:   []corev1.LocalObjectReference{{Name: "other"}},
+			InjectLabels: map[string]string{"other": "label"},
+		},
 	})).To(Succeed())
 	c.cached = func(key client.ObjectKey, _ *resourcesv1alpha1.ManagedResource) error {
 		return apierrors.NewNotFound(managedResources, key.Name)
@@ -402,6 +406,28 @@ func TestApplyAdoptsWhatTheCacheDoesNotShow(t *testing.T) {
 	g.Expect(New(c.client()).Apply(t.Context(), wanted("a"))).To(Succeed())
 	g.Expect(c.objects()).To(Equal([]string{"a"}))
 	g.Expect(c.managedResource().Labels).To(HaveKeyWithValue(LabelOrigin, Origin))
+	g.Expect(c.managedResource().Spec.Class).To(BeNil())
+	g.Expect(c.managedResource().Spec.InjectLabels).To(Equal(map[string]string{"a": "b"}))
+	g.Expect(c.taken()).To(Equal([]string{"create Secret", "create ManagedResource", "patch ManagedResource", "patch ManagedResource"}))
+}
+
+func TestApplyWaitsForASecretThatIsBeingDeleted(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	g.Expect(New(c.client()).Apply(t.Context(), wanted("a"))).To(Succeed())
+	secret := c.secret(c.managedResource().Spec.SecretRefs[0].Name)
+	secret.Finalizers = []string{"someone/else"}
+	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
+	g.Expect(c.Delete(t.Context(), secret)).To(Succeed())
+
+	writer := New(c.client())
+	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(MatchError(ErrDeleting))
+
+	secret = c.secret(secret.Name)
+	secret.Finalizers = nil
+	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
+	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+	g.Expect(c.objects()).To(Equal([]string{"a"}))
 }
 
 func TestACacheThatLagsBehindHidesNoChange(t *testing.T) {
