@@ -66,7 +66,7 @@ func newCluster(t testing.TB) *cluster {
 	class := extensionsv1alpha1.ExtensionClassGarden
 	c := &cluster{t: t}
 	return c.with(map[string]string{}, nil, &extensionsv1alpha1.Extension{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "local-ext-shoot", Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "ext", Generation: 1},
 		Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: TypeShoot, Class: &class}},
 	})
 }
