@@ -114,7 +114,7 @@ func registryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "registry", Short: "The landscape's registry (started by up)", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			table, err := images.Default()
+			table, err := images.Load()
 			if err != nil {
 				return err
 			}

@@ -49,8 +49,8 @@ type StandIn struct {
 	Why          string   `json:"why"`
 }
 
-// Default is the landscape's table.
-func Default() (Table, error) { return Parse(defaultTable) }
+// Load reads the landscape's table.
+func Load() (Table, error) { return Parse(defaultTable) }
 
 // Parse reads a table strictly and checks that it is without contradiction.
 func Parse(content []byte) (Table, error) {

@@ -107,16 +107,23 @@ func statusCluster(ctx context.Context, c client.Client, out io.Writer) (int, er
 	if err := c.List(ctx, deployments); err != nil {
 		return bad, fmt.Errorf("listing the Deployments: %w", err)
 	}
-	available := 0
+	available, later := 0, 0
 	for _, d := range deployments.Items {
 		if d.Spec.Replicas == nil || d.Status.AvailableReplicas >= *d.Spec.Replicas {
 			available++
+			continue
+		}
+		if d.Namespace == "garden" && strings.HasPrefix(d.Name, "virtual-garden-") {
+			later++
 			continue
 		}
 		bad++
 		_, _ = fmt.Fprintf(out, "Deployment\t%s/%s\t\t%d of %d available\n", d.Namespace, d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas)
 	}
 	_, _ = fmt.Fprintf(out, "Deployments\t%d\t\tavailable\n", available)
+	if later > 0 {
+		_, _ = fmt.Fprintf(out, "Deployments\t%d\t\tof the virtual garden, which is not brought up yet\n", later)
+	}
 	for _, kind := range cluster.ExtensionKinds() {
 		objects, err := cluster.ExtensionObjects(ctx, c, kind)
 		if err != nil {

@@ -221,7 +221,7 @@ func (l Landscape) certificates(context.Context, step.Progress) (string, error) 
 }
 
 func (l Landscape) images(ctx context.Context, progress step.Progress) (string, error) {
-	table, err := images.Default()
+	table, err := images.Load()
 	if err != nil {
 		return "", err
 	}
@@ -242,7 +242,7 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 }
 
 func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
-	table, err := images.Default()
+	table, err := images.Load()
 	if err != nil {
 		return "", err
 	}

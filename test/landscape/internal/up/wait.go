@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,6 +39,8 @@ type milestone struct {
 	reached func(objects []unstructured.Unstructured) (bool, string)
 }
 
+// milestones are what a Garden reaches whose virtual garden is not brought up. Its Extension object comes later, after the
+// virtual kube-apiserver.
 func milestones() []milestone {
 	deployments := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	named := func(fragment string) func([]unstructured.Unstructured) (bool, string) {
@@ -47,7 +50,6 @@ func milestones() []milestone {
 		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{client.InNamespace("garden")}, reached: named("gardener-operator")},
 		{title: "the extension's pod is available", kind: deployments, reached: named("gardener-extension-provider-local")},
 		{title: "BackupBucket Succeeded", kind: cluster.ExtensionKind("BackupBucket"), reached: succeeded(1)},
-		{title: "Extension Succeeded", kind: cluster.ExtensionKind("Extension"), reached: succeeded(1)},
 		{title: "DNSRecords Succeeded", kind: cluster.ExtensionKind("DNSRecord"), options: []client.ListOption{client.InNamespace("garden")}, reached: succeeded(5)},
 		{title: "BackupEntry Succeeded", kind: cluster.ExtensionKind("BackupEntry"), reached: succeeded(1)},
 	}
@@ -105,16 +107,24 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress) (string, er
 		err  error
 	}
 	all := milestones()
+	pending := newBoard()
 	outcomes := make(chan outcome)
 	for _, m := range all {
 		go func() {
-			last, err := m.wait(ctx, c)
+			last, err := m.wait(ctx, c, func(state string) { pending.set(m.title, state) })
 			outcomes <- outcome{m, last, err}
 		}()
 	}
+	stop := l.heartbeat(ctx, func(time.Duration) {
+		for _, line := range pending.lines() {
+			progress("waiting: %s", line)
+		}
+	})
+	defer stop()
 	var errs []error
 	for range all {
 		o := <-outcomes
+		pending.remove(o.title)
 		if o.err != nil {
 			errs = append(errs, fmt.Errorf("%s: %s: %w", o.title, o.last, o.err))
 			continue
@@ -124,9 +134,47 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress) (string, er
 	return fmt.Sprintf("%d milestones", len(all)), errors.Join(errs...)
 }
 
-// wait returns what was seen last. The kind may not be there yet: gardener-operator brings most of them.
-func (m milestone) wait(ctx context.Context, c client.WithWatch) (string, error) {
+// board has what the milestones that are not reached yet wait for.
+type board struct {
+	mu     sync.Mutex
+	states map[string]string
+}
+
+func newBoard() *board { return &board{states: map[string]string{}} }
+
+func (b *board) set(title, state string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.states[title] = state
+}
+
+func (b *board) remove(title string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.states, title)
+}
+
+func (b *board) lines() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var lines []string
+	for title, state := range b.states {
+		lines = append(lines, title+": "+state)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// wait calls report with what is seen, and returns what was seen last. The kind may not be there yet: gardener-operator
+// brings most of them.
+func (m milestone) wait(ctx context.Context, c client.WithWatch, report func(string)) (string, error) {
 	last := "nothing seen yet"
+	see := func(objects []unstructured.Unstructured) bool {
+		var done bool
+		done, last = m.reached(objects)
+		report(last)
+		return done
+	}
 	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(m.kind.GroupVersion().WithKind(m.kind.Kind + "List"))
@@ -135,19 +183,19 @@ func (m milestone) wait(ctx context.Context, c client.WithWatch) (string, error)
 			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				last = "the API server doesn't know the kind yet"
 			}
+			report(last)
 			return false, nil
 		}
-		var done bool
-		if done, last = m.reached(list.Items); done {
+		if see(list.Items) {
 			return true, nil
 		}
 		// From here on it is watched; a watch that ends is begun anew by the next round.
-		return m.follow(ctx, c, list, &last), nil
+		return m.follow(ctx, c, list, see), nil
 	})
 	return last, err
 }
 
-func (m milestone) follow(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList, last *string) bool {
+func (m milestone) follow(ctx context.Context, c client.WithWatch, list *unstructured.UnstructuredList, see func([]unstructured.Unstructured) bool) bool {
 	items := list.Items
 	events, err := c.Watch(ctx, list, append(slices.Clone(m.options), &client.ListOptions{
 		Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()},
@@ -165,8 +213,7 @@ func (m milestone) follow(ctx context.Context, c client.WithWatch, list *unstruc
 		if event.Type != watch.Deleted {
 			items = append(items, *object)
 		}
-		var done bool
-		if done, *last = m.reached(items); done {
+		if see(items) {
 			return true
 		}
 	}

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package binaries_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
+)
+
+// write makes a module that pins itself, so that nothing has to be downloaded.
+func write(t *testing.T, dir, source string) {
+	t.Helper()
+	g := NewWithT(t)
+	g.Expect(os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/x\n\ngo 1.26.0\n"), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o600)).To(Succeed())
+}
+
+func TestBuildTouchesAProgramOnlyIfItChanges(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	builder := binaries.Builder{Out: t.TempDir()}
+	program := binaries.Program{Name: "x", Dir: dir, Package: "."}
+	write(t, dir, "package main\n\nfunc main() {}\n")
+	changed, err := builder.Build(t.Context(), program)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(changed).To(BeTrue())
+	before, err := os.Stat(filepath.Join(builder.Out, "x"))
+	g.Expect(err).NotTo(HaveOccurred())
+
+	changed, err = builder.Build(t.Context(), program)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(changed).To(BeFalse())
+	after, err := os.Stat(filepath.Join(builder.Out, "x"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(after.ModTime()).To(Equal(before.ModTime()))
+
+	write(t, dir, "package main\n\nfunc main() { println(1) }\n")
+	changed, err = builder.Build(t.Context(), program)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(changed).To(BeTrue())
+}
+
+func TestBuildSaysWhatTheCompilerSays(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	write(t, dir, "package main\n\nfunc main() { nonsense() }\n")
+	_, err := binaries.Builder{Out: t.TempDir()}.Build(t.Context(), binaries.Program{Name: "x", Dir: dir, Package: "."})
+	g.Expect(err).To(MatchError(And(ContainSubstring("building x"), ContainSubstring("undefined: nonsense"))))
+}
+
+func TestVersion(t *testing.T) {
+	dir := t.TempDir()
+	NewWithT(t).Expect(os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.com/x\n\nrequire example.com/y v1.2.3\n"), 0o600)).To(Succeed())
+	for _, test := range []struct{ name, module, want, err string }{
+		{name: "is that of the pinned module", module: "example.com/y", want: "v1.2.3"},
+		{name: "is empty for sources of this repository"},
+		{name: "is an error for a module that isn't pinned", module: "example.com/z", err: "does not require example.com/z"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := binaries.Program{Name: "x", Dir: dir, Module: test.module}.Version()
+			if test.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(test.want))
+		})
+	}
+}
+
+func TestProgramsArePinned(t *testing.T) {
+	g := NewWithT(t)
+	root, err := filepath.Abs("../../../..")
+	g.Expect(err).NotTo(HaveOccurred())
+	names := map[string]bool{}
+	for _, program := range binaries.Programs(root) {
+		g.Expect(names[program.Name]).To(BeFalse(), "%s is built twice", program.Name)
+		names[program.Name] = true
+		g.Expect(filepath.Join(program.Dir, "go.mod")).To(BeAnExistingFile())
+		flags, err := program.LinkerFlags()
+		g.Expect(err).NotTo(HaveOccurred(), program.Name)
+		g.Expect(flags).To(HavePrefix("-s -w"))
+		if program.Module != "" {
+			g.Expect(flags).To(ContainSubstring("=v"), program.Name)
+		}
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kubelet", "gardener-operator", "etcd-druid", "skaffold", "helm", "coredns"} {
+		g.Expect(names).To(HaveKey(name))
+	}
+}

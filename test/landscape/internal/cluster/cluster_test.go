@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/golden"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+)
+
+func TestManifests(t *testing.T) {
+	table, err := images.Parse([]byte(`
+real:
+- {name: stub, repositories: [stub], binary: stub, why: test}
+- {name: druid, repositories: [gardener/etcd-druid, druid.io/x], binary: druid, why: test}
+standIns:
+- {repositories: [istio/proxy], why: test}
+`))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for _, test := range []struct {
+		name string
+		make func() ([]*unstructured.Unstructured, error)
+	}{
+		{name: "dns.yaml", make: DNS},
+		{name: "base.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(table, false) }},
+		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(table, true) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			objects, err := test.make()
+			g.Expect(err).NotTo(HaveOccurred())
+			var out bytes.Buffer
+			for _, object := range objects {
+				content, err := yaml.Marshal(object)
+				g.Expect(err).NotTo(HaveOccurred())
+				out.WriteString("---\n" + string(content))
+			}
+			golden.Check(t, test.name, out.Bytes())
+		})
+	}
+}
+
+func TestLacksSysResource(t *testing.T) {
+	for _, test := range []struct {
+		name, status string
+		want         bool
+		fails        bool
+	}{
+		{name: "has all capabilities", status: "Name:\tx\nCapBnd:\t000001ffffffffff\n"},
+		{name: "lacks that one", status: "CapBnd:\t000001fffeffffff\n", want: true},
+		{name: "has no such line", status: "Name:\tx\n", fails: true},
+		{name: "has something else there", status: "CapBnd:\tall\n", fails: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := lacksSysResource(test.status)
+			g.Expect(err != nil).To(Equal(test.fails))
+			g.Expect(got).To(Equal(test.want))
+		})
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	for _, test := range []struct{ name, object, state, class string }{
+		{name: "an object nobody has seen", object: "spec: {class: garden}", state: "Unseen", class: "garden"},
+		{name: "an object without class", object: "spec: {}", state: "Unseen", class: "shoot"},
+		{
+			name:   "a reconciled object",
+			object: "{metadata: {generation: 2}, spec: {class: garden}, status: {observedGeneration: 2, lastOperation: {state: Succeeded}}}",
+			state:  "Succeeded", class: "garden",
+		},
+		{
+			name:   "an object that changed since",
+			object: "{metadata: {generation: 3}, spec: {class: garden}, status: {observedGeneration: 2, lastOperation: {state: Succeeded}}}",
+			state:  "Outdated", class: "garden",
+		},
+		{
+			name:   "an object that is to be reconciled again",
+			object: "{metadata: {generation: 2, annotations: {gardener.cloud/operation: reconcile}}, spec: {class: garden}, status: {observedGeneration: 2, lastOperation: {state: Succeeded}}}",
+			state:  "Outdated", class: "garden",
+		},
+		{
+			name:   "an object with an error",
+			object: "{metadata: {generation: 2}, spec: {class: garden}, status: {observedGeneration: 2, lastOperation: {state: Succeeded}, lastError: {description: refused}}}",
+			state:  "Error", class: "garden",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			content, err := yaml.YAMLToJSON([]byte(test.object))
+			g.Expect(err).NotTo(HaveOccurred())
+			u := &unstructured.Unstructured{}
+			// The kind is what UnmarshalJSON insists on.
+			g.Expect(u.UnmarshalJSON(append([]byte(`{"kind":"DNSRecord",`), content[1:]...))).To(Succeed())
+			got := Summarize(u)
+			g.Expect(got.State).To(Equal(test.state))
+			g.Expect(got.Class).To(Equal(test.class))
+			g.Expect(got.Succeeded()).To(Equal(test.state == "Succeeded"))
+		})
+	}
+}

@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package layout_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+)
+
+func TestFind(t *testing.T) {
+	g := NewWithT(t)
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	g.Expect(err).NotTo(HaveOccurred())
+	inner := filepath.Join(root, "test", "landscape")
+	g.Expect(os.MkdirAll(inner, 0o700)).To(Succeed())
+	const module = "module github.com/gardener/gardener-extension-provider-local"
+	g.Expect(os.WriteFile(filepath.Join(inner, "go.mod"), []byte(module+"/test/landscape\n"), 0o600)).To(Succeed())
+
+	_, err = layout.Find(inner)
+	g.Expect(err).To(MatchError(ContainSubstring("run it inside of a clone")))
+
+	g.Expect(os.WriteFile(filepath.Join(root, "go.mod"), []byte(module+"\n\ngo 1.26\n"), 0o600)).To(Succeed())
+	found, err := layout.Find(inner)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.Root).To(Equal(root))
+	g.Expect(found.Kubeconfig()).To(Equal(filepath.Join(root, ".landscape", "kubeconfig")))
+}

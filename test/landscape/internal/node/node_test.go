@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/golden"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+)
+
+func TestRender(t *testing.T) {
+	for _, name := range []string{"containerd.toml", "hosts.toml", "cni.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
+		t.Run(name, func(t *testing.T) {
+			content, err := node.Render(name, node.NewValues(layout.Layout{Root: "/clone"}))
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			golden.Check(t, name, content)
+		})
+	}
+}
+
+func TestWriteConfigLeavesAFileAloneThatIsRight(t *testing.T) {
+	g := NewWithT(t)
+	l := layout.Layout{Root: t.TempDir()}
+	path, err := node.WriteConfig(l, "kube-proxy.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	long := time.Unix(1000, 0)
+	g.Expect(os.Chtimes(path, long, long)).To(Succeed())
+	_, err = node.WriteConfig(l, "kube-proxy.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	info, err := os.Stat(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(info.ModTime()).To(Equal(long), "kube-proxy ends when its file is written to")
+}
+
+func TestComponents(t *testing.T) {
+	g := NewWithT(t)
+	var names []string
+	for _, c := range node.Components(layout.Layout{Root: "/clone"}) {
+		g.Expect(c.Ready).NotTo(BeNil(), c.Name)
+		g.Expect(c.Timeout).To(BeNumerically(">", 0), c.Name)
+		g.Expect(names).NotTo(ContainElement(c.Name))
+		names = append(names, c.Name)
+	}
+	for _, order := range [][2]string{
+		{node.Registry, node.Containerd}, {node.Etcd, node.APIServer}, {node.Containerd, node.Kubelet}, {node.APIServer, node.Kubelet},
+	} {
+		g.Expect(slices.Index(names, order[0])).To(BeNumerically("<", slices.Index(names, order[1])), "%s is needed by %s", order[0], order[1])
+	}
+}
+
+func TestCertificatesCanBeMadeTwice(t *testing.T) {
+	g := NewWithT(t)
+	l := layout.Layout{Root: t.TempDir()}
+	g.Expect(node.Certificates(l, time.Now)).To(Succeed())
+	first, err := os.ReadFile(l.Kubeconfig())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(node.Certificates(l, time.Now)).To(Succeed())
+	g.Expect(os.ReadFile(l.Kubeconfig())).To(Equal(first))
+	g.Expect(os.Readlink(l.Kubectl())).To(Equal(l.Binary("kubectl")))
+}

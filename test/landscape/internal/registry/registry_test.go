@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package registry_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/registry"
+)
+
+func table(t *testing.T) images.Table {
+	t.Helper()
+	parsed, err := images.Parse([]byte(`
+real:
+- {name: stub, repositories: [stub], binary: stub, why: test}
+- {name: druid, repositories: [gardener/etcd-druid], binary: druid, why: test}
+standIns:
+- {repositories: [istio/proxy], why: test}
+`))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return parsed
+}
+
+// serve opens the registry in dir and serves it on loopback.
+func serve(t *testing.T, dir string) (address string, stop func()) {
+	t.Helper()
+	handler, err := registry.Open(dir, table(t), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	server := httptest.NewServer(handler)
+	return strings.TrimPrefix(server.URL, "http://"), func() {
+		server.Close()
+		NewWithT(t).Expect(handler.Close()).To(Succeed())
+	}
+}
+
+func push(t *testing.T, reference string) v1.Hash {
+	t.Helper()
+	g := NewWithT(t)
+	ref, err := name.ParseReference(reference)
+	g.Expect(err).NotTo(HaveOccurred())
+	image, err := random.Image(64, 1)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(remote.Write(ref, image)).To(Succeed())
+	digest, err := image.Digest()
+	g.Expect(err).NotTo(HaveOccurred())
+	return digest
+}
+
+// head asks for a manifest, as containerd does for another registry if ns isn't empty.
+func head(t *testing.T, address, repository, reference, ns string) (int, string) {
+	t.Helper()
+	url := "http://" + address + "/v2/" + repository + "/manifests/" + reference
+	if ns != "" {
+		url += "?ns=" + ns
+	}
+	response, err := http.Head(url)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = response.Body.Close() }()
+	return response.StatusCode, response.Header.Get("Docker-Content-Digest")
+}
+
+func TestManifests(t *testing.T) {
+	address, stop := serve(t, t.TempDir())
+	defer stop()
+	stub := push(t, address+"/real/stub:latest").String()
+	druid := push(t, address+"/real/druid:latest").String()
+	first := push(t, address+"/own/app:first").String()
+	second := push(t, address+"/own/app:second").String()
+	for _, test := range []struct {
+		name, repository, reference, ns string
+		status                          int
+		digest                          string
+	}{
+		{name: "keeps each tag of a repository for itself", repository: "own/app", reference: "first", status: 200, digest: first},
+		{name: "serves the other tag as well", repository: "own/app", reference: "second", status: 200, digest: second},
+		{name: "serves by digest", repository: "own/app", reference: first, status: 200, digest: first},
+		{name: "answers honestly for a tag that was not pushed", repository: "own/app", reference: "third", status: 404},
+		{name: "answers containerd honestly for a repository that was pushed", repository: "own/app", reference: "third", ns: "172.18.255.1:5001", status: 404},
+		{name: "answers its own clients honestly for an unknown repository", repository: "own/other", reference: "v1", status: 404},
+		{name: "answers its own clients honestly for a name of the table", repository: "gardener/etcd-druid", reference: "v1", status: 404},
+		{name: "serves the real image for any tag", repository: "p/gardener/etcd-druid", reference: "v0.37.9", ns: "example.com", status: 200, digest: druid},
+		{name: "serves the real image by the digest it gave out", repository: "p/gardener/etcd-druid", reference: druid, ns: "example.com", status: 200, digest: druid},
+		{name: "serves the stub for a stand-in", repository: "istio/proxy", reference: "1.2", ns: "example.com", status: 200, digest: stub},
+		{name: "serves the stub for what nobody knows", repository: "a/b", reference: "1.2", ns: "example.com", status: 200, digest: stub},
+		{name: "doesn't serve another image for a digest", repository: "a/b", reference: druid, ns: "example.com", status: 404},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			status, digest := head(t, address, test.repository, test.reference, test.ns)
+			g.Expect(status).To(Equal(test.status))
+			g.Expect(digest).To(Equal(test.digest))
+		})
+	}
+}
+
+func TestRestartKeepsWhatWasPushed(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	address, stop := serve(t, dir)
+	push(t, address+"/own/app:moving")
+	moved := push(t, address+"/own/app:moving").String()
+	ref, err := name.ParseReference(address + "/own/index:v1")
+	g.Expect(err).NotTo(HaveOccurred())
+	image, err := random.Image(64, 1)
+	g.Expect(err).NotTo(HaveOccurred())
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image})
+	g.Expect(remote.WriteIndex(ref, index)).To(Succeed())
+	indexDigest, err := index.Digest()
+	g.Expect(err).NotTo(HaveOccurred())
+	stop()
+
+	for range 2 {
+		address, stop = serve(t, dir)
+		_, digest := head(t, address, "own/app", "moving", "")
+		g.Expect(digest).To(Equal(moved))
+		_, digest = head(t, address, "own/index", "v1", "")
+		g.Expect(digest).To(Equal(indexDigest.String()))
+		status, _ := head(t, address, "own/app", "other", "example.com")
+		g.Expect(status).To(Equal(http.StatusNotFound), "it still knows that the repository was pushed")
+		stop()
+	}
+}
+
+func TestAJournalCutOffInTheMiddleLosesItsLastEntryOnly(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	address, stop := serve(t, dir)
+	kept := push(t, address+"/own/app:kept").String()
+	push(t, address+"/own/app:lost")
+	stop()
+	path := filepath.Join(dir, "manifests.jsonl")
+	content, err := os.ReadFile(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(path, content[:len(content)-20], 0o600)).To(Succeed())
+
+	address, stop = serve(t, dir)
+	defer stop()
+	_, digest := head(t, address, "own/app", "kept", "")
+	g.Expect(digest).To(Equal(kept))
+	status, _ := head(t, address, "own/app", "lost", "")
+	g.Expect(status).To(Equal(http.StatusNotFound))
+}
+
+func TestABlobThatDoesNotMatchItsDigestIsNotKept(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	address, stop := serve(t, dir)
+	defer stop()
+	digest := "sha256:" + strings.Repeat("ab", 32)
+	response, err := http.Post("http://"+address+"/v2/own/app/blobs/uploads/?digest="+digest, "application/octet-stream", strings.NewReader("something else"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(response.Body.Close()).To(Succeed())
+	g.Expect(response.StatusCode).NotTo(Equal(http.StatusCreated))
+	response, err = http.Get("http://" + address + "/v2/own/app/blobs/" + digest)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(response.Body.Close()).To(Succeed())
+	g.Expect(response.StatusCode).To(Equal(http.StatusNotFound))
+	left, err := filepath.Glob(filepath.Join(dir, "upload-*"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(BeEmpty())
+}

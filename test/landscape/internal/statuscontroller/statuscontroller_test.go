@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package statuscontroller
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+const provisioner = "test/folder"
+
+func claim() *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "main-etcd", UID: "uid"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("standard"),
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+func TestProvision(t *testing.T) {
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "standard"}, Provisioner: provisioner}
+	foreign := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "standard"}, Provisioner: "somebody/else"}
+	for _, test := range []struct {
+		name   string
+		class  *storagev1.StorageClass
+		change func(*corev1.PersistentVolumeClaim)
+		want   bool
+	}{
+		{name: "makes a volume for a claim of its class", class: class, want: true},
+		{name: "leaves another provisioner's claims alone", class: foreign},
+		{name: "leaves a bound claim alone", class: class, change: func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "x" }},
+		{name: "leaves a claim of an unknown class alone", class: class, change: func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("x") }},
+		{name: "leaves a claim without class alone", class: class, change: func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := fake.NewClientBuilder().WithObjects(test.class).Build()
+			v := &volumes{client: c, opts: Options{Volumes: t.TempDir(), Provisioner: provisioner}}
+			pvc := claim()
+			if test.change != nil {
+				test.change(pvc)
+			}
+			for range 2 {
+				_, err := v.provision(t.Context(), pvc)
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			list := &corev1.PersistentVolumeList{}
+			g.Expect(c.List(t.Context(), list)).To(Succeed())
+			if !test.want {
+				g.Expect(list.Items).To(BeEmpty())
+				return
+			}
+			g.Expect(list.Items).To(HaveLen(1))
+			spec := list.Items[0].Spec
+			g.Expect(spec.ClaimRef.UID).To(Equal(pvc.UID))
+			g.Expect(spec.Capacity.Storage().String()).To(Equal("1Gi"))
+			info, err := os.Stat(spec.HostPath.Path)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o777)), "pods run as any user, and there is no fsGroup")
+		})
+	}
+}
+
+func TestReclaim(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		change  func(*corev1.PersistentVolume)
+		removed bool
+	}{
+		{name: "removes a released volume with its data", change: func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeReleased }, removed: true},
+		{name: "keeps a bound volume", change: func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeBound }},
+		{name: "keeps another provisioner's volume", change: func(v *corev1.PersistentVolume) {
+			v.Status.Phase, v.Annotations = corev1.VolumeReleased, nil
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			root := t.TempDir()
+			folder := filepath.Join(root, "data")
+			g.Expect(os.MkdirAll(filepath.Join(folder, "member"), 0o700)).To(Succeed())
+			volume := &corev1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: "v", Annotations: map[string]string{provisionedBy: provisioner}},
+				Spec:       corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}}},
+			}
+			test.change(volume)
+			c := fake.NewClientBuilder().WithObjects(volume).Build()
+			v := &volumes{client: c, opts: Options{Volumes: root, Provisioner: provisioner}}
+			_, err := v.reclaim(t.Context(), volume)
+			g.Expect(err).NotTo(HaveOccurred())
+			_, statErr := os.Stat(folder)
+			getErr := c.Get(t.Context(), client.ObjectKeyFromObject(volume), &corev1.PersistentVolume{})
+			g.Expect(statErr != nil).To(Equal(test.removed))
+			g.Expect(getErr != nil).To(Equal(test.removed))
+		})
+	}
+}
+
+func TestReclaimRemovesNothingOutsideOfItsFolder(t *testing.T) {
+	g := NewWithT(t)
+	outside := filepath.Join(t.TempDir(), "precious")
+	g.Expect(os.Mkdir(outside, 0o700)).To(Succeed())
+	v := &volumes{opts: Options{Volumes: t.TempDir()}}
+	for _, path := range []string{outside, "/", ".."} {
+		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: path},
+		}}}
+		_ = v.removeFolder(volume)
+	}
+	g.Expect(outside).To(BeADirectory())
+}
+
+func TestSetAvailable(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		spec     map[string]any
+		replicas int64
+	}{
+		{name: "reports the replicas that are asked for", spec: map[string]any{"replicas": int64(2)}, replicas: 2},
+		{name: "reports one replica by default", spec: map[string]any{}, replicas: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			u := &unstructured.Unstructured{Object: map[string]any{"spec": test.spec}}
+			u.SetGeneration(3)
+			g.Expect(upToDate(u)).To(BeFalse())
+			g.Expect(setAvailable(u, metav1.NewTime(time.Unix(0, 0)))).To(Succeed())
+			g.Expect(upToDate(u)).To(BeTrue())
+			available, _, err := unstructured.NestedInt64(u.Object, "status", "availableReplicas")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(available).To(Equal(test.replicas))
+			u.SetGeneration(4)
+			g.Expect(upToDate(u)).To(BeFalse(), "the conditions are about an older generation")
+		})
+	}
+}
+
+func TestAddressOf(t *testing.T) {
+	for namespace, want := range map[string]string{
+		"virtual-garden-istio-ingress": "172.18.255.3", "istio-ingress": "172.18.255.1", "istio-ingress--1": "172.18.255.11",
+	} {
+		g := NewWithT(t)
+		g.Expect(addressOf(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}})).To(Equal(want), namespace)
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"os"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+func TestSteps(t *testing.T) {
+	g := NewWithT(t)
+	steps := Landscape{Layout: layout.Layout{Root: "/clone"}}.Steps()
+	g.Expect(step.Names(steps)).To(Equal([]string{
+		"packages", "binaries", "network", "certificates", "registry", "images", "etcd", "containerd", "apiserver", "controllers",
+		"base", "kubelet", "proxy", "node", "dns", "deploy", "wait",
+	}), "these names are documented, and scripts use them with --until")
+	for _, s := range steps {
+		g.Expect(s.Title).NotTo(BeEmpty(), s.Name)
+		g.Expect(s.Remedy).NotTo(BeEmpty(), s.Name)
+		g.Expect(s.Execute).NotTo(BeNil(), s.Name)
+	}
+}
+
+func record(class, state string) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"kind": "DNSRecord", "metadata": map[string]any{"name": "x", "generation": int64(1)}, "spec": map[string]any{"class": class},
+		"status": map[string]any{"observedGeneration": int64(1), "lastOperation": map[string]any{"state": state}},
+	}}
+}
+
+func TestSucceeded(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		objects []unstructured.Unstructured
+		want    bool
+	}{
+		{name: "is not reached without objects"},
+		{name: "is reached with enough of them", objects: []unstructured.Unstructured{record("garden", "Succeeded"), record("garden", "Succeeded")}, want: true},
+		{name: "is not reached with too few", objects: []unstructured.Unstructured{record("garden", "Succeeded")}},
+		{name: "is not reached while one is at work", objects: []unstructured.Unstructured{record("garden", "Succeeded"), record("garden", "Succeeded"), record("garden", "Processing")}},
+		{name: "doesn't count those of other classes", objects: []unstructured.Unstructured{record("garden", "Succeeded"), record("seed", "Succeeded")}},
+		{name: "doesn't wait for those of other classes", objects: []unstructured.Unstructured{record("garden", "Succeeded"), record("garden", "Succeeded"), record("seed", "Error")}, want: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, why := succeeded(2)(test.objects)
+			NewWithT(t).Expect(got).To(Equal(test.want), why)
+		})
+	}
+}
+
+func deployment(name string, replicas, available int64) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": name}, "spec": map[string]any{"replicas": replicas}, "status": map[string]any{"availableReplicas": available},
+	}}
+}
+
+func TestAvailable(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		objects []unstructured.Unstructured
+		want    bool
+	}{
+		{name: "is not reached without the Deployment", objects: []unstructured.Unstructured{deployment("other", 1, 1)}},
+		{name: "is not reached before its pod is available", objects: []unstructured.Unstructured{deployment("the-extension", 1, 0)}},
+		{name: "is reached with all pods", objects: []unstructured.Unstructured{deployment("the-extension", 1, 1), deployment("other", 1, 0)}, want: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, why := available(test.objects, "the-extension")
+			NewWithT(t).Expect(got).To(Equal(test.want), why)
+		})
+	}
+}
+
+func TestUnlistedImagesComeFromTheRegistrysLog(t *testing.T) {
+	g := NewWithT(t)
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
+	g.Expect(l.unlistedImages()).To(BeEmpty(), "there is no log yet")
+	g.Expect(os.MkdirAll(l.Layout.State("logs"), 0o700)).To(Succeed())
+	const log = `time=2026 level=INFO msg="answering for another registry" host=quay.io repository=a/b reference=v1 image=stub listed=false
+time=2026 level=INFO msg="answering for another registry" host=quay.io repository=a/b reference=sha256:0123 image=stub listed=false
+time=2026 level=INFO msg="answering for another registry" host=quay.io repository=a/b reference=v1 image=stub listed=false
+time=2026 level=INFO msg="answering for another registry" host=quay.io repository=c/d reference=v1 image=stub listed=true
+`
+	g.Expect(os.WriteFile(l.Processes().LogPath("registry"), []byte(log), 0o600)).To(Succeed())
+	g.Expect(l.unlistedImages()).To(Equal([]string{"quay.io/a/b:v1"}))
+}
