@@ -47,7 +47,8 @@ func Missing() []string {
 	return missing
 }
 
-// Install installs the packages that are missing and returns them. No daemon is started by that.
+// Install installs the packages that are missing and returns them. Where systemd runs, it may start containerd's service,
+// which the landscape neither uses nor minds: it has a containerd of its own.
 func Install(ctx context.Context) ([]string, error) {
 	missing := Missing()
 	if len(missing) == 0 {
@@ -61,8 +62,7 @@ func Install(ctx context.Context) ([]string, error) {
 		append([]string{"install", "-q", "-y", "--no-install-recommends"}, missing...),
 	} {
 		cmd := exec.CommandContext(ctx, "apt-get", args...) // #nosec G204 -- packages from the table above.
-		// The landscape runs its own containerd; the package's service must not start.
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 			return nil, fmt.Errorf("apt-get %s: %w: %s", args[0], err, strings.Join(lines[max(0, len(lines)-5):], "\n"))

@@ -46,7 +46,7 @@ func (l Landscape) Up(ctx context.Context, until string) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := l.prepare(ctx)
+	unlock, err := l.prepare()
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func (l Landscape) Steps() []step.Step {
 	}
 }
 
-// prepare makes the state folder, takes the snapshot of the machine that `down` compares with, and keeps a second `up` out.
-func (l Landscape) prepare(ctx context.Context) (func(), error) {
+// prepare makes the state folder and keeps a second `up` out.
+func (l Landscape) prepare() (func(), error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the landscape needs root: network devices, containers and iptables rules are made; run it with sudo")
 	}
@@ -95,21 +95,7 @@ func (l Landscape) prepare(ctx context.Context) (func(), error) {
 			return nil, fmt.Errorf("making the state folder: %w", err)
 		}
 	}
-	unlock, err := l.lock()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(l.snapshotPath()); errors.Is(err, os.ErrNotExist) {
-		before, err := host.Take(ctx, l.Layout.State())
-		if err == nil {
-			err = before.Save(l.snapshotPath())
-		}
-		if err != nil {
-			unlock()
-			return nil, err
-		}
-	}
-	return unlock, nil
+	return l.lock()
 }
 
 func (l Landscape) lock() (func(), error) {
@@ -211,7 +197,18 @@ func (l Landscape) heartbeat(ctx context.Context, report func(elapsed time.Durat
 	return func() { cancel(); <-done }
 }
 
+// network is the first step that changes the machine outside of the clone, apart from packages: before it does, it takes the
+// snapshot that `down` compares with.
 func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error) {
+	if _, err := os.Stat(l.snapshotPath()); errors.Is(err, os.ErrNotExist) {
+		before, err := host.Take(ctx, l.Layout.State())
+		if err != nil {
+			return "", err
+		}
+		if err := before.Save(l.snapshotPath()); err != nil {
+			return "", err
+		}
+	}
 	added, err := host.Network(ctx)
 	return fmt.Sprintf("%d addresses added", added), err
 }
@@ -322,6 +319,9 @@ func (l Landscape) deploy(ctx context.Context, progress step.Progress) (string, 
 	cmd.Dir = l.Layout.Root
 	cmd.Env = append(os.Environ(), l.deployEnv(gardener)...)
 	cmd.Stdout, cmd.Stderr = log, log
+	// Interrupted, it should stop its builders itself.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
 	stop := l.heartbeat(ctx, func(time.Duration) { progress("%s", lastLine(log.Name())) })
 	err = cmd.Run()
 	stop()
