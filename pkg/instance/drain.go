@@ -18,7 +18,7 @@ import (
 // which the manager is told to stop; shutting the queues first is the only way to let workers end what they have begun.
 type drain struct {
 	mu       sync.Mutex
-	queues   []priorityqueue.PriorityQueue[reconcile.Request]
+	queues   []*countedQueue
 	stopped  bool
 	inFlight int
 	idle     chan struct{}
@@ -30,9 +30,9 @@ func newDrain() *drain {
 
 // newQueue makes a queue as controller-runtime does by default, but one that counts what is being worked on.
 func (d *drain) newQueue(name string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	queue := priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) {
+	queue := &countedQueue{drain: d, PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) {
 		o.RateLimiter = rateLimiter
-	})
+	})}
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +41,7 @@ func (d *drain) newQueue(name string, rateLimiter workqueue.TypedRateLimiter[rec
 	if d.stopped {
 		queue.ShutDown()
 	}
-	return &countedQueue{PriorityQueue: queue, drain: d}
+	return queue
 }
 
 // stop shuts all queues and waits until nothing is being worked on any more. What is queued is left: the next leader
@@ -99,6 +99,17 @@ func (d *drain) closeIfIdle() {
 type countedQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 	drain *drain
+	once  sync.Once
+}
+
+// ShutDown may be called twice: by the drain, and by the controller when its context ends.
+func (q *countedQueue) ShutDown() {
+	q.once.Do(q.PriorityQueue.ShutDown)
+}
+
+// ShutDownWithDrain is ShutDown; the drain waits for what is being worked on.
+func (q *countedQueue) ShutDownWithDrain() {
+	q.ShutDown()
 }
 
 // GetWithPriority hands out an item only if it has been counted: one that was taken while stop looked away is left.

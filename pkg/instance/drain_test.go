@@ -47,6 +47,7 @@ func TestStopHandsOutNothingMore(t *testing.T) {
 	queue.Add(request("b"))
 
 	g.Expect(d.stop(t.Context())).To(Succeed())
+	g.Expect(queue.ShutDown).NotTo(Panic(), "the controller shuts its queue as well")
 
 	_, shutdown := queue.Get()
 	g.Expect(shutdown).To(BeTrue(), "what is queued is left to the next leader")

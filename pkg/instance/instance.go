@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -180,8 +181,9 @@ func managerOptions(opts Options) manager.Options {
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Client: client.Options{Cache: &client.CacheOptions{
-			// The memory of an instance must not grow with what others keep in the cluster.
-			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+			// The memory of an instance must not grow with what others keep in the cluster, nor may it look at all of it: the
+			// heartbeat, for one, needs a single Lease.
+			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &coordinationv1.Lease{}},
 		}},
 
 		Controller: controllerconfig.Controller{RecoverPanic: &recoverPanic, SkipNameValidation: &opts.AllowRestart},

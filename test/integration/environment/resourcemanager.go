@@ -90,15 +90,19 @@ func (r *resourceManager) Reconcile(ctx context.Context, request reconcile.Reque
 			return reconcile.Result{}, err
 		}
 	}
+	var missing bool
 	for _, obj := range objects {
 		//nolint:staticcheck // client.Apply takes any object, the typed Apply only apply configurations.
 		if err := r.Patch(ctx, obj, client.Apply, resourceManagerOwner, client.ForceOwnership); apierrors.IsNotFound(err) {
-			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil // its namespace is yet to come
+			missing = true // its namespace is yet to come
 		} else if meta.IsNoMatchError(err) {
 			continue // a kind that this API server does not have, such as a VerticalPodAutoscaler
 		} else if err != nil {
 			return reconcile.Result{}, fmt.Errorf("applying %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
+	}
+	if missing {
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	return reconcile.Result{}, nil
 }

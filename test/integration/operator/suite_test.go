@@ -161,6 +161,12 @@ func startCoreDNS(ctx context.Context) *environment.CoreDNS {
 
 	corefile := &corev1.ConfigMap{}
 	Eventually(func(g Gomega) {
+		select {
+		case err := <-running.done:
+			running.done <- err
+			StopTrying("the instance has ended").Wrap(err).Now()
+		default:
+		}
 		configMaps := &corev1.ConfigMapList{}
 		g.Expect(c.List(ctx, configMaps, client.InNamespace(coreDNSNamespace))).To(Succeed())
 		for _, configMap := range configMaps.Items {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 )
 
@@ -52,6 +53,8 @@ func setConnectionDefaults(config *ExtensionConfiguration) {
 	if config.ClientConnection.Burst == 0 {
 		config.ClientConnection.Burst = 130
 	}
+	// The recommended default is the lock that client-go does not have any more.
+	setDefault(&config.LeaderElection.ResourceLock, resourcelock.LeasesResourceLock)
 	componentbaseconfigv1alpha1.RecommendedDefaultLeaderElectionConfiguration(&config.LeaderElection)
 }
 
