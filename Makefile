@@ -51,7 +51,8 @@ status: $(LANDSCAPE)
 .PHONY: test
 test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
-test: need-gcc $(BIN)/kube-apiserver $(BIN)/etcd
+test: export TEST_ASSET_COREDNS := $(BIN)/coredns
+test: need-gcc $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns
 	@for module in $(MODULES); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(PACKAGES) | grep -vE '$(NEEDS_LANDSCAPE)'); \
@@ -165,6 +166,11 @@ need-gcc:
 .PHONY: $(LANDSCAPE)
 $(LANDSCAPE):
 	@CGO_ENABLED=0 go build -C test/landscape -trimpath -ldflags '-s -w' -o $@ .
+
+# Phony for the same reason; the landscape builds it with the same flags.
+.PHONY: $(BIN)/coredns
+$(BIN)/coredns:
+	@CGO_ENABLED=0 go build -C skaffold/images/coredns -trimpath -ldflags '-s -w' -o $@ .
 
 $(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
 	@echo "--- build golangci-lint"

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,6 +58,11 @@ func StartCoreDNS(corefile, kubeconfig, namespace, dir string, port int, logs io
 	return c, nil
 }
 
+// Done is closed when the process has ended.
+func (c *CoreDNS) Done() <-chan struct{} {
+	return c.done
+}
+
 // Kill ends the process at once, as a node that goes away would.
 func (c *CoreDNS) Kill(ctx context.Context) error {
 	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -71,10 +77,17 @@ func (c *CoreDNS) Kill(ctx context.Context) error {
 }
 
 func onPort(corefile string, port int) string {
-	var lines []string
+	var (
+		lines    []string
+		skipping bool
+	)
 	for line := range strings.Lines(corefile) {
-		switch fields := strings.Fields(line); {
-		case len(fields) > 0 && (fields[0] == "health" || fields[0] == "ready" || fields[0] == "prometheus"):
+		fields := strings.Fields(line)
+		switch {
+		case skipping:
+			skipping = strings.TrimSpace(line) != "}"
+		case len(fields) > 0 && slices.Contains([]string{"health", "ready", "prometheus"}, fields[0]):
+			skipping = fields[len(fields)-1] == "{"
 		default:
 			lines = append(lines, strings.ReplaceAll(line, ":9053", ":"+strconv.Itoa(port)))
 		}

@@ -86,7 +86,7 @@ var _ = Describe("DNSRecord", func() {
 		// There is no cluster DNS behind this CoreDNS that knew the Service: what counts here is the configuration.
 		Eventually(func(g Gomega) {
 			g.Expect(overrides(ctx, g)).To(HaveKeyWithValue("api.virtual-garden.local.gardener.cloud.override", And(
-				HavePrefix("rewrite stop name regex "), HaveSuffix(" istio-ingressgateway.virtual-garden-istio-ingress.svc.cluster.local answer auto"),
+				HavePrefix("rewrite stop name regex "), HaveSuffix(" istio-ingressgateway.virtual-garden-istio-ingress.svc.cluster.local answer auto\n"),
 			)))
 			g.Expect(resolve(ctx, "tcp", record.Spec.Name, dns.TypeA)).To(Equal([]string{"172.18.255.3"}))
 		}).Should(Succeed(), "the gateway is found by the record's value")
@@ -146,19 +146,6 @@ var _ = Describe("DNSRecord", func() {
 		})
 		Eventually(resolve).WithContext(ctx).WithArguments("tcp", goes.Spec.Name, dns.TypeA).Should(Equal([]string{"NXDOMAIN"}), "nobody else would remove it")
 		Expect(resolve(ctx, "tcp", stays.Spec.Name, dns.TypeA)).To(Equal([]string{"192.0.2.11"}))
-	})
-
-	It("that changes its class is let go", func(ctx SpecContext) {
-		record := create(ctx, newRecord("moved", "moved.local.gardener.cloud", typeA, "192.0.2.13"))
-		Eventually(get(ctx, record)).Should(succeed())
-		patch := client.MergeFrom(record.DeepCopy())
-		record.Spec.Class = new(extensionsv1alpha1.ExtensionClassSeed)
-		Expect(c.Patch(ctx, record, patch)).To(Succeed())
-		Eventually(resolve).WithContext(ctx).WithArguments("tcp", record.Spec.Name, dns.TypeA).Should(Equal([]string{"NXDOMAIN"}))
-
-		patch = client.MergeFrom(record.DeepCopy())
-		record.Spec.Class = new(garden)
-		Expect(c.Patch(ctx, record, patch)).To(Succeed())
 	})
 
 	It("of one owner goes without that of another who has the same name", func(ctx SpecContext) {

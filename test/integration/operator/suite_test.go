@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -185,5 +186,15 @@ func startCoreDNS(ctx context.Context) *environment.CoreDNS {
 	DeferCleanup(logs.Close)
 	server, err := environment.StartCoreDNS(corefile.Data["Corefile"], kubeconfig, coreDNSNamespace, dir, dnsPort, logs)
 	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		select {
+		case <-server.Done():
+			log, _ := os.ReadFile(logs.Name())
+			return StopTrying("CoreDNS has ended: " + string(log))
+		default:
+		}
+		_, err := resolve(ctx, "udp", "local.gardener.cloud", dns.TypeSOA)
+		return err
+	}).Should(Succeed(), "CoreDNS answers")
 	return server
 }
