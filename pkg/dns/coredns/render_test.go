@@ -157,8 +157,11 @@ func checkInjection(e entry, record dns.Record) error {
 		values = append(values, valueOf(rr))
 	}
 	slices.Sort(values)
-	if parser.Err() != nil || !slices.Equal(values, record.Values) {
-		return fmt.Errorf("the zone has %q, %v", values, parser.Err())
+	if err := parser.Err(); err != nil {
+		return fmt.Errorf("reading the zone: %w", err)
+	}
+	if !slices.Equal(values, record.Values) {
+		return fmt.Errorf("the zone has %q", values)
 	}
 	return nil
 }

@@ -119,17 +119,16 @@ func (s *Server) Start(ctx context.Context) error {
 			return nil
 		case <-s.wake:
 		}
-		if err := s.Deploy(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		err := s.Deploy(ctx)
+		switch {
+		case err == nil:
+			retry = firstRetry
+		case ctx.Err() == nil:
 			s.Log.Error(err, "Deploying CoreDNS, trying again", "after", retry)
 			pause(ctx, retry)
 			retry = min(2*retry, time.Minute)
 			s.signal()
-			continue
 		}
-		retry = firstRetry
 	}
 }
 

@@ -136,19 +136,16 @@ func (s *shards) get(name string) *shard {
 // data is the content of the ConfigMap.
 func (s *shard) data() map[string]string {
 	data := make(map[string]string, len(s.entries)+1)
-	zones := map[string]*strings.Builder{}
+	zones := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(s.entries)) {
 		e := s.entries[name]
 		if e.override != "" {
 			data[e.key()] = e.override
 		}
-		if zones[e.zone] == nil {
-			zones[e.zone] = &strings.Builder{}
-		}
-		zones[e.zone].WriteString(e.lines)
+		zones[e.zone] = append(zones[e.zone], e.lines)
 	}
 	for zone, lines := range zones {
-		data[zone+suffixZone] = lines.String()
+		data[zone+suffixZone] = strings.Join(lines, "")
 	}
 	return data
 }

@@ -30,25 +30,10 @@ import (
 // Start implements manager.Runnable. It makes the state from what is in the cluster, prunes what nobody wants any more,
 // and then writes what changes until ctx is done.
 func (p *Provider) Start(ctx context.Context) error {
-	// An instance whose CoreDNS is just being deployed isn't allowed to read there yet. An informer would wait longer
-	// and longer for that, so it is made only when it is known to work.
-	retry := firstRetry
-	for {
-		err := p.prepare(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err == nil {
-			break
-		}
-		p.Log.Info("Waiting for the namespace of CoreDNS", "namespace", p.Namespace, "reason", err.Error())
-		p.mu.Lock()
-		p.lastError = err
-		p.mu.Unlock()
-		pause(ctx, retry)
-		retry = min(2*retry, maxRetry/2)
+	p.waitPrepared(ctx)
+	if ctx.Err() != nil {
+		return nil
 	}
-
 	if err := p.watch(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -59,6 +44,24 @@ func (p *Provider) Start(ctx context.Context) error {
 	p.signal()
 	p.write(ctx)
 	return nil
+}
+
+// waitPrepared returns once prepare has succeeded. An instance whose CoreDNS is just being deployed isn't allowed to read
+// there yet. An informer would wait longer and longer for that, so it is made only when it is known to work.
+func (p *Provider) waitPrepared(ctx context.Context) {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		err := p.prepare(ctx)
+		if err == nil {
+			return
+		}
+		p.Log.Info("Waiting for the namespace of CoreDNS", "namespace", p.Namespace, "reason", err.Error())
+		p.mu.Lock()
+		p.lastError = err
+		p.mu.Unlock()
+		pause(ctx, retry)
+		retry = min(2*retry, maxRetry/2)
+	}
 }
 
 // prepare checks that the namespace of CoreDNS can be read and learns who owns the ConfigMaps.

@@ -116,6 +116,9 @@ func (s *snapshot) save() error {
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)
 	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+		return fmt.Errorf("making the folder of the state: %w", err)
+	}
 	temporary := s.path + ".new"
 	if err := os.WriteFile(temporary, data, 0o600); err != nil {
 		return fmt.Errorf("writing %s: %w", temporary, err)
