@@ -28,7 +28,7 @@ type Step struct {
 	Execute func(ctx context.Context, progress Progress) (string, error)
 }
 
-// Progress reports something worth a line of its own while a step runs.
+// Progress reports something worth a line of its own while a step runs. The line has the time since the first step began.
 type Progress func(format string, args ...any)
 
 // Runner runs steps. Now is the clock.
@@ -64,7 +64,7 @@ func (r Runner) Run(ctx context.Context, steps []Step) error {
 	for i, s := range steps {
 		started := r.Now()
 		progress := func(format string, args ...any) {
-			_, _ = fmt.Fprintf(r.Out, "        %-14s %7s  %s\n", s.Name, seconds(r.Now().Sub(started)), fmt.Sprintf(format, args...))
+			_, _ = fmt.Fprintf(r.Out, "        %-14s at %8s  %s\n", s.Name, seconds(r.Now().Sub(begin)), fmt.Sprintf(format, args...))
 		}
 		err := ctx.Err()
 		result := ""
@@ -73,10 +73,10 @@ func (r Runner) Run(ctx context.Context, steps []Step) error {
 		}
 		took := seconds(r.Now().Sub(started))
 		if err != nil {
-			_, _ = fmt.Fprintf(r.Out, "[%2d/%2d] %-14s %7s  FAILED: %s\n", i+1, len(steps), s.Name, took, s.Title)
+			_, _ = fmt.Fprintf(r.Out, "[%2d/%2d] %-14s in %8s  FAILED: %s\n", i+1, len(steps), s.Name, took, s.Title)
 			return fmt.Errorf("step %s (%s): %w\nwhat to do: %s; then run it again, it continues here", s.Name, s.Title, err, s.Remedy)
 		}
-		_, _ = fmt.Fprintf(r.Out, "[%2d/%2d] %-14s %7s  %s (%s)\n", i+1, len(steps), s.Name, took, s.Title, result)
+		_, _ = fmt.Fprintf(r.Out, "[%2d/%2d] %-14s in %8s  %s (%s)\n", i+1, len(steps), s.Name, took, s.Title, result)
 	}
 	_, _ = fmt.Fprintf(r.Out, "%d steps in %s\n", len(steps), seconds(r.Now().Sub(begin)))
 	return nil

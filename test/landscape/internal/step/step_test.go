@@ -59,7 +59,7 @@ func TestRunExecutesInOrderAndReportsEachStep(t *testing.T) {
 	runner := step.Runner{Out: &out, Now: func() time.Time { now = now.Add(500 * time.Millisecond); return now }}
 	g.Expect(runner.Run(t.Context(), []step.Step{recording(&ran, "a", nil), recording(&ran, "b", nil)})).To(Succeed())
 	g.Expect(ran).To(Equal([]string{"a", "b"}))
-	g.Expect(out.String()).To(MatchRegexp(`\[ 1/ 2\] a +0\.5s  title of a \(result of a\)\n\[ 2/ 2\] b +0\.5s  title of b \(result of b\)\n2 steps in 2\.5s\n`))
+	g.Expect(out.String()).To(MatchRegexp(`\[ 1/ 2\] a +in +0\.5s  title of a \(result of a\)\n\[ 2/ 2\] b +in +0\.5s  title of b \(result of b\)\n2 steps in 2\.5s\n`))
 }
 
 func TestRunStopsAtTheFirstFailureAndSaysWhatToDo(t *testing.T) {
@@ -83,4 +83,18 @@ func TestRunStartsNothingOnceItIsInterrupted(t *testing.T) {
 	err := step.Runner{Out: &bytes.Buffer{}, Now: time.Now}.Run(ctx, []step.Step{recording(&ran, "a", nil)})
 	g.Expect(err).To(MatchError(context.Canceled))
 	g.Expect(ran).To(BeEmpty())
+}
+
+func TestProgressShowsTheTimeSinceTheFirstStep(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	now := time.Unix(0, 0)
+	clock := func() time.Time { now = now.Add(500 * time.Millisecond); return now }
+	slow := step.Step{Name: "slow", Execute: func(_ context.Context, progress step.Progress) (string, error) {
+		progress("half %s", "done")
+		return "", nil
+	}}
+	var ran []string
+	g.Expect(step.Runner{Out: &out, Now: clock}.Run(t.Context(), []step.Step{recording(&ran, "a", nil), slow})).To(Succeed())
+	g.Expect(out.String()).To(MatchRegexp(`slow +at +2\.0s  half done\n`))
 }
