@@ -61,21 +61,31 @@ var _ = Describe("Bad input", func() {
 })
 
 var _ = Describe("What happens to objects and pods", Serial, func() {
-	It("a bucket of the Garden is deleted and created again", func(ctx SpecContext) {
-		buckets := &extensionsv1alpha1.BackupBucketList{}
+	It("the Garden's bucket and entry are deleted and created again", func(ctx SpecContext) {
+		buckets, entries := &extensionsv1alpha1.BackupBucketList{}, &extensionsv1alpha1.BackupEntryList{}
 		Expect(c.List(ctx, buckets)).To(Succeed())
+		Expect(c.List(ctx, entries)).To(Succeed())
 		Expect(buckets.Items).NotTo(BeEmpty())
-		old := buckets.Items[0].DeepCopy()
+		Expect(entries.Items).NotTo(BeEmpty())
+		bucket, entry := buckets.Items[0].DeepCopy(), entries.Items[0].DeepCopy()
 
-		Expect(c.Delete(ctx, old.DeepCopy())).To(Succeed())
-		eventuallyGone(ctx, old.DeepCopy())
-		eventuallyGone(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: old.Status.GeneratedSecretRef.Namespace, Name: old.Status.GeneratedSecretRef.Name}})
+		Expect(remove(ctx, bucket.DeepCopy())).To(Succeed())
+		Eventually(get(ctx, bucket.DeepCopy())).Should(HaveField("Status.LastError", HaveValue(HaveField("Description", ContainSubstring(entry.Name)))),
+			"a bucket does not go before its entries")
+		Expect(remove(ctx, entry.DeepCopy())).To(Succeed())
+		eventuallyGone(ctx, entry.DeepCopy())
+		eventuallyGone(ctx, bucket.DeepCopy())
+		generated := bucket.Status.GeneratedSecretRef
+		eventuallyGone(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: generated.Namespace, Name: generated.Name}})
 
-		// gardener-operator makes it anew at the Garden's next reconcile; not to depend on when that is, do as it does.
-		again := &extensionsv1alpha1.BackupBucket{ObjectMeta: metav1.ObjectMeta{Name: old.Name}, Spec: old.Spec}
-		Expect(client.IgnoreAlreadyExists(c.Create(ctx, again))).To(Succeed())
-		Eventually(get(ctx, again)).Should(succeed())
-		Expect(again.Status.GeneratedSecretRef).To(Equal(old.Status.GeneratedSecretRef))
+		// gardener-operator makes them anew at the Garden's next reconcile; not to depend on when that is, do as it does.
+		newBucket := &extensionsv1alpha1.BackupBucket{ObjectMeta: metav1.ObjectMeta{Name: bucket.Name}, Spec: bucket.Spec}
+		Expect(client.IgnoreAlreadyExists(c.Create(ctx, newBucket))).To(Succeed())
+		Eventually(get(ctx, newBucket)).Should(succeed())
+		Expect(newBucket.Status.GeneratedSecretRef).To(Equal(generated))
+		newEntry := &extensionsv1alpha1.BackupEntry{ObjectMeta: metav1.ObjectMeta{Name: entry.Name}, Spec: entry.Spec}
+		Expect(client.IgnoreAlreadyExists(c.Create(ctx, newEntry))).To(Succeed())
+		Eventually(get(ctx, newEntry)).Should(succeed())
 	})
 
 	It("a generated Secret that is deleted by hand comes back", func(ctx SpecContext) {
@@ -111,7 +121,9 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 			Eventually(get(ctx, record)).Should(succeed(), record.Name)
 			Expect(ask(ctx, "tcp", server, record.Spec.Name, dns.TypeA)).To(ConsistOf(fmt.Sprintf("192.0.2.%d", i)), "Succeeded means that it resolves")
 		}
-		Expect(c.DeleteAllOf(ctx, &extensionsv1alpha1.DNSRecord{}, client.InNamespace(gardenNamespace), client.MatchingLabels{"test": "e2e"})).To(Succeed())
+		for _, record := range records {
+			Expect(remove(ctx, record)).To(Succeed())
+		}
 		for _, record := range records {
 			eventuallyGone(ctx, record)
 		}
@@ -143,7 +155,7 @@ func bucketSpec() extensionsv1alpha1.BackupBucketSpec {
 func create(ctx context.Context, obj client.Object) {
 	Expect(c.Create(ctx, obj)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(client.IgnoreNotFound(c.Delete(ctx, obj))).To(Succeed())
+		Expect(remove(ctx, obj)).To(Succeed())
 		eventuallyGone(ctx, obj)
 	})
 }

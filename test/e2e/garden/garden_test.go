@@ -46,16 +46,17 @@ var _ = Describe("What gardener-operator deployed", func() {
 		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(instanceName)))
 	})
 
-	It("is reported as healthy by gardener-operator", func(ctx SpecContext) {
+	It("is required and healthy", func(ctx SpecContext) {
 		extension := &operatorv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: "provider-local"}}
-		Eventually(func(g Gomega) {
-			g.Expect(c.Get(ctx, client.ObjectKeyFromObject(extension), extension)).To(Succeed())
-			for _, conditionType := range []gardencorev1beta1.ConditionType{"RequiredRuntime", "RuntimeHealthy"} {
-				g.Expect(extension.Status.Conditions).To(ContainElement(And(
-					HaveField("Type", conditionType), HaveField("Status", gardencorev1beta1.ConditionTrue),
-				)), string(conditionType))
-			}
-		}).Should(Succeed(), "care controllers look once in a while")
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(extension), extension)).To(Succeed())
+		Expect(extension.Status.Conditions).To(ContainElement(And(
+			HaveField("Type", operatorv1alpha1.ExtensionRequiredRuntime), HaveField("Status", gardencorev1beta1.ConditionTrue),
+		)))
+
+		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: "extension-provider-local-garden"}}
+		Eventually(get(ctx, mr)).Should(HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", resourcesv1alpha1.ResourcesHealthy), HaveField("Status", gardencorev1beta1.ConditionTrue),
+		))), "what gardener-operator deployed is healthy")
 	})
 })
 

@@ -15,11 +15,15 @@ import (
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 )
+
+// confirmDeletion is the annotation without which gardener-resource-manager protects extension objects.
+const confirmDeletion = "confirmation.gardener.cloud/deletion"
 
 // succeed matches an extension object that Gardener would take for ready (extensions' contract: generation observed, no
 // operation asked for any more, no error, last operation Succeeded).
@@ -58,6 +62,15 @@ func get[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	}
 }
 
+// remove deletes an object of the extensions API. A webhook of gardener-resource-manager wants that confirmed.
+func remove(ctx context.Context, obj client.Object) error {
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+confirmDeletion+`":"true"}}}`))
+	if err := c.Patch(ctx, obj.DeepCopyObject().(client.Object), patch); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return client.IgnoreNotFound(c.Delete(ctx, obj))
+}
+
 func eventuallyGone(ctx context.Context, obj client.Object) {
 	Eventually(func() error {
 		return c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
@@ -66,7 +79,7 @@ func eventuallyGone(ctx context.Context, obj client.Object) {
 
 func newRecord(name, dnsName string, recordType extensionsv1alpha1.DNSRecordType, values ...string) *extensionsv1alpha1.DNSRecord {
 	return &extensionsv1alpha1.DNSRecord{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: gardenNamespace, Labels: map[string]string{"test": "e2e"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: gardenNamespace, Labels: map[string]string{"test": "e2e"}, Annotations: map[string]string{confirmDeletion: "true"}},
 		Spec: extensionsv1alpha1.DNSRecordSpec{
 			DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: "local", Class: new(extensionsv1alpha1.ExtensionClassGarden)},
 			SecretRef:   corev1.SecretReference{Name: "garden-dns-local", Namespace: gardenNamespace},

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package garden_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/miekg/dns"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/registry/remote"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+)
+
+// registryOnHost is where the host finds the registry that the cluster calls by another name.
+const registryOnHost = "127.0.0.1:5001"
+
+var _ = Describe("The registry", Serial, func() {
+	It("is down while gardener-operator pulls a new chart, and comes back", func(ctx SpecContext) {
+		extension := &operatorv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: "provider-local"}}
+		Expect(c.Get(ctx, client.ObjectKeyFromObject(extension), extension)).To(Succeed())
+		before := extension.Spec.Deployment.ExtensionDeployment.Helm.OCIRepository.GetURL()
+		after := pushAnotherChart(ctx, before)
+		Expect(after).NotTo(Equal(before))
+		DeferCleanup(setChart, before)
+
+		By("stopping the registry")
+		DeferCleanup(landscape, "up", "--until", "registry")
+		stopProcess("registry")
+		setChart(ctx, after)
+		Eventually(installed(extension)).WithContext(ctx).Should(ContainSubstring("pulling"), "gardener-operator says what it could not do")
+
+		deployment := &appsv1.Deployment{}
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: instanceNamespace, Name: instanceName}, deployment)).To(Succeed())
+		Expect(deployment.Status.ReadyReplicas).To(BeNumerically(">=", 1), "what runs goes on running")
+		Expect(ask(ctx, "tcp", coreDNSAddress(ctx), apiDomain, dns.TypeA)).NotTo(ContainElement("NXDOMAIN"))
+
+		By("starting the registry")
+		landscape("up", "--until", "registry")
+		Eventually(installed(extension)).WithContext(ctx).ShouldNot(ContainSubstring("pulling"), "it is tried again")
+	})
+})
+
+// pushAnotherChart pushes the chart once more, told apart by an annotation only, and returns its reference.
+func pushAnotherChart(ctx context.Context, ref string) string {
+	GinkgoHelper()
+	name, chart, found := strings.Cut(ref, "@")
+	Expect(found).To(BeTrue(), "the chart is pinned by digest: %s", ref)
+	host, path, _ := strings.Cut(name, "/")
+
+	repository, err := remote.NewRepository(registryOnHost + "/" + path)
+	Expect(err).NotTo(HaveOccurred())
+	repository.PlainHTTP = true
+
+	descriptor, err := repository.Resolve(ctx, chart)
+	Expect(err).NotTo(HaveOccurred())
+	data, err := content.FetchAll(ctx, repository, descriptor)
+	Expect(err).NotTo(HaveOccurred())
+	manifest := &ocispec.Manifest{}
+	Expect(json.Unmarshal(data, manifest)).To(Succeed())
+	manifest.Annotations = map[string]string{"test": "e2e"}
+	data, err = json.Marshal(manifest)
+	Expect(err).NotTo(HaveOccurred())
+
+	pushed := content.NewDescriptorFromBytes(descriptor.MediaType, data)
+	Expect(pushed.Digest).To(Equal(digest.FromBytes(data)))
+	Expect(repository.Push(ctx, pushed, bytes.NewReader(data))).To(Succeed())
+	return host + "/" + path + "@" + pushed.Digest.String()
+}
+
+func setChart(ctx context.Context, ref string) {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"deployment": map[string]any{"extension": map[string]any{"helm": map[string]any{"ociRepository": map[string]any{"ref": ref}}}}}})
+	Expect(err).NotTo(HaveOccurred())
+	extension := &operatorv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: "provider-local"}}
+	Expect(c.Patch(ctx, extension, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
+}
+
+// installed returns the message of the condition that gardener-operator sets after each try.
+func installed(extension *operatorv1alpha1.Extension) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(extension), extension); err != nil {
+			return "", err
+		}
+		for _, condition := range extension.Status.Conditions {
+			if condition.Type == operatorv1alpha1.ExtensionInstalled {
+				return condition.Message, nil
+			}
+		}
+		return "", nil
+	}
+}
+
+// landscape runs the landscape's program; the state of the landscape is where the kubeconfig is.
+func landscape(args ...string) {
+	GinkgoHelper()
+	program := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "..", "bin", "landscape", "landscape")
+	out, err := exec.Command(program, args...).CombinedOutput() // #nosec G204 -- the program of this repository
+	Expect(err).NotTo(HaveOccurred(), string(out))
+}
+
+// stopProcess ends a process of the landscape as a fault would, by what the landscape noted down of it.
+func stopProcess(name string) {
+	GinkgoHelper()
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "run", name+".json"))
+	Expect(err).NotTo(HaveOccurred())
+	note := struct {
+		PID int `json:"pid"`
+	}{}
+	Expect(json.Unmarshal(data, &note)).To(Succeed())
+	Expect(note.PID).To(BeNumerically(">", 1))
+	Expect(syscall.Kill(note.PID, syscall.SIGTERM)).To(Succeed())
+	Eventually(func() error { return syscall.Kill(note.PID, 0) }).Should(MatchError(syscall.ESRCH), "%s ends", name)
+}
