@@ -186,6 +186,6 @@ KUBERNETES_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/clie
 $(BIN)/kube-apiserver: PACKAGE := k8s.io/kubernetes/cmd/kube-apiserver
 $(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
 $(BIN)/kube-apiserver $(BIN)/etcd: $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
-	@echo "--- build $(notdir $@) $(KUBERNETES_VERSION) (minutes when cold)"
+	@echo "--- build $(notdir $@), minutes when nothing is cached"
 	@CGO_ENABLED=0 go build -C $(KUBERNETES) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(PACKAGE)
 	@touch $@
