@@ -145,7 +145,7 @@ push-charts:
 ## clean: remove bin/ and .landscape/, unless a landscape is up
 .PHONY: clean
 clean:
-	@if grep -qs " $(REPO)/.landscape/" /proc/self/mounts; then \
+	@if compgen -G '.landscape/run/*.json' >/dev/null || grep -qs " $(REPO)/.landscape/" /proc/self/mounts; then \
 	  echo "make clean: a landscape is up; run 'make down' first" >&2; exit 1; \
 	fi
 	rm -rf bin .landscape
