@@ -10,7 +10,9 @@ import (
 	"fmt"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
@@ -208,12 +210,19 @@ func addCoreDNS(inst *instance.Instance, opts Options, classes class.Set, writer
 			Zones:             dns.Zones,
 			ClusterIP:         dns.CoreDNS.ClusterIP,
 			PriorityClassName: dns.CoreDNS.PriorityClassName,
+			VPA:               hasVPA(inst.GetRESTMapper()),
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
 	return provider, inst.Add(server)
+}
+
+// hasVPA tells whether the cluster knows VerticalPodAutoscalers, which gardener-operator brings where they are switched on.
+func hasVPA(mapper meta.RESTMapper) bool {
+	_, err := mapper.RESTMapping(schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"})
+	return err == nil
 }
 
 // newRenderer renders charts for the cluster in which the instance runs.

@@ -79,6 +79,10 @@ defaults.
 {{- with omit .Values.backup "prepareDirectory" }}{{ $_ := set $config "backup" . }}{{ end -}}
 {{- $coreDNS := omit .Values.dns.coreDNS "image" -}}
 {{- with include "provider-local.image" .Values.dns.coreDNS.image }}{{ $_ := set $coreDNS "image" . }}{{ end -}}
+{{- $priority := dig "runtimeCluster" "priorityClassName" "" (.Values.gardener | default dict) -}}
+{{- if and (eq (include "provider-local.place" .) "garden") $priority (not $coreDNS.priorityClassName) -}}
+{{- $_ := set $coreDNS "priorityClassName" $priority -}}
+{{- end -}}
 {{- $dns := omit .Values.dns "coreDNS" "zones" -}}
 {{- with .Values.dns.zones }}{{ $_ := set $dns "zones" . }}{{ end -}}
 {{- with $coreDNS }}{{ $_ := set $dns "coreDNS" . }}{{ end -}}

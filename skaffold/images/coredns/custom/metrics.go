@@ -5,9 +5,8 @@
 package custom
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/coredns/coredns/plugin"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // metrics are registered where the prometheus plugin looks for them, by Register.

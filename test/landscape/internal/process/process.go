@@ -96,6 +96,9 @@ func (k Keeper) start(spec Spec, digest string) error {
 	}
 	defer func() { _ = log.Close() }()
 
+	if err := closeOnExec(); err != nil {
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
 	// Not CommandContext: the process must outlive this program.
 	cmd := exec.Command(spec.Command[0], spec.Command[1:]...) // #nosec G204 -- the landscape's own command lines.
 	cmd.Env = append(os.Environ(), spec.Env...)
@@ -117,6 +120,21 @@ func (k Keeper) start(spec Spec, digest string) error {
 		return fmt.Errorf("starting %s: it ended at once: %w\n%s", spec.Name, err, k.Tail(spec.Name, 10))
 	}
 	return k.write(Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.ticks, Boot: boot, Digest: digest})
+}
+
+// closeOnExec keeps a child from holding on to what this program was given besides its standard streams, such as a lock
+// or the pipe of whoever called it: they would wait for as long as the landscape is up.
+func closeOnExec() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 // Find returns the record of a process and whether that very process runs. A name without record is not an error.

@@ -8,8 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,4 +162,24 @@ func TestStopKillsWhatIgnoresTheSignal(t *testing.T) {
 	_, running, err := keeper.Find("x")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(running).To(BeFalse())
+}
+
+func TestChildrenDoNotHoldOnToWhatTheirStarterWasGiven(t *testing.T) {
+	g := NewWithT(t)
+	reader, writer, err := os.Pipe()
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = reader.Close() }()
+	// As a shell hands down a descriptor: without the flag that Go sets.
+	inherited, err := syscall.Dup(int(writer.Fd()))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(writer.Close()).To(Succeed())
+
+	keeper := newKeeper(t)
+	_, err = keeper.Ensure(t.Context(), process.Spec{Name: "child", Command: []string{sleeper, "60"}})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	g.Expect(syscall.Close(inherited)).To(Succeed())
+	g.Expect(reader.SetReadDeadline(time.Now().Add(5 * time.Second))).To(Succeed())
+	_, err = reader.Read(make([]byte, 1))
+	g.Expect(err).To(MatchError(io.EOF), "nobody else has the other end open")
 }
