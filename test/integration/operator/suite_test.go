@@ -8,6 +8,7 @@ package operator_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -107,6 +108,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 type process struct {
 	cancel context.CancelFunc
 	done   chan error
+	// health and metrics are the URLs of its servers.
+	health, metrics string
 }
 
 // start runs an instance by the configuration of the chart, which change may change.
@@ -128,7 +131,12 @@ func start(change func(*configv1alpha1.ExtensionConfiguration)) *process {
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{cancel: cancel, done: make(chan error, 1)}
+	p := &process{
+		cancel:  cancel,
+		done:    make(chan error, 1),
+		health:  fmt.Sprintf("http://127.0.0.1:%d", config.Server.HealthProbes.Port),
+		metrics: fmt.Sprintf("http://127.0.0.1:%d", config.Server.Metrics.Port),
+	}
 	go func() {
 		p.done <- app.Run(ctx, app.Options{
 			Log:          logf.Log,
