@@ -158,9 +158,13 @@ help:
 
 # ---- what the targets above are made of ----
 
+# The race detector needs a C compiler.
 .PHONY: need-gcc
 need-gcc:
-	@command -v $${CC:-gcc} >/dev/null || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+	@command -v $${CC:-gcc} >/dev/null || { \
+	  echo "--- install gcc"; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends gcc libc6-dev; \
+	} || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
 
 # Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
 .PHONY: $(LANDSCAPE)
