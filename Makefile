@@ -26,7 +26,7 @@ LABELS   ?=
 UNTIL    ?=
 REGISTRY ?=
 TEST_ARGS ?=
-PACKAGES ?= ./...
+PACKAGES ?=
 
 ##@ landscape
 
@@ -47,15 +47,15 @@ status: $(LANDSCAPE)
 
 ##@ tests
 
-## test: unit and integration tests of all modules with the race detector, against a real kube-apiserver and etcd
+## test: unit and integration tests with the race detector, of all modules or of PACKAGES=./pkg/dns/... of this one
 .PHONY: test
 test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
 test: export TEST_ASSET_COREDNS := $(BIN)/coredns
 test: need-gcc $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns
-	@for module in $(MODULES); do \
+	@for module in $(if $(PACKAGES),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
-	  packages=$$(go list $(PACKAGES) | grep -vE '$(NEEDS_LANDSCAPE)'); \
+	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
 	  CGO_ENABLED=1 go test -race -timeout 20m $(TEST_ARGS) $$packages; \
 	done
 
