@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 var _ = Describe("Bad input", func() {
@@ -37,26 +39,26 @@ var _ = Describe("Bad input", func() {
 			},
 		}
 		create(ctx, entry)
-		Eventually(get(ctx, entry)).Should(haveConfigurationProblem("../../etc"))
+		Eventually(get(ctx, entry)).Should(matchers.HaveConfigurationProblem("../../etc"))
 	})
 
 	It("a record whose value does not fit its type says so, and is taken once it does", func(ctx SpecContext) {
 		record := newRecord("e2e-bad-value", "bad.e2e.local.gardener.cloud", extensionsv1alpha1.DNSRecordTypeAAAA, "192.0.2.1")
 		create(ctx, record)
-		Eventually(get(ctx, record)).Should(haveConfigurationProblem("192.0.2.1"))
+		Eventually(get(ctx, record)).Should(matchers.HaveConfigurationProblem("192.0.2.1"))
 
 		patch := client.MergeFrom(record.DeepCopy())
 		record.Spec.Values = []string{"2001:db8::1"}
 		metav1.SetMetaDataAnnotation(&record.ObjectMeta, "gardener.cloud/operation", "reconcile")
 		Expect(c.Patch(ctx, record, patch)).To(Succeed())
-		Eventually(get(ctx, record)).Should(succeed())
-		Expect(ask(ctx, "tcp", coreDNSAddress(ctx), record.Spec.Name, dns.TypeAAAA)).To(ConsistOf("2001:db8::1"))
+		Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
+		Expect(matchers.Resolve(ctx, "tcp", coreDNSAddress(ctx), record.Spec.Name, dns.TypeAAAA)).To(ConsistOf("2001:db8::1"))
 	})
 
 	It("a record outside of the served zones is not passed over in silence", func(ctx SpecContext) {
 		record := newRecord("e2e-bad-zone", "api.example.com", extensionsv1alpha1.DNSRecordTypeA, "192.0.2.1")
 		create(ctx, record)
-		Eventually(get(ctx, record)).Should(haveConfigurationProblem("local.gardener.cloud"))
+		Eventually(get(ctx, record)).Should(matchers.HaveConfigurationProblem("local.gardener.cloud"))
 	})
 })
 
@@ -81,11 +83,11 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 		// gardener-operator makes them anew at the Garden's next reconcile; not to depend on when that is, do as it does.
 		newBucket := &extensionsv1alpha1.BackupBucket{ObjectMeta: metav1.ObjectMeta{Name: bucket.Name}, Spec: bucket.Spec}
 		Expect(client.IgnoreAlreadyExists(c.Create(ctx, newBucket))).To(Succeed())
-		Eventually(get(ctx, newBucket)).Should(succeed())
+		Eventually(get(ctx, newBucket)).Should(matchers.HaveSucceeded())
 		Expect(newBucket.Status.GeneratedSecretRef).To(Equal(generated))
 		newEntry := &extensionsv1alpha1.BackupEntry{ObjectMeta: metav1.ObjectMeta{Name: entry.Name}, Spec: entry.Spec}
 		Expect(client.IgnoreAlreadyExists(c.Create(ctx, newEntry))).To(Succeed())
-		Eventually(get(ctx, newEntry)).Should(succeed())
+		Eventually(get(ctx, newEntry)).Should(matchers.HaveSucceeded())
 	})
 
 	It("a generated Secret that is deleted by hand comes back", func(ctx SpecContext) {
@@ -118,8 +120,8 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 
 		server := coreDNSAddress(ctx)
 		for i, record := range records {
-			Eventually(get(ctx, record)).Should(succeed(), record.Name)
-			Expect(ask(ctx, "tcp", server, record.Spec.Name, dns.TypeA)).To(ConsistOf(fmt.Sprintf("192.0.2.%d", i)), "Succeeded means that it resolves")
+			Eventually(get(ctx, record)).Should(matchers.HaveSucceeded(), record.Name)
+			Expect(matchers.Resolve(ctx, "tcp", server, record.Spec.Name, dns.TypeA)).To(ConsistOf(fmt.Sprintf("192.0.2.%d", i)), "Succeeded means that it resolves")
 		}
 		for _, record := range records {
 			Expect(remove(ctx, record)).To(Succeed())
@@ -128,7 +130,7 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 			eventuallyGone(ctx, record)
 		}
 		Eventually(func() ([]string, error) {
-			return ask(ctx, "tcp", server, records[many-1].Spec.Name, dns.TypeA)
+			return matchers.Resolve(ctx, "tcp", server, records[many-1].Spec.Name, dns.TypeA)
 		}).Should(ConsistOf("NXDOMAIN"), "what is deleted does not resolve any more")
 	})
 
@@ -137,9 +139,12 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 		Expect(c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(coreDNSNamespace), client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"})).To(Succeed())
 		Expect(c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(coreDNSNamespace), client.GracePeriodSeconds(0))).To(Succeed())
 
-		Eventually(func() ([]string, error) {
-			return ask(ctx, "tcp", server, apiDomain, dns.TypeA)
-		}).Should(And(HaveLen(1), Not(ContainElement("NXDOMAIN"))), "the DNSRecords are still there")
+		Eventually(func(g Gomega) {
+			configMaps := &corev1.ConfigMapList{}
+			g.Expect(c.List(ctx, configMaps, client.InNamespace(coreDNSNamespace), client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"})).To(Succeed())
+			g.Expect(configMaps.Items).NotTo(BeEmpty())
+			g.Expect(matchers.Resolve(ctx, "tcp", server, apiDomain, dns.TypeA)).To(And(HaveLen(1), Not(ContainElement("NXDOMAIN"))))
+		}).Should(Succeed(), "the DNSRecords are still there")
 	})
 })
 

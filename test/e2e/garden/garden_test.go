@@ -20,6 +20,8 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 var _ = Describe("What gardener-operator deployed", func() {
@@ -67,7 +69,7 @@ var _ = Describe("What the Garden asked for", func() {
 		Expect(buckets.Items).NotTo(BeEmpty())
 		for _, bucket := range buckets.Items {
 			Expect(bucket.Spec.Class).To(HaveValue(Equal(extensionsv1alpha1.ExtensionClassGarden)))
-			Expect(&bucket).To(succeed(), bucket.Name)
+			Expect(&bucket).To(matchers.HaveSucceeded(), bucket.Name)
 			Expect(bucket.Status.GeneratedSecretRef).NotTo(BeNil())
 			secret := &corev1.Secret{}
 			Expect(c.Get(ctx, client.ObjectKey{Namespace: bucket.Status.GeneratedSecretRef.Namespace, Name: bucket.Status.GeneratedSecretRef.Name}, secret)).To(Succeed())
@@ -80,7 +82,7 @@ var _ = Describe("What the Garden asked for", func() {
 		Expect(c.List(ctx, entries)).To(Succeed())
 		Expect(entries.Items).NotTo(BeEmpty())
 		for _, entry := range entries.Items {
-			Expect(&entry).To(succeed(), entry.Name)
+			Expect(&entry).To(matchers.HaveSucceeded(), entry.Name)
 		}
 		secret := &corev1.Secret{}
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: gardenNamespace, Name: "etcd-backup"}, secret)).To(Succeed())
@@ -98,10 +100,10 @@ var _ = Describe("What the Garden asked for", func() {
 		server := coreDNSAddress(ctx)
 
 		for _, record := range records.Items {
-			Expect(&record).To(succeed(), record.Name)
+			Expect(&record).To(matchers.HaveSucceeded(), record.Name)
 			name := strings.Replace(record.Spec.Name, "*", "any", 1)
-			Expect(ask(ctx, "udp", server, name, dns.TypeA)).To(ConsistOf(gateway.Spec.ClusterIP), "in-cluster clients get the gateway's Service for %s", name)
-			Expect(ask(ctx, "tcp", server, name, dns.TypeA)).To(ConsistOf(record.Spec.Values), "clients from outside get what the record says for %s", name)
+			Expect(matchers.Resolve(ctx, "udp", server, name, dns.TypeA)).To(ConsistOf(gateway.Spec.ClusterIP), "in-cluster clients get the gateway's Service for %s", name)
+			Expect(matchers.Resolve(ctx, "tcp", server, name, dns.TypeA)).To(ConsistOf(record.Spec.Values), "clients from outside get what the record says for %s", name)
 		}
 	})
 
@@ -109,7 +111,7 @@ var _ = Describe("What the Garden asked for", func() {
 		record := &extensionsv1alpha1.DNSRecord{}
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: gardenNamespace, Name: strings.ReplaceAll(apiDomain, ".", "-") + "-local"}, record)).To(Succeed())
 		for _, network := range []string{"udp", "tcp"} {
-			Expect(ask(ctx, network, "172.18.255.53:53", apiDomain, dns.TypeA)).To(ConsistOf(record.Spec.Values), network)
+			Expect(matchers.Resolve(ctx, network, "172.18.255.53:53", apiDomain, dns.TypeA)).To(ConsistOf(record.Spec.Values), network)
 		}
 	})
 
@@ -148,7 +150,7 @@ var _ = Describe("An Extension of class garden", func() {
 		}
 
 		extension := &extensionsv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: "local-ext-shoot", Namespace: gardenNamespace}}
-		Eventually(get(ctx, extension)).Should(succeed())
+		Eventually(get(ctx, extension)).Should(matchers.HaveSucceeded())
 		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: "local-ext-shoot", Namespace: gardenNamespace}}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
 		Expect(mr.Spec.Class).To(BeNil(), "the virtual garden's gardener-resource-manager applies it")

@@ -6,54 +6,19 @@ package garden_test
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"time"
 
-	"github.com/miekg/dns"
 	. "github.com/onsi/gomega"
-	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 )
 
 // confirmDeletion is the annotation without which gardener-resource-manager protects extension objects.
 const confirmDeletion = "confirmation.gardener.cloud/deletion"
-
-// succeed matches an extension object that Gardener would take for ready (extensions' contract: generation observed, no
-// operation asked for any more, no error, last operation Succeeded).
-func succeed() gomegatypes.GomegaMatcher {
-	return WithTransform(func(obj extensionsv1alpha1.Object) (string, error) {
-		status := obj.GetExtensionStatus()
-		switch {
-		case status.GetLastError() != nil:
-			return "error: " + status.GetLastError().Description, nil
-		case status.GetLastOperation() == nil:
-			return "no last operation", nil
-		case status.GetObservedGeneration() != obj.GetGeneration():
-			return "generation not observed", nil
-		case obj.GetAnnotations()["gardener.cloud/operation"] != "":
-			return "operation still asked for", nil
-		}
-		return string(status.GetLastOperation().State), nil
-	}, Equal(string(gardencorev1beta1.LastOperationStateSucceeded)))
-}
-
-// haveConfigurationProblem matches an object whose last error is the user's to mend.
-func haveConfigurationProblem(message string) gomegatypes.GomegaMatcher {
-	return WithTransform(func(obj extensionsv1alpha1.Object) (string, error) {
-		lastError := obj.GetExtensionStatus().GetLastError()
-		if lastError == nil {
-			return "no error", nil
-		}
-		return fmt.Sprintf("%v %s", lastError.Codes, lastError.Description), nil
-	}, And(ContainSubstring(string(gardencorev1beta1.ErrorConfigurationProblem)), ContainSubstring(message)))
-}
 
 // get reads an object for Eventually.
 func get[T client.Object](ctx context.Context, obj T) func() (T, error) {
@@ -95,31 +60,4 @@ func coreDNSAddress(ctx context.Context) string {
 	service := &corev1.Service{}
 	Expect(c.Get(ctx, client.ObjectKey{Namespace: coreDNSNamespace, Name: "coredns"}, service)).To(Succeed())
 	return net.JoinHostPort(service.Spec.ClusterIP, "53")
-}
-
-// ask sends one query and returns the answers' data, sorted as they come, or the rcode if it is an error.
-func ask(ctx context.Context, network, server, name string, qtype uint16) ([]string, error) {
-	query := new(dns.Msg)
-	query.SetQuestion(dns.Fqdn(name), qtype)
-	reply, _, err := (&dns.Client{Net: network, Timeout: 2 * time.Second}).ExchangeContext(ctx, query, server)
-	if err != nil {
-		return nil, err
-	}
-	if reply.Rcode != dns.RcodeSuccess {
-		return []string{dns.RcodeToString[reply.Rcode]}, nil
-	}
-	var data []string
-	for _, rr := range reply.Answer {
-		switch rr := rr.(type) {
-		case *dns.A:
-			data = append(data, rr.A.String())
-		case *dns.AAAA:
-			data = append(data, rr.AAAA.String())
-		case *dns.CNAME:
-			data = append(data, rr.Target)
-		case *dns.TXT:
-			data = append(data, rr.Txt...)
-		}
-	}
-	return data, nil
 }

@@ -26,6 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 // registryOnHost is where the host finds the registry that the cluster calls by another name.
@@ -49,7 +51,7 @@ var _ = Describe("The registry", Serial, func() {
 		deployment := &appsv1.Deployment{}
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: instanceNamespace, Name: instanceName}, deployment)).To(Succeed())
 		Expect(deployment.Status.ReadyReplicas).To(BeNumerically(">=", 1), "what runs goes on running")
-		Expect(ask(ctx, "tcp", coreDNSAddress(ctx), apiDomain, dns.TypeA)).NotTo(ContainElement("NXDOMAIN"))
+		Expect(matchers.Resolve(ctx, "tcp", coreDNSAddress(ctx), apiDomain, dns.TypeA)).NotTo(ContainElement("NXDOMAIN"))
 
 		By("starting the registry")
 		landscape("up", "--until", "registry")

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 var _ = Describe("BackupBucket", func() {
@@ -20,7 +22,7 @@ var _ = Describe("BackupBucket", func() {
 
 	It("is a folder with a Secret, and neither is left when it goes", func(ctx SpecContext) {
 		bucket := create(ctx, newBucket("life"))
-		Eventually(get(ctx, bucket)).Should(succeed())
+		Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded())
 
 		folder := filepath.Join(buckets, "life")
 		Expect(folder).To(BeADirectory())
@@ -36,20 +38,20 @@ var _ = Describe("BackupBucket", func() {
 
 	It("is reconciled again and again without a change", func(ctx SpecContext) {
 		bucket := create(ctx, newBucket("again"))
-		Eventually(get(ctx, bucket)).Should(succeed())
+		Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded())
 		before := generated("again")
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(before), before)).To(Succeed())
 
 		for range 3 {
 			reconcile(ctx, bucket, nil)
-			Eventually(get(ctx, bucket)).Should(succeed())
+			Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded())
 		}
 		Expect(get(ctx, generated("again"))()).To(HaveField("ResourceVersion", before.ResourceVersion), "a Secret that is in order is not written")
 	})
 
 	It("has its Secret made again when somebody deletes it", func(ctx SpecContext) {
 		bucket := create(ctx, newBucket("healed"))
-		Eventually(get(ctx, bucket)).Should(succeed())
+		Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded())
 
 		Expect(c.Delete(ctx, generated("healed"))).To(Succeed())
 		Eventually(get(ctx, generated("healed"))).Should(HaveField("Data", HaveKey("hostPath")), "a watch sees that it is gone")
@@ -63,7 +65,7 @@ var _ = Describe("BackupBucket", func() {
 
 		create(ctx, secret("late"))
 		reconcile(ctx, bucket, nil)
-		Eventually(get(ctx, bucket)).Should(succeed())
+		Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded())
 		remove(ctx, bucket)
 	})
 
@@ -77,7 +79,7 @@ var _ = Describe("BackupBucket", func() {
 
 	It("is deleted by the instance that comes after one which was stopped", func(ctx SpecContext) {
 		bucket := create(ctx, newBucket("handed-over"))
-		Eventually(get(ctx, bucket)).Should(succeed())
+		Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded())
 
 		restart(func() {
 			Expect(c.Delete(ctx, bucket)).To(Succeed())
@@ -95,7 +97,7 @@ var _ = Describe("BackupBucket", func() {
 		create(ctx, other)
 
 		ours := create(ctx, newBucket("ours"))
-		Eventually(get(ctx, ours)).Should(succeed(), "by now the others would have been seen as well")
+		Eventually(get(ctx, ours)).Should(matchers.HaveSucceeded(), "by now the others would have been seen as well")
 		for _, bucket := range []client.Object{shoot, other} {
 			Expect(c.Get(ctx, client.ObjectKeyFromObject(bucket), bucket)).To(Succeed())
 			Expect(bucket.GetFinalizers()).To(BeEmpty(), bucket.GetName())
@@ -107,9 +109,9 @@ var _ = Describe("BackupBucket", func() {
 var _ = Describe("BackupEntry", func() {
 	It("tells etcd-backup-restore where its store is, and only its own folder goes with it", func(ctx SpecContext) {
 		bucket := create(ctx, newBucket("shared"))
-		Eventually(get(ctx, bucket)).Should(succeed())
+		Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded())
 		entry := create(ctx, newEntry("garden--one", "shared"))
-		Eventually(get(ctx, entry)).Should(succeed())
+		Eventually(get(ctx, entry)).Should(matchers.HaveSucceeded())
 
 		etcd := secret("etcd-backup")
 		Expect(get(ctx, etcd)()).To(HaveField("Data", And(
@@ -132,7 +134,7 @@ var _ = Describe("BackupEntry", func() {
 		DeferCleanup(os.RemoveAll, outside)
 
 		entry := create(ctx, newEntry("garden--evil", "../outside"))
-		Eventually(get(ctx, entry)).Should(haveConfigurationProblem("../outside"))
+		Eventually(get(ctx, entry)).Should(matchers.HaveConfigurationProblem("../outside"))
 		remove(ctx, entry)
 		Expect(filepath.Join(outside, "garden--evil")).To(BeADirectory())
 	})
@@ -143,7 +145,7 @@ var _ = Describe("BackupEntry", func() {
 		create(ctx, entry)
 		Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot--foo--bar"}})).To(Succeed())
 		bucket := create(ctx, newBucket("meanwhile"))
-		Eventually(get(ctx, bucket)).Should(succeed(), "by now the entry would have been seen as well")
+		Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded(), "by now the entry would have been seen as well")
 		Expect(get(ctx, entry)()).To(HaveField("Finalizers", BeEmpty()))
 	})
 })

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 const (
@@ -30,7 +32,7 @@ var _ = Describe("DNSRecord", func() {
 	DescribeTable("resolves as soon as it is Succeeded, and no more once it is gone",
 		func(ctx SpecContext, name string, recordType extensionsv1alpha1.DNSRecordType, values []string, asked string, qtype uint16, answer []string) {
 			record := create(ctx, newRecord("table", name, recordType, values...))
-			Eventually(get(ctx, record)).Should(succeed())
+			Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
 			for _, network := range []string{"udp", "tcp"} {
 				Expect(resolve(ctx, network, asked, qtype)).To(Equal(answer), network)
 			}
@@ -51,7 +53,7 @@ var _ = Describe("DNSRecord", func() {
 	DescribeTable("says what is wrong with it",
 		func(ctx SpecContext, name string, recordType extensionsv1alpha1.DNSRecordType, values []string, message string) {
 			record := create(ctx, newRecord("bad", name, recordType, values...))
-			Eventually(get(ctx, record)).Should(haveConfigurationProblem(message))
+			Eventually(get(ctx, record)).Should(matchers.HaveConfigurationProblem(message))
 			Consistently(get(ctx, record)).WithTimeout(time.Second).Should(HaveField("ResourceVersion", record.ResourceVersion), "it is not retried hot")
 		},
 		Entry("an IPv4 address in an AAAA record", "x.local.gardener.cloud", typeAAAA, []string{"192.0.2.1"}, "192.0.2.1"),
@@ -64,17 +66,17 @@ var _ = Describe("DNSRecord", func() {
 
 	It("is taken once it has been mended", func(ctx SpecContext) {
 		record := create(ctx, newRecord("mended", "mended.local.gardener.cloud", typeA, "not an address"))
-		Eventually(get(ctx, record)).Should(haveConfigurationProblem("not an address"))
+		Eventually(get(ctx, record)).Should(matchers.HaveConfigurationProblem("not an address"))
 		reconcile(ctx, record, func() { record.Spec.Values = []string{"192.0.2.5"} })
-		Eventually(get(ctx, record)).Should(succeed())
+		Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
 		Expect(resolve(ctx, "tcp", "mended.local.gardener.cloud", dns.TypeA)).To(Equal([]string{"192.0.2.5"}))
 	})
 
 	It("follows a change of its values", func(ctx SpecContext) {
 		record := create(ctx, newRecord("changed", "changed.local.gardener.cloud", typeA, "192.0.2.6"))
-		Eventually(get(ctx, record)).Should(succeed())
+		Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
 		reconcile(ctx, record, func() { record.Spec.Values = []string{"192.0.2.7"} })
-		Eventually(get(ctx, record)).Should(succeed())
+		Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
 		Expect(resolve(ctx, "tcp", "changed.local.gardener.cloud", dns.TypeA)).To(Equal([]string{"192.0.2.7"}))
 	})
 
@@ -96,18 +98,21 @@ var _ = Describe("DNSRecord", func() {
 			g.Expect(overrides(ctx, g)).NotTo(HaveKey("api.virtual-garden.local.gardener.cloud.override"))
 			g.Expect(resolve(ctx, "udp", record.Spec.Name, dns.TypeA)).To(Equal([]string{"172.18.255.3"}))
 		}).Should(Succeed(), "without the gateway the values are served as they are")
-		Eventually(get(ctx, record)).Should(succeed())
+		Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
 	})
 
 	It("is healed when its configuration is lost or changed by hand", func(ctx SpecContext) {
 		record := create(ctx, newRecord("healed", "healed.local.gardener.cloud", typeA, "192.0.2.8"))
-		Eventually(get(ctx, record)).Should(succeed())
+		Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
 
 		Expect(c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(coreDNSNamespace), client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"})).To(Succeed())
-		Eventually(resolve).WithContext(ctx).WithArguments("tcp", record.Spec.Name, dns.TypeA).Should(Equal([]string{"192.0.2.8"}))
+		var configMaps []corev1.ConfigMap
+		Eventually(func(g Gomega) {
+			configMaps = configOf(ctx, g)
+			g.Expect(configMaps).NotTo(BeEmpty())
+			g.Expect(resolve(ctx, "tcp", record.Spec.Name, dns.TypeA)).To(Equal([]string{"192.0.2.8"}))
+		}).Should(Succeed(), "a watch sees that they are gone")
 
-		configMaps := configOf(ctx, Default)
-		Expect(configMaps).NotTo(BeEmpty())
 		for _, configMap := range configMaps {
 			configMap.Data = map[string]string{"evil.override": "forward . 192.0.2.66"}
 			Expect(c.Update(ctx, &configMap)).To(Succeed())
@@ -120,22 +125,22 @@ var _ = Describe("DNSRecord", func() {
 
 	It("resolves again after CoreDNS was killed", func(ctx SpecContext) {
 		record := create(ctx, newRecord("killed", "killed.local.gardener.cloud", typeA, "192.0.2.9"))
-		Eventually(get(ctx, record)).Should(succeed())
+		Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
 
 		Expect(coreDNS.Kill(ctx)).To(Succeed())
 		late := create(ctx, newRecord("late", "late.local.gardener.cloud", typeA, "192.0.2.10"))
-		Consistently(get(ctx, late)).WithTimeout(time.Second).ShouldNot(succeed(), "nobody can resolve it")
+		Consistently(get(ctx, late)).WithTimeout(time.Second).ShouldNot(matchers.HaveSucceeded(), "nobody can resolve it")
 
 		coreDNS = startCoreDNS(ctx)
 		Eventually(resolve).WithContext(ctx).WithArguments("tcp", record.Spec.Name, dns.TypeA).Should(Equal([]string{"192.0.2.9"}))
-		Eventually(get(ctx, late)).Should(succeed(), "it is tried again")
+		Eventually(get(ctx, late)).Should(matchers.HaveSucceeded(), "it is tried again")
 	})
 
 	It("survives a restart; what went meanwhile is gone", func(ctx SpecContext) {
 		stays := create(ctx, newRecord("stays", "stays.local.gardener.cloud", typeA, "192.0.2.11"))
 		goes := create(ctx, newRecord("goes", "goes.local.gardener.cloud", typeA, "192.0.2.12"))
-		Eventually(get(ctx, stays)).Should(succeed())
-		Eventually(get(ctx, goes)).Should(succeed())
+		Eventually(get(ctx, stays)).Should(matchers.HaveSucceeded())
+		Eventually(get(ctx, goes)).Should(matchers.HaveSucceeded())
 
 		restart(func() {
 			patch := client.MergeFrom(goes.DeepCopy())
@@ -150,9 +155,9 @@ var _ = Describe("DNSRecord", func() {
 
 	It("of one owner goes without that of another who has the same name", func(ctx SpecContext) {
 		first := create(ctx, newRecord("first", "same.local.gardener.cloud", typeA, "192.0.2.14"))
-		Eventually(get(ctx, first)).Should(succeed())
+		Eventually(get(ctx, first)).Should(matchers.HaveSucceeded())
 		second := create(ctx, newRecord("second", "same.local.gardener.cloud", typeA, "192.0.2.14"))
-		Eventually(get(ctx, second)).Should(succeed())
+		Eventually(get(ctx, second)).Should(matchers.HaveSucceeded())
 
 		remove(ctx, first)
 		Consistently(resolve).WithContext(ctx).WithArguments("tcp", "same.local.gardener.cloud", dns.TypeA).WithTimeout(500 * time.Millisecond).Should(Equal([]string{"192.0.2.14"}))
@@ -165,7 +170,7 @@ var _ = Describe("DNSRecord", func() {
 			records[i] = create(ctx, newRecord(fmt.Sprintf("many-%d", i), fmt.Sprintf("many-%d.local.gardener.cloud", i), typeA, fmt.Sprintf("192.0.2.%d", i%256)))
 		}
 		for i, record := range records {
-			Eventually(get(ctx, record)).Should(succeed())
+			Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
 			Expect(resolve(ctx, "udp", record.Spec.Name, dns.TypeA)).To(Equal([]string{fmt.Sprintf("192.0.2.%d", i%256)}))
 		}
 		Expect(len(configOf(ctx, Default))).To(BeNumerically("<", 10), "many records share a ConfigMap")

@@ -6,22 +6,18 @@ package operator_test
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"slices"
 	"strconv"
-	"time"
 
-	"github.com/miekg/dns"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 const garden = extensionsv1alpha1.ExtensionClassGarden
@@ -116,60 +112,11 @@ func get[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	}
 }
 
-func state(obj extensionsv1alpha1.Object) string {
-	status := obj.GetExtensionStatus()
-	switch {
-	case status.GetLastError() != nil:
-		return fmt.Sprintf("error %v: %s", status.GetLastError().Codes, status.GetLastError().Description)
-	case status.GetLastOperation() == nil:
-		return "no last operation"
-	case status.GetObservedGeneration() != obj.GetGeneration():
-		return "generation not observed"
-	case obj.GetAnnotations()["gardener.cloud/operation"] != "":
-		return "operation still asked for"
-	}
-	return string(status.GetLastOperation().State)
-}
-
-// succeed matches an object that Gardener would take for ready.
-func succeed() gomegatypes.GomegaMatcher {
-	return WithTransform(state, Equal(string(gardencorev1beta1.LastOperationStateSucceeded)))
-}
-
-// haveConfigurationProblem matches an object whose last error is the user's to mend.
-func haveConfigurationProblem(message string) gomegatypes.GomegaMatcher {
-	return WithTransform(state, And(ContainSubstring(string(gardencorev1beta1.ErrorConfigurationProblem)), ContainSubstring(message)))
-}
-
 func serverAddress() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(dnsPort))
 }
 
-// resolve returns the sorted data of the answers, or the rcode if it is an error. Network is "udp" for a client in the
-// cluster and "tcp" for one from outside.
+// resolve asks the CoreDNS of the suite. Network is "udp" for a client in the cluster and "tcp" for one from outside.
 func resolve(ctx context.Context, network, name string, qtype uint16) ([]string, error) {
-	query := new(dns.Msg)
-	query.SetQuestion(dns.Fqdn(name), qtype)
-	reply, _, err := (&dns.Client{Net: network, Timeout: 2 * time.Second}).ExchangeContext(ctx, query, serverAddress())
-	if err != nil {
-		return nil, err
-	}
-	if reply.Rcode != dns.RcodeSuccess {
-		return []string{dns.RcodeToString[reply.Rcode]}, nil
-	}
-	var data []string
-	for _, rr := range reply.Answer {
-		switch rr := rr.(type) {
-		case *dns.A:
-			data = append(data, rr.A.String())
-		case *dns.AAAA:
-			data = append(data, rr.AAAA.String())
-		case *dns.CNAME:
-			data = append(data, rr.Target)
-		case *dns.TXT:
-			data = append(data, rr.Txt...)
-		}
-	}
-	slices.Sort(data)
-	return data, nil
+	return matchers.Resolve(ctx, network, serverAddress(), name, qtype)
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/operator-extension/app"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 var _ = Describe("The instance", func() {
@@ -69,7 +70,7 @@ var _ = Describe("Extension", func() {
 			ObjectMeta: metav1.ObjectMeta{Name: "local-ext-shoot", Namespace: gardenNamespace},
 			Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: defaultSpec("local-ext-shoot", garden)},
 		})
-		Eventually(get(ctx, extension)).Should(succeed())
+		Eventually(get(ctx, extension)).Should(matchers.HaveSucceeded())
 
 		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: "local-ext-shoot", Namespace: gardenNamespace}}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
@@ -93,7 +94,7 @@ var _ = Describe("Extension", func() {
 			Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: "local-ext-shoot"}},
 		})
 		bucket := create(ctx, newBucket("beside-extension"))
-		Eventually(get(ctx, bucket)).Should(succeed(), "by now the Extension would have been seen as well")
+		Eventually(get(ctx, bucket)).Should(matchers.HaveSucceeded(), "by now the Extension would have been seen as well")
 		Expect(get(ctx, other)()).To(HaveField("Finalizers", BeEmpty()))
 	})
 
