@@ -6,7 +6,6 @@ package operator_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -102,7 +101,7 @@ var _ = Describe("Extension", func() {
 		secrets := &corev1.SecretList{}
 		Expect(c.List(ctx, secrets, client.InNamespace(gardenNamespace), client.MatchingLabels{"resources.gardener.cloud/garbage-collectable-reference": "true"})).To(Succeed())
 		for _, candidate := range secrets.Items {
-			Expect(candidate.Name).NotTo(ContainSubstring("local-ext-shoot"), fmt.Sprint(candidate.CreationTimestamp))
+			Expect(candidate.Name).NotTo(ContainSubstring("local-ext-shoot"), "it was made at %s", candidate.CreationTimestamp)
 		}
 	})
 })
