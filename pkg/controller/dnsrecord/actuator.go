@@ -20,6 +20,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
 const (
@@ -84,7 +85,8 @@ func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, object *ext
 // shoot that runs its own control plane takes its machines along, which still need the names that they know, and a
 // DNSRecord without a Cluster belongs to the garden or the seed itself, which don't move.
 func (a *actuator) Migrate(ctx context.Context, log logr.Logger, object *extensionsv1alpha1.DNSRecord, cluster *extensionscontroller.Cluster) error {
-	if cluster == nil || cluster.Shoot == nil || v1beta1helper.IsShootSelfHosted(cluster.Shoot.Spec.Provider.Workers) {
+	shoot := extensioncluster.From(cluster).Shoot()
+	if shoot == nil || v1beta1helper.IsShootSelfHosted(shoot.Spec.Provider.Workers) {
 		return nil
 	}
 	return a.Delete(ctx, log, object, cluster)
