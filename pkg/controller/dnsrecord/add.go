@@ -10,13 +10,18 @@ import (
 	"context"
 	"errors"
 
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/dnsrecord"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
+	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
@@ -46,16 +51,25 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if !ok {
 		return errors.New("adding the DNSRecord controller: no extension class given, name at least one")
 	}
-	// Only shoots have Clusters; elsewhere there may not even be such a kind to watch.
-	_, withClusters := classes.Only(extensionsv1alpha1.ExtensionClassShoot)
+	if opts.Controller.ReconciliationTimeout == 0 {
+		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
+	}
+
 	// The predicates read from the cache, which doesn't wait for anything that a context could cut short.
-	predicates := dnsrecord.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
-	return dnsrecord.Add(mgr, dnsrecord.AddArgs{
-		Actuator:                  NewActuator(opts.Provider, opts.Zones, opts.DefaultTTL),
-		ControllerOptions:         opts.Controller,
-		Predicates:                predicates,
-		Type:                      dns.Type,
-		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation && withClusters,
-		ExtensionClasses:          classes.List(),
-	})
+	defaults := dnsrecord.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
+	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), dns.Type)
+
+	b := builder.ControllerManagedBy(mgr).
+		Named(dnsrecord.ControllerName).
+		WithOptions(opts.Controller).
+		Watches(&extensionsv1alpha1.DNSRecord{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...))
+
+	// Only shoots have Clusters; elsewhere there may not even be such a kind to watch.
+	if _, ok := classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok && opts.IgnoreOperationAnnotation {
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(dnsrecord.ClusterToDNSRecordMapper(mgr.GetClient(), predicates)))
+	}
+
+	newRecord := func() *extensionsv1alpha1.DNSRecord { return &extensionsv1alpha1.DNSRecord{} }
+	reconciler := dnsrecord.NewReconciler(mgr, NewActuator(opts.Provider, opts.Zones, opts.DefaultTTL))
+	return b.Complete(common.OnlyOwn(mgr.GetClient(), newRecord, dns.Type, classes, reconciler))
 }
