@@ -10,32 +10,43 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
-// retryDeletion is when an Extension whose ManagedResource is being deleted is looked at again, should the watch not
-// wake it before.
-const retryDeletion = 30 * time.Second
+// retryWait is when an Extension that waits for its ManagedResource is looked at again, should the watch not wake it
+// before.
+const retryWait = 30 * time.Second
 
-// actuator does for one type of Extension what the reconciler of the extension library asks for. It never needs the
-// Cluster, which does not exist for class garden.
+// actuator does for one type of Extension what the reconciler of the extension library asks for.
 type actuator struct {
+	client client.Client
+	// reader asks the API server.
+	reader    client.Reader
 	kind      kind
 	resources *resources.Writer
+	leftovers leftovers
 }
 
-// Reconcile deploys the ManagedResource. While a former one is still being deleted this is an error, which is tried again
-// with a back-off or when the watch says so: the library forgets a RequeueAfterError here.
+// Reconcile deploys the ManagedResource. Where that is waited for, check has done so already, and this costs nothing. While
+// a former one is still being deleted this is an error, which is tried again with a back-off or when the watch says so.
 func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, ex *extensionsv1alpha1.Extension) error {
-	return a.resources.Apply(ctx, a.kind.managedResource(ex))
+	if err := a.resources.Apply(ctx, a.kind.managedResource(ex)); err != nil {
+		return err
+	}
+	if asked, err := a.asksForLeftovers(ctx, ex); err != nil || !asked {
+		return err
+	}
+	return a.leftovers.apply(ctx, ex.Namespace)
 }
 
-// Restore does the same as Reconcile: the objects are still in the cluster, and are found there.
+// Restore does the same as Reconcile: objects in a shoot are still there, and are found there.
 func (a *actuator) Restore(ctx context.Context, log logr.Logger, ex *extensionsv1alpha1.Extension) error {
 	return a.Reconcile(ctx, log, ex)
 }
@@ -48,44 +59,69 @@ func (a *actuator) Delete(ctx context.Context, _ logr.Logger, ex *extensionsv1al
 	if err != nil || gone {
 		return err
 	}
-	return &reconcilerutils.RequeueAfterError{
-		Cause:        fmt.Errorf("ManagedResource %s is still being deleted, gardener-resource-manager's status on it tells why", key),
-		RequeueAfter: retryDeletion,
-	}
+	return waitFor(fmt.Errorf("ManagedResource %s is still being deleted, gardener-resource-manager's status on it tells why", key))
 }
 
 // ForceDelete deletes the ManagedResource and its Secrets, and waits for nothing: the shoot may be out of reach, so its
 // objects are left where they are. gardenlet takes the finalizer off ManagedResources that nobody serves any more.
 func (a *actuator) ForceDelete(ctx context.Context, _ logr.Logger, ex *extensionsv1alpha1.Extension) error {
-	_, err := a.deleteKeepingObjects(ctx, ex)
+	if a.kind.hasLeftovers {
+		if err := a.leftovers.remove(ctx, ex.Namespace); err != nil {
+			return err
+		}
+	}
+	_, err := a.release(ctx, ex)
 	return err
 }
 
-// Migrate deletes the ManagedResource, but not the objects: the shoot goes on without this seed.
+// Migrate deletes the ManagedResource, but not what is in the shoot: that goes on without this seed.
 func (a *actuator) Migrate(ctx context.Context, _ logr.Logger, ex *extensionsv1alpha1.Extension) error {
-	gone, err := a.deleteKeepingObjects(ctx, ex)
+	asked, err := a.asksForLeftovers(ctx, ex)
+	if err != nil {
+		return err
+	}
+	if asked {
+		// The other seed gets its own, and the namespace here has to go.
+		if err := a.leftovers.remove(ctx, ex.Namespace); err != nil {
+			return err
+		}
+	}
+
+	gone, err := a.release(ctx, ex)
 	if err != nil || gone {
 		return err
 	}
-	return &reconcilerutils.RequeueAfterError{
-		Cause:        fmt.Errorf("ManagedResource %s, whose objects are kept, is still being deleted", a.kind.key(ex)),
-		RequeueAfter: retryDeletion,
-	}
+	return waitFor(fmt.Errorf("ManagedResource %s is still being deleted for the migration", a.kind.key(ex)))
 }
 
-func (a *actuator) deleteKeepingObjects(ctx context.Context, ex *extensionsv1alpha1.Extension) (bool, error) {
+// release deletes the ManagedResource, but keeps its objects unless they are in the seed.
+func (a *actuator) release(ctx context.Context, ex *extensionsv1alpha1.Extension) (bool, error) {
 	key := a.kind.key(ex)
-	if err := a.resources.SetKeepObjects(ctx, key, true); err != nil {
-		return false, err
+	if !a.kind.isInSeed() {
+		if err := a.resources.SetKeepObjects(ctx, key, true); err != nil {
+			return false, err
+		}
 	}
 	return a.resources.Delete(ctx, key)
 }
 
-// check does what Migrate does, before the reconciler of the extension library does: while it waits, that one would
-// write the status each time, and while the annotation for the migration is there each write wakes it up again.
-func (a *actuator) check(ctx context.Context, ex *extensionsv1alpha1.Extension, operation gardencorev1beta1.LastOperationType) error {
-	if operation != gardencorev1beta1.LastOperationTypeMigrate {
-		return nil
+func (a *actuator) asksForLeftovers(ctx context.Context, ex *extensionsv1alpha1.Extension) (bool, error) {
+	if !a.kind.hasLeftovers {
+		return false, nil
 	}
-	return a.Migrate(ctx, logr.Discard(), ex)
+	cluster, err := a.cluster(ctx, ex)
+	return a.leftovers.isAskedFor(cluster.Shoot()), err
+}
+
+// cluster returns the Cluster of the Extension, or nil: only those of class shoot have one, and in the garden runtime
+// cluster there need not even be the CustomResourceDefinition.
+func (a *actuator) cluster(ctx context.Context, ex *extensionsv1alpha1.Extension) (*extensioncluster.Cluster, error) {
+	if extensionsv1alpha1helper.GetExtensionClassOrDefault(ex.Spec.Class) != extensionsv1alpha1.ExtensionClassShoot {
+		return nil, nil
+	}
+	return extensioncluster.Get(ctx, a.client, ex.Namespace)
+}
+
+func waitFor(cause error) error {
+	return &reconcilerutils.RequeueAfterError{Cause: cause, RequeueAfter: retryWait}
 }

@@ -129,7 +129,7 @@ func TestADeletionWaitsForTheObjectsWithoutHoldingAWorker(t *testing.T) {
 	c.delete()
 
 	for range 2 {
-		g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryDeletion))
+		g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
 		g.Expect(c.managedResource().DeletionTimestamp).NotTo(BeNil())
 		g.Expect(*c.managedResource().Spec.KeepObjects).To(BeFalse())
 		g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("ManagedResource garden/local-ext-shoot is still being deleted"))
@@ -176,7 +176,7 @@ func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
 	g.Expect(c.isGone()).To(BeFalse())
 
 	c.fail = nil
-	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryDeletion))
+	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
 	c.mustReconcile()
 	g.Expect(c.isGone()).To(BeTrue())
 }
@@ -237,13 +237,13 @@ func TestAMigrationKeepsTheObjectsAndWritesTheStatusOnceWhileItWaits(t *testing.
 			c.statusWrites = 0
 
 			for range 5 {
-				g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryDeletion))
+				g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
 				g.Expect(*c.managedResource().Spec.KeepObjects).To(BeTrue())
 				g.Expect(c.managedResource().DeletionTimestamp).NotTo(BeNil())
 			}
 			g.Expect(c.statusWrites).To(Equal(1), "each write wakes the controller as long as the annotation is there")
 			g.Expect(c.extension().Status.LastOperation.Type).To(Equal(gardencorev1beta1.LastOperationTypeMigrate))
-			g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("whose objects are kept, is still being deleted"))
+			g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("is still being deleted for the migration"))
 
 			c.serve()
 			c.mustReconcile()

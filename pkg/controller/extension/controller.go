@@ -3,8 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package extension holds the controllers for Extensions of this provider's types, one controller for each type. What a
-// type deploys is data, in kind.go: a ManagedResource in the namespace of the Extension. It is added by both programs,
-// each with its classes.
+// type deploys, where, and whether it is waited for is data, in kind.go: a ManagedResource in the namespace of the
+// Extension. The package is added by both programs, each with its classes. What is deployed does nothing: the types are
+// there so that the lifecycles of extensions can be seen at work.
 package extension
 
 import (
@@ -13,17 +14,12 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/extension"
-	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
@@ -34,9 +30,20 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
-// TypeShoot is the type of Extensions that deploy a ServiceAccount into the cluster of a shoot or into the virtual
-// garden.
-const TypeShoot = "local-ext-shoot"
+const (
+	// TypeSeed is the type of Extensions that deploy a ServiceAccount into their own namespace, in the seed: that of a
+	// shoot, or garden for one of class seed.
+	TypeSeed = "local-ext-seed"
+	// TypeShoot is the type of Extensions that deploy a ServiceAccount into the namespace kube-system of a shoot or of the
+	// virtual garden.
+	TypeShoot = "local-ext-shoot"
+	// TypeShootAfterWorker is the type of Extensions that deploy a Deployment into the namespace kube-system of a shoot and
+	// wait until it is ready.
+	TypeShootAfterWorker = "local-ext-shoot-after-worker"
+
+	// DefaultPauseImage is the image of the Deployment by default. Nodes have it anyway, for the sandboxes of pods.
+	DefaultPauseImage = "registry.k8s.io/pause:3.10"
+)
 
 // Options are what the controllers need.
 type Options struct {
@@ -48,13 +55,16 @@ type Options struct {
 	IgnoreOperationAnnotation bool
 	// Resources writes the ManagedResources. It is to use the client of the manager.
 	Resources *resources.Writer
+	// PauseImage is the image of the Deployment of TypeShootAfterWorker: one that does nothing until it is told to end, as
+	// any user. Default: DefaultPauseImage.
+	PauseImage string
 }
 
 // AddToManager adds a controller for each type of Extension that exists for one of the classes. It is an error if the
 // set of classes is empty.
 //
 // Needed permissions, beyond those of the extension library for Extensions and those of resources.Writer: list and watch
-// on ManagedResources.
+// on ManagedResources; with class shoot, create, patch and delete on NetworkPolicies (see AnnotationForceDeleteTest).
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Classes.String() == "" {
 		return errors.New("adding the Extension controllers: no extension class given, name at least one")
@@ -62,8 +72,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Resources == nil {
 		return errors.New("adding the Extension controllers: no writer of ManagedResources given")
 	}
+	if opts.PauseImage == "" {
+		opts.PauseImage = DefaultPauseImage
+	}
 
-	for _, kind := range kinds() {
+	for _, kind := range kinds(opts.PauseImage) {
 		classes, ok := opts.Classes.Only(kind.classes...)
 		if !ok {
 			continue
@@ -95,60 +108,21 @@ func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error 
 	if _, ok := classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok && opts.IgnoreOperationAnnotation {
 		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(extension.ClusterToExtensionMapper(mgr.GetClient(), predicates...)))
 	}
-	return b.Complete(newReconciler(mgr, opts.Resources, kind))
+	return b.Complete(common.OnlyOwn(mgr.GetClient(), newExtension, kind.extensionType, classes, newReconciler(mgr, opts.Resources, kind)))
 }
 
 // newReconciler has no resync: what is in the target cluster is GRM's, and a lost ManagedResource is written again when
 // Gardener next asks for a reconcile.
 func newReconciler(mgr manager.Manager, writer *resources.Writer, kind kind) reconcile.Reconciler {
-	actuator := &actuator{kind: kind, resources: writer}
+	actuator := &actuator{
+		client:    mgr.GetClient(),
+		reader:    mgr.GetAPIReader(),
+		kind:      kind,
+		resources: writer,
+		leftovers: leftovers{client: mgr.GetClient(), name: kind.extensionType},
+	}
 	library := extension.NewReconciler(mgr, extension.AddArgs{Actuator: actuator, FinalizerSuffix: kind.extensionType})
-	newExtension := func() *extensionsv1alpha1.Extension { return &extensionsv1alpha1.Extension{} }
 	return common.WithCheck(mgr.GetClient(), newExtension, actuator.check, library)
 }
 
-// waker wakes Extensions when their ManagedResource is gone.
-type waker struct {
-	client  client.Client
-	kind    kind
-	classes class.Set
-	// healing also wakes those which did not wait for it. By default only Gardener determines when an Extension is
-	// reconciled.
-	healing bool
-}
-
-func (w *waker) predicate() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return e.Object.GetName() == w.kind.extensionType },
-	}
-}
-
-func (w *waker) requests(ctx context.Context, mr client.Object) []reconcile.Request {
-	list := &extensionsv1alpha1.ExtensionList{}
-	if err := w.client.List(ctx, list, client.InNamespace(mr.GetNamespace())); err != nil {
-		// From a cache this does not fail but at the end of the program.
-		return nil
-	}
-
-	var out []reconcile.Request
-	for i := range list.Items {
-		ex := &list.Items[i]
-		if ex.Spec.Type == w.kind.extensionType && w.classes.Has(ex) && (w.healing || isUnderWay(ex)) {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(ex)})
-		}
-	}
-	return out
-}
-
-// isUnderWay tells whether an operation is asked for or has begun, but has not succeeded yet. The status alone would not
-// do: the cache from which ex comes may not have seen the last write of it.
-func isUnderWay(ex *extensionsv1alpha1.Extension) bool {
-	last := ex.Status.LastOperation
-	return ex.DeletionTimestamp != nil ||
-		last == nil ||
-		last.State != gardencorev1beta1.LastOperationStateSucceeded ||
-		v1beta1helper.ComputeOperationType(ex.ObjectMeta, last) == gardencorev1beta1.LastOperationTypeMigrate
-}
+func newExtension() *extensionsv1alpha1.Extension { return &extensionsv1alpha1.Extension{} }

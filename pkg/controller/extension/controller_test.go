@@ -28,12 +28,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -101,8 +103,16 @@ func newManager(t *testing.T, c client.Client) (manager.Manager, *events) {
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
 	})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return mgr, events
+	return &liveManager{Manager: mgr, reader: c}, events
 }
+
+// liveManager reads past the cache from the objects of the test too.
+type liveManager struct {
+	manager.Manager
+	reader client.Reader
+}
+
+func (m *liveManager) GetAPIReader() client.Reader { return m.reader }
 
 func start(t *testing.T, mgr manager.Manager) {
 	t.Helper()
@@ -150,9 +160,9 @@ func TestWhatIsWatched(t *testing.T) {
 	}{
 		"class garden": {[]extensionsv1alpha1.ExtensionClass{"garden"}, false, []string{"Extension", "ManagedResource"}},
 		"class garden has no Cluster even without annotation": {[]extensionsv1alpha1.ExtensionClass{"garden"}, true, []string{"Extension", "ManagedResource"}},
-		"class shoot":                         {[]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, false, []string{"Extension", "ManagedResource"}},
-		"class shoot without annotation":      {[]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, true, []string{"Cluster", "Extension", "ManagedResource"}},
-		"class seed, which no type exists of": {[]extensionsv1alpha1.ExtensionClass{"seed"}, true, nil},
+		"class shoot":                    {[]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, false, []string{"Extension", "ManagedResource"}},
+		"class shoot without annotation": {[]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, true, []string{"Cluster", "Extension", "ManagedResource"}},
+		"class seed has no Cluster":      {[]extensionsv1alpha1.ExtensionClass{"seed"}, true, []string{"Extension", "ManagedResource"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -195,14 +205,61 @@ func TestAnExtensionIsDeletedAsSoonAsItsManagedResourceIsGone(t *testing.T) {
 	mr := c.managedResource()
 	c.serve()
 	managedResources.OnDelete(mr)
-	g.Eventually(c.isGone, retryDeletion/3).Should(BeTrue(), "the event wakes it, long before the retry would")
+	g.Eventually(c.isGone, retryWait/3).Should(BeTrue(), "the event wakes it, long before the retry would")
+}
+
+func TestAnExtensionSucceedsAsSoonAsItsDeploymentIsReady(t *testing.T) {
+	g := NewWithT(t)
+	c := newShootClusterOf(t, TypeShootAfterWorker, shoot(nil))
+	mgr, events := newManager(t, c.WithWatch)
+	g.Expect(AddToManager(mgr, options(c.WithWatch, classes(t, extensionsv1alpha1.ExtensionClassShoot)))).To(Succeed())
+	start(t, mgr)
+	for _, kind := range []string{"Extension", "ManagedResource"} {
+		g.Eventually(func() []toolscache.ResourceEventHandler { return events.handlers(kind) }).Should(HaveLen(3), "each of the controllers starts its watches soon")
+	}
+
+	for _, handler := range events.handlers("Extension") {
+		handler.OnAdd(c.extension(), true)
+	}
+	g.Eventually(func() *gardencorev1beta1.LastError { return c.extension().Status.LastError }).
+		ShouldNot(BeNil(), "it waits for the Deployment and says so")
+
+	before := c.managedResource()
+	c.report(yes, yes)
+	for _, handler := range events.handlers("ManagedResource") {
+		handler.OnUpdate(before, c.managedResource())
+	}
+	g.Eventually(func() gardencorev1beta1.LastOperationState { return c.extension().Status.LastOperation.State }, retryWait/3).
+		Should(Equal(succeeded), "the event wakes it, long before the retry would")
+}
+
+func TestAnotherObjectUnderTheNameOfOneInTheQueueIsLeftAlone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		classes []extensionsv1alpha1.ExtensionClass
+		cluster func() *cluster
+	}{
+		"one of class shoot, by the instance for class garden": {
+			[]extensionsv1alpha1.ExtensionClass{"garden"}, func() *cluster { return newShootCluster(t, shoot(nil)) },
+		},
+		"one of class garden, by the instance in a seed": {
+			[]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, func() *cluster { return newCluster(t) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := tt.cluster()
+			own, _ := classes(t, tt.classes...).Only(c.kind.classes...)
+			reconciler := common.OnlyOwn(c, newExtension, c.kind.extensionType, own, c.reconciler)
+			_, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: c.key})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(c.extension().Finalizers).To(BeEmpty())
+			g.Expect(c.extension().Status.LastOperation).To(BeNil())
+			g.Expect(c.managedResource()).To(BeNil())
+		})
+	}
 }
 
 func TestWhichExtensionsWakeWhenAManagedResourceIsGone(t *testing.T) {
-	const (
-		succeeded = gardencorev1beta1.LastOperationStateSucceeded
-		failed    = gardencorev1beta1.LastOperationStateError
-	)
 	garden, seed := extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed
 	now := metav1.Now()
 
@@ -227,6 +284,9 @@ func TestWhichExtensionsWakeWhenAManagedResourceIsGone(t *testing.T) {
 		"one that is to migrate": {extension(func(ex *extensionsv1alpha1.Extension) {
 			ex.Annotations = map[string]string{"gardener.cloud/operation": "migrate"}
 		}), false, true},
+		"one that is to be reconciled": {extension(func(ex *extensionsv1alpha1.Extension) {
+			ex.Annotations = map[string]string{"gardener.cloud/operation": "reconcile"}
+		}), false, true},
 		"one that failed":                           {extension(func(ex *extensionsv1alpha1.Extension) { ex.Status.LastOperation.State = failed }), false, true},
 		"one that is new":                           {extension(func(ex *extensionsv1alpha1.Extension) { ex.Status.LastOperation = nil }), false, true},
 		"one in another namespace":                  {extension(func(ex *extensionsv1alpha1.Extension) { ex.Namespace, ex.DeletionTimestamp = "other", &now }), true, false},
@@ -246,7 +306,7 @@ func TestWhichExtensionsWakeWhenAManagedResourceIsGone(t *testing.T) {
 			ex.Status = tt.extension.Status
 			g.Expect(c.Status().Update(t.Context(), ex)).To(Succeed())
 
-			w := &waker{client: c, kind: kinds()[0], classes: classes(t, garden), healing: tt.healing}
+			w := &waker{client: c, kind: kindOf(t, TypeShoot), classes: classes(t, garden), healing: tt.healing}
 			requests := w.requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: TypeShoot}})
 			if tt.wakes {
 				g.Expect(requests).To(HaveLen(1))
@@ -260,7 +320,7 @@ func TestWhichExtensionsWakeWhenAManagedResourceIsGone(t *testing.T) {
 
 func TestOnlyTheEndOfItsOwnManagedResourceWakesAnExtension(t *testing.T) {
 	g := NewWithT(t)
-	predicate := (&waker{kind: kinds()[0]}).predicate()
+	predicate := (&waker{kind: kindOf(t, TypeShoot)}).predicate()
 	own := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: TypeShoot}}
 	other := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 
@@ -269,4 +329,28 @@ func TestOnlyTheEndOfItsOwnManagedResourceWakesAnExtension(t *testing.T) {
 	g.Expect(predicate.Create(event.CreateEvent{Object: own})).To(BeFalse())
 	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: own, ObjectNew: own})).To(BeFalse())
 	g.Expect(predicate.Generic(event.GenericEvent{Object: own})).To(BeFalse())
+}
+
+func TestOnlyWhoWaitsIsToldWhatBecomesOfAManagedResource(t *testing.T) {
+	for _, kind := range kinds("pause:test") {
+		t.Run(kind.extensionType, func(t *testing.T) {
+			g := NewWithT(t)
+			predicate := (&waker{kind: kind}).predicate()
+			mr := func(name string, healthy gardencorev1beta1.ConditionStatus) *resourcesv1alpha1.ManagedResource {
+				mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				mr.Status.Conditions = []gardencorev1beta1.Condition{
+					{Type: resourcesv1alpha1.ResourcesApplied, Status: yes},
+					{Type: resourcesv1alpha1.ResourcesHealthy, Status: healthy},
+				}
+				return mr
+			}
+			own := kind.extensionType
+			g.Expect(predicate.Create(event.CreateEvent{Object: mr(own, yes)})).To(Equal(kind.waits))
+			g.Expect(predicate.Create(event.CreateEvent{Object: mr("other", yes)})).To(BeFalse())
+			g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: mr(own, no), ObjectNew: mr(own, yes)})).To(Equal(kind.waits))
+			g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: mr(own, unknown), ObjectNew: mr(own, no)})).To(Equal(kind.waits), "the reason changes")
+			g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: mr(own, yes), ObjectNew: mr(own, yes)})).To(BeFalse())
+			g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: mr("other", no), ObjectNew: mr("other", yes)})).To(BeFalse())
+		})
+	}
 }

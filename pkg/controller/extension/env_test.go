@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +36,10 @@ type cluster struct {
 	client.WithWatch
 	t   testing.TB
 	key client.ObjectKey
+	// kind is that of the Extension.
+	kind kind
+	// stale is the ManagedResource as the cache has it, if that lags behind.
+	stale *resourcesv1alpha1.ManagedResource
 	// fail may return an error for a write of an object.
 	fail func(verb string, obj client.Object) error
 	// statusWrites counts writes of the Extension's status.
@@ -46,38 +52,61 @@ type cluster struct {
 type fakeManager struct {
 	manager.Manager
 	client client.Client
+	reader client.Reader
 }
 
 func (m *fakeManager) GetClient() client.Client    { return m.client }
-func (m *fakeManager) GetAPIReader() client.Reader { return m.client }
+func (m *fakeManager) GetAPIReader() client.Reader { return m.reader }
+
+func kindOf(t testing.TB, extensionType string) kind {
+	t.Helper()
+	for _, kind := range kinds("pause:test") {
+		if kind.extensionType == extensionType {
+			return kind
+		}
+	}
+	t.Fatalf("there is no type %s", extensionType)
+	return kind{}
+}
 
 func testScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, resourcesv1alpha1.AddToScheme, extensionsv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, resourcesv1alpha1.AddToScheme, extensionsv1alpha1.AddToScheme} {
 		NewWithT(t).Expect(add(scheme)).To(Succeed())
 	}
 	return scheme
 }
 
-// newCluster has a garden-class Extension in the namespace garden, and no Cluster.
+// newCluster has an Extension of type local-ext-shoot and class garden in the namespace garden, and no Cluster.
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	class := extensionsv1alpha1.ExtensionClassGarden
-	c := &cluster{t: t}
+	return newGardenCluster(t, TypeShoot, extensionsv1alpha1.ExtensionClassGarden)
+}
+
+// newGardenCluster has an Extension in the namespace garden, and no Cluster.
+func newGardenCluster(t testing.TB, extensionType string, class extensionsv1alpha1.ExtensionClass) *cluster {
+	t.Helper()
+	c := &cluster{t: t, kind: kindOf(t, extensionType)}
 	return c.with(map[string]string{}, nil, &extensionsv1alpha1.Extension{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "ext", Generation: 1},
-		Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: TypeShoot, Class: &class}},
+		Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: extensionType, Class: &class}},
 	})
 }
 
-// newShootCluster has an Extension without class in the namespace of a shoot.
+// newShootCluster has an Extension of type local-ext-shoot without class in the namespace of a shoot.
 func newShootCluster(t testing.TB, shoot *gardencorev1beta1.Shoot) *cluster {
 	t.Helper()
-	c := &cluster{t: t}
+	return newShootClusterOf(t, TypeShoot, shoot)
+}
+
+// newShootClusterOf has an Extension without class in the namespace of a shoot, and the Cluster unless shoot is nil.
+func newShootClusterOf(t testing.TB, extensionType string, shoot *gardencorev1beta1.Shoot) *cluster {
+	t.Helper()
+	c := &cluster{t: t, kind: kindOf(t, extensionType)}
 	return c.with(map[string]string{"gardener.cloud/role": "shoot"}, shoot, &extensionsv1alpha1.Extension{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--local--foo", Name: "ext", Generation: 1},
-		Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: TypeShoot}},
+		Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: extensionType}},
 	})
 }
 
@@ -104,6 +133,13 @@ func (c *cluster) with(namespaceLabels map[string]string, shoot *gardencorev1bet
 // restart makes a new reconciler, as a new process would.
 func (c *cluster) restart() {
 	disturbed := interceptor.NewClient(c.WithWatch, interceptor.Funcs{
+		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok && c.stale != nil {
+				c.stale.DeepCopyInto(mr)
+				return nil
+			}
+			return inner.Get(ctx, key, obj, opts...)
+		},
 		Create: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return c.unless("create", obj, func() error { return inner.Create(ctx, obj, opts...) })
 		},
@@ -118,7 +154,7 @@ func (c *cluster) restart() {
 			return inner.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},
 	})
-	c.reconciler = newReconciler(&fakeManager{client: disturbed}, resources.New(disturbed), kinds()[0])
+	c.reconciler = newReconciler(&fakeManager{client: disturbed, reader: c.WithWatch}, resources.New(disturbed), c.kind)
 }
 
 func (c *cluster) unless(verb string, obj client.Object, do func() error) error {
@@ -152,7 +188,7 @@ func (c *cluster) extension() *extensionsv1alpha1.Extension {
 func (c *cluster) managedResource() *resourcesv1alpha1.ManagedResource {
 	c.t.Helper()
 	mr := &resourcesv1alpha1.ManagedResource{}
-	err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.key.Namespace, Name: "local-ext-shoot"}, mr)
+	err := c.Get(c.t.Context(), client.ObjectKey{Namespace: c.key.Namespace, Name: c.kind.extensionType}, mr)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -173,6 +209,32 @@ func (c *cluster) serve(finalizers ...string) {
 	mr := c.managedResource()
 	mr.Finalizers = finalizers
 	NewWithT(c.t).Expect(c.Update(c.t.Context(), mr)).To(Succeed())
+}
+
+// report writes the conditions that GRM would write.
+func (c *cluster) report(applied, healthy gardencorev1beta1.ConditionStatus) {
+	c.t.Helper()
+	mr := c.managedResource()
+	mr.Status.ObservedGeneration = mr.Generation
+	mr.Status.Conditions = []gardencorev1beta1.Condition{
+		{Type: resourcesv1alpha1.ResourcesApplied, Status: applied},
+		{Type: resourcesv1alpha1.ResourcesHealthy, Status: healthy, Message: "as the test wants it"},
+	}
+	NewWithT(c.t).Expect(c.Status().Update(c.t.Context(), mr)).To(Succeed())
+}
+
+// hibernate changes the shoot in the Cluster.
+func (c *cluster) hibernate(enabled bool) {
+	c.t.Helper()
+	cluster := &extensionsv1alpha1.Cluster{}
+	NewWithT(c.t).Expect(c.Get(c.t.Context(), client.ObjectKey{Name: c.key.Namespace}, cluster)).To(Succeed())
+	hibernated := shoot(nil)
+	hibernated.TypeMeta = metav1.TypeMeta{APIVersion: "core.gardener.cloud/v1beta1", Kind: "Shoot"}
+	hibernated.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: &enabled}
+	raw, err := json.Marshal(hibernated)
+	NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
+	cluster.Spec.Shoot.Raw = raw
+	NewWithT(c.t).Expect(c.Update(c.t.Context(), cluster)).To(Succeed())
 }
 
 // ask sets the operation annotation.

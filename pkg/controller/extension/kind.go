@@ -6,10 +6,7 @@ package extension
 
 import (
 	"maps"
-	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -26,35 +23,56 @@ type kind struct {
 	classes []extensionsv1alpha1.ExtensionClass
 	// resourceClass is the class of the ManagedResource: empty for the GRM that is responsible for the namespace of the
 	// Extension. In a shoot's namespace that one applies to the shoot's cluster, and in the namespace garden it is the
-	// virtual garden's. The other one there, for the runtime cluster, has the class seed.
+	// virtual garden's. The other one there, for the seed or the garden runtime cluster, has the class seed.
 	resourceClass string
 	// injectedLabels are put on all objects.
 	injectedLabels map[string]string
-	// objects are what is deployed.
-	objects []client.Object
+	// waits tells that an Extension has not succeeded before GRM says that all objects are healthy. In the cluster of a
+	// hibernated shoot nothing runs, so nothing is waited for.
+	waits bool
+	// hasLeftovers tells that a shoot may ask for leftovers.
+	hasLeftovers bool
+	// objects are what is deployed for an Extension in this namespace.
+	objects func(namespace string) []client.Object
 }
 
-func kinds() []kind {
+func kinds(pauseImage string) []kind {
+	inShoot := map[string]string{v1beta1constants.ShootNoCleanup: "true"}
 	return []kind{
+		{
+			extensionType: TypeSeed,
+			classes:       []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot},
+			resourceClass: v1beta1constants.SeedResourceManagerClass,
+			waits:         true,
+			objects: func(namespace string) []client.Object {
+				return []client.Object{serviceAccount(namespace, TypeSeed)}
+			},
+		},
 		{
 			extensionType:  TypeShoot,
 			classes:        []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassShoot},
-			injectedLabels: map[string]string{v1beta1constants.ShootNoCleanup: "true"},
-			objects:        []client.Object{serviceAccount(TypeShoot)},
+			injectedLabels: inShoot,
+			hasLeftovers:   true,
+			objects: func(string) []client.Object {
+				return []client.Object{serviceAccount(systemNamespace, TypeShoot)}
+			},
+		},
+		{
+			extensionType:  TypeShootAfterWorker,
+			classes:        []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot},
+			injectedLabels: inShoot,
+			waits:          true,
+			objects: func(string) []client.Object {
+				return []client.Object{deployment(systemNamespace, TypeShootAfterWorker, pauseImage)}
+			},
 		},
 	}
 }
 
-// serviceAccount stands for what a real extension would deploy. It does nothing.
-func serviceAccount(name string) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      name,
-			Namespace: metav1.NamespaceSystem,
-			Labels:    map[string]string{"app.kubernetes.io/name": name},
-		},
-		AutomountServiceAccountToken: new(bool),
-	}
+// isInSeed tells whether the objects are in the cluster of the Extension itself. They go with the Extension then, even if
+// that only moves to another seed: there it gets its own. What is in a shoot moves along with the shoot.
+func (k kind) isInSeed() bool {
+	return k.resourceClass == v1beta1constants.SeedResourceManagerClass
 }
 
 // key names the ManagedResource of an Extension.
@@ -68,6 +86,6 @@ func (k kind) managedResource(ex *extensionsv1alpha1.Extension) resources.Manage
 		Name:           k.extensionType,
 		Class:          k.resourceClass,
 		InjectedLabels: maps.Clone(k.injectedLabels),
-		Objects:        slices.Clone(k.objects),
+		Objects:        k.objects(ex.Namespace),
 	}
 }
