@@ -94,7 +94,7 @@ func TestWhatIsNotAFolderIsLeftAlone(t *testing.T) {
 
 			code, said := call(t, what, volume, nil)
 			g.Expect(code).To(Equal(exitFailed))
-			g.Expect(said).To(ContainSubstring("volume is not a folder"))
+			g.Expect(said).To(ContainSubstring("volume is not a folder but a symbolic link"))
 			g.Expect(filepath.Join(outside, "file")).To(BeARegularFile())
 			info, err := os.Lstat(outside)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -108,7 +108,7 @@ func TestWhatIsNotAFolderIsLeftAlone(t *testing.T) {
 
 			code, said := call(t, what, volume, nil)
 			g.Expect(code).To(Equal(exitFailed))
-			g.Expect(said).To(ContainSubstring("volume is not a folder"))
+			g.Expect(said).To(ContainSubstring("volume is not a folder but a file"))
 			g.Expect(os.ReadFile(volume)).To(BeEquivalentTo("content"))
 		})
 	}

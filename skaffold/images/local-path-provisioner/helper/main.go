@@ -10,8 +10,9 @@
 // local-path-provisioner (v0.0.30, createHelperPod) mounts the parent of PATH from the node under the same name, and takes
 // the pod's success for an answer; anything else it waits for until cmdTimeoutSeconds, and then tries again. It leaves the
 // user to the template of the pod, helperPod.yaml: that has to be root, because kubelet makes the parent for root, and
-// with the capability DAC_OVERRIDE, because a volume holds folders of other users. It needs neither more capabilities nor
-// to be privileged. The user of the image, 65532, is meant for local-path-provisioner alone.
+// with two capabilities, because a volume holds what other users made: DAC_OVERRIDE for their folders, FOWNER for what is
+// in a folder with the sticky bit. It needs neither more capabilities nor to be privileged. The user of the image, 65532,
+// is meant for local-path-provisioner alone.
 //
 // Environment:
 //

@@ -40,7 +40,8 @@ func create(root *os.Root, name string) error {
 	if err := root.Mkdir(name, volumeMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := checkFolder(root, name); err != nil {
+	info, err := folder(root, name)
+	if err != nil || info.Mode().Perm() == volumeMode {
 		return err
 	}
 	return root.Chmod(name, volumeMode)
@@ -48,7 +49,7 @@ func create(root *os.Root, name string) error {
 
 // remove removes the folder with all that is in it. A folder that isn't there is removed already.
 func remove(root *os.Root, name string) error {
-	err := checkFolder(root, name)
+	_, err := folder(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -58,14 +59,26 @@ func remove(root *os.Root, name string) error {
 	return root.RemoveAll(name)
 }
 
-// checkFolder refuses what no volume is: a file, or a link, which would lead to somebody else's folder.
-func checkFolder(root *os.Root, name string) error {
+// folder looks at the volume's folder. It refuses what no volume is: a file, or a link, which would lead to somebody
+// else's folder.
+func folder(root *os.Root, name string) (fs.FileInfo, error) {
 	info, err := root.Lstat(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is not a folder but of type %s: it is left alone", name, info.Mode().Type())
+		return nil, fmt.Errorf("%s is not a folder but %s: it is left alone", name, kindOf(info))
 	}
-	return nil
+	return info, nil
+}
+
+func kindOf(info fs.FileInfo) string {
+	switch {
+	case info.Mode().IsRegular():
+		return "a file"
+	case info.Mode()&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	default:
+		return "of type " + info.Mode().Type().String()
+	}
 }
