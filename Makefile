@@ -52,7 +52,8 @@ status: $(LANDSCAPE)
 test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
 test: export TEST_ASSET_COREDNS := $(BIN)/coredns
-test: need-gcc $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns
+test: export TEST_ASSET_RESOURCE_MANAGER := $(BIN)/gardener-resource-manager
+test: need-gcc $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN)/gardener-resource-manager
 	@for module in $(if $(PACKAGES),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
@@ -192,4 +193,13 @@ $(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
 $(BIN)/kube-apiserver $(BIN)/etcd: $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
 	@CGO_ENABLED=0 go build -C $(KUBERNETES) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(PACKAGE)
+	@touch $@
+
+# The same flags as test/landscape uses, for the same reason.
+GARDENER := test/landscape/modules/gardener
+GARDENER_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' github.com/gardener/gardener)
+
+$(BIN)/gardener-resource-manager: $(GARDENER)/go.mod $(GARDENER)/go.sum
+	@echo "--- build $(notdir $@), minutes when nothing is cached"
+	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/gardener-resource-manager
 	@touch $@
