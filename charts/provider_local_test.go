@@ -91,22 +91,26 @@ func seedValues() map[string]any {
 				"spec":            map[string]any{"networks": networks, "provider": map[string]any{"type": "local", "region": "local"}},
 			},
 		},
-		"dns": map[string]any{"coreDNS": map[string]any{"image": "registry.local.gardener.cloud:5001/coredns" + digest}},
+		"image": "registry.local.gardener.cloud:5001/gardenlet-extension" + digest,
+		"dns":   map[string]any{"coreDNS": map[string]any{"image": "registry.local.gardener.cloud:5001/coredns" + digest}},
+		"controlPlane": map[string]any{
+			"localPathProvisioner": map[string]any{"image": "registry.local.gardener.cloud:5001/local-path-provisioner" + digest},
+		},
 	}
 }
 
 // selfHostedValues are what gardenlet renders with on the control plane node of a self-hosted shoot.
 func selfHostedValues() map[string]any {
-	return map[string]any{
-		"gardener": map[string]any{
-			"version":                "v1.149.3",
-			"garden":                 map[string]any{"clusterIdentity": "garden-cluster-identity"},
-			"gardenlet":              map[string]any{"featureGates": map[string]any{}},
-			"selfHostedShootCluster": true,
-			"shoot":                  map[string]any{"name": "root", "namespace": "garden", "labels": nil, "annotations": nil, "spec": map[string]any{}},
-		},
-		"usablePorts": []any{10001, 10002, 10003, 10004, 10005},
+	values := seedValues()
+	values["gardener"] = map[string]any{
+		"version":                "v1.149.3",
+		"garden":                 map[string]any{"clusterIdentity": "garden-cluster-identity"},
+		"gardenlet":              map[string]any{"featureGates": map[string]any{}},
+		"selfHostedShootCluster": true,
+		"shoot":                  map[string]any{"name": "root", "namespace": "garden", "labels": nil, "annotations": nil, "spec": map[string]any{}},
 	}
+	values["usablePorts"] = []any{10001, 10002, 10003, 10004, 10005}
+	return values
 }
 
 // with returns values with the value at the given path replaced.
@@ -238,21 +242,22 @@ func TestThePlaceIsToldByWhatGardenerInjects(t *testing.T) {
 	}{
 		"gardener-operator's string makes it the garden":          {gardenValues(), true},
 		"a boolean makes it the garden":                           {with(gardenValues(), true, "gardener", "runtimeCluster", "enabled"), true},
-		"the string false does not":                               {with(gardenValues(), "false", "gardener", "runtimeCluster", "enabled"), false},
+		"the string false does not":                               {with(seedValues(), "false", "gardener", "runtimeCluster", "enabled"), false},
 		"clusterTypes alone makes it the garden":                  {with(gardenValues(), map[string]any{"clusterTypes": map[string]any{"gardenRuntimeCluster": true}}, "gardener"), true},
 		"clusterTypes of a seed does not":                         {with(seedValues(), map[string]any{"gardenRuntimeCluster": false, "seed": true}, "gardener", "clusterTypes"), false},
 		"gardenlet makes it a seed":                               {seedValues(), false},
 		"gardenlet of a self-hosted shoot makes it a seed":        {selfHostedValues(), false},
-		"no values at all make it a seed":                         {nil, false},
 		"runtimeCluster without a value is no garden runtime one": {with(seedValues(), nil, "gardener", "runtimeCluster"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			all := names(objects(t, "somewhere", tc.values))
+			garden := ContainElement("Deployment.apps/somewhere/gardener-extension-provider-local-garden")
+			seed := ContainElement("Deployment.apps/somewhere/gardener-extension-provider-local-seed")
 			if tc.garden {
-				g.Expect(all).To(ContainElement("Deployment.apps/somewhere/gardener-extension-provider-local-garden"))
+				g.Expect(all).To(And(garden, Not(seed)))
 			} else {
-				g.Expect(all).To(ConsistOf("ServiceAccount/somewhere/gardener-extension-provider-local-seed"))
+				g.Expect(all).To(And(seed, Not(garden)))
 			}
 		})
 	}
@@ -369,61 +374,175 @@ func TestTheConfigurationIsWhatTheProgramReads(t *testing.T) {
 	})
 }
 
-func TestAChangedConfigurationRollsThePods(t *testing.T) {
-	g := NewWithT(t)
-	checksum := func(values map[string]any) string {
-		deployment := find[appsv1.Deployment](t, objects(t, "here", values), "Deployment", "gardener-extension-provider-local-garden")
-		return deployment.Spec.Template.Annotations["checksum/config"]
+func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
+	config := func(t *testing.T, values map[string]any) *configv1alpha1.ExtensionConfiguration {
+		t.Helper()
+		configMap := find[corev1.ConfigMap](t, objects(t, "here", values), "ConfigMap", "gardener-extension-provider-local-seed-config")
+		decoded, err := configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return decoded
 	}
-	g.Expect(checksum(gardenValues())).To(HaveLen(64))
-	g.Expect(checksum(gardenValues())).To(Equal(checksum(gardenValues())))
-	g.Expect(checksum(with(gardenValues(), "debug", "logLevel"))).NotTo(Equal(checksum(gardenValues())))
+
+	t.Run("without values the defaults hold, and the chart's own copies of them are the same", func(t *testing.T) {
+		g := NewWithT(t)
+		decoded := config(t, seedValues())
+		g.Expect(decoded.ExtensionClasses).To(HaveExactElements(BeEquivalentTo("seed"), BeEquivalentTo("shoot")))
+		g.Expect(decoded.LeaderElection.ResourceName).To(Equal("gardener-extension-provider-local-seed-leader-election"))
+		g.Expect(decoded.Machines.ControllerImage).To(Equal("registry.local.gardener.cloud:5001/gardenlet-extension" + digest))
+		g.Expect(decoded.ControlPlane.CloudController.Image).To(Equal(decoded.Machines.ControllerImage))
+		g.Expect(decoded.ControlPlane.LocalPathProvisioner.Image).To(HavePrefix("registry.local.gardener.cloud:5001/local-path-provisioner@sha256:"))
+
+		pod := find[appsv1.Deployment](t, objects(t, "here", seedValues()), "Deployment", "gardener-extension-provider-local-seed").Spec.Template.Spec
+		g.Expect(pod.Containers[0].Command).To(HaveExactElements("/gardenlet-extension"))
+		g.Expect(pod.Containers[0].Ports[2].ContainerPort).To(BeEquivalentTo(decoded.Server.Webhooks.Port))
+
+		service := find[corev1.Service](t, objects(t, "here", seedValues()), "Service", "gardener-extension-provider-local-seed")
+		g.Expect(service.Spec.ClusterIP).NotTo(Equal("None"), "the API server calls it by its address")
+		g.Expect(service.Spec.Ports[1].Port).To(BeEquivalentTo(*decoded.Webhooks.ServicePort))
+		g.Expect(service.Spec.Ports[1].TargetPort.IntValue()).To(Equal(decoded.Server.Webhooks.Port))
+	})
+
+	t.Run("each value reaches the program", func(t *testing.T) {
+		g := NewWithT(t)
+		values := seedValues()
+		maps.Copy(values, map[string]any{
+			"server":      map[string]any{"webhooks": map[string]any{"port": 9443}},
+			"controllers": map[string]any{"controlPlane": map[string]any{"concurrentSyncs": 4}, "healthCheck": map[string]any{"syncPeriod": "2m", "disabled": true}},
+			"webhooks":    map[string]any{"servicePort": 8443, "node": map[string]any{"disabled": true}},
+			"charts": map[string]any{
+				"sources": map[string]any{"coredns": map[string]any{"ref": "example.com/charts/coredns:v1", "pullSecretRef": map[string]any{"name": "pull"}}},
+				"cache":   map[string]any{"directory": "/var/cache/here", "maxBytes": "8Mi", "sizeLimit": "16Mi"},
+			},
+			"controlPlane": map[string]any{
+				"localPathProvisioner": map[string]any{"image": map[string]any{"repository": "host/lpp", "tag": "v1"}},
+				"cloudController":      map[string]any{"deploy": true, "image": "host/cloud:v1"},
+			},
+			"machines": map[string]any{"controllerImage": "host/mcm:v1", "registryMirrors": []any{map[string]any{"upstream": "quay.io", "hosts": []any{"http://mirror:5001"}}}},
+			"nodes":    map[string]any{"capacity": map[string]any{"cpu": 8, "memory": "16Gi"}},
+		})
+		decoded := config(t, values)
+		g.Expect(decoded.Server.Webhooks.Port).To(Equal(9443))
+		g.Expect(*decoded.Controllers.ControlPlane.ConcurrentSyncs).To(Equal(4))
+		g.Expect(decoded.Controllers.HealthCheck.Disabled).To(BeTrue())
+		g.Expect(decoded.Controllers.HealthCheck.SyncPeriod.Duration.String()).To(Equal("2m0s"))
+		g.Expect(*decoded.Webhooks.ServicePort).To(Equal(8443))
+		g.Expect(decoded.Webhooks.Node.Disabled).To(BeTrue())
+		g.Expect(decoded.Charts.Sources["coredns"].PullSecretRef.Name).To(Equal("pull"))
+		g.Expect(decoded.Charts.Cache.MaxBytes.String()).To(Equal("8Mi"))
+		g.Expect(decoded.ControlPlane.LocalPathProvisioner.Image).To(Equal("host/lpp:v1"))
+		g.Expect(*decoded.ControlPlane.CloudController.Deploy).To(BeTrue())
+		g.Expect(decoded.ControlPlane.CloudController.Image).To(Equal("host/cloud:v1"))
+		g.Expect(decoded.Machines.ControllerImage).To(Equal("host/mcm:v1"))
+		g.Expect(decoded.Machines.RegistryMirrors[0].Server).To(Equal("https://quay.io"))
+		g.Expect(decoded.Nodes.Capacity.CPU.String()).To(Equal("8"))
+		g.Expect(decoded.Nodes.Capacity.Memory.String()).To(Equal("16Gi"))
+
+		pod := find[appsv1.Deployment](t, objects(t, "here", values), "Deployment", "gardener-extension-provider-local-seed").Spec.Template.Spec
+		g.Expect(pod.Containers[0].VolumeMounts[2].MountPath).To(Equal(decoded.Charts.Cache.Directory))
+		g.Expect(pod.Volumes[2].EmptyDir.SizeLimit.String()).To(Equal("16Mi"))
+	})
+
+	t.Run("on a self-hosted control plane the free ports of the host are used", func(t *testing.T) {
+		g := NewWithT(t)
+		decoded := config(t, selfHostedValues())
+		g.Expect(decoded.Server.HealthProbes.Port).To(Equal(10001))
+		g.Expect(decoded.Server.Metrics.Port).To(Equal(10002))
+		g.Expect(decoded.Server.Webhooks.Port).To(Equal(10003))
+		pod := find[appsv1.Deployment](t, objects(t, "here", selfHostedValues()), "Deployment", "gardener-extension-provider-local-seed").Spec.Template.Spec
+		g.Expect(pod.Containers[0].Ports[2].ContainerPort).To(BeEquivalentTo(10003))
+	})
+}
+
+func TestAChangedConfigurationRollsThePods(t *testing.T) {
+	for place, values := range places() {
+		t.Run(place, func(t *testing.T) {
+			g := NewWithT(t)
+			checksum := func(values map[string]any) string {
+				deployment := find[appsv1.Deployment](t, objects(t, "here", values), "Deployment", "gardener-extension-provider-local-"+place)
+				return deployment.Spec.Template.Annotations["checksum/config"]
+			}
+			g.Expect(checksum(values())).To(HaveLen(64))
+			g.Expect(checksum(values())).To(Equal(checksum(values())))
+			g.Expect(checksum(with(values(), "debug", "logLevel"))).NotTo(Equal(checksum(values())))
+		})
+	}
 }
 
 func TestThePodRunsWithAsLittleAsItCan(t *testing.T) {
-	g := NewWithT(t)
-	pod := find[appsv1.Deployment](t, objects(t, "here", gardenValues()), "Deployment", "gardener-extension-provider-local-garden").Spec.Template.Spec
+	for place, values := range places() {
+		t.Run(place, func(t *testing.T) {
+			g := NewWithT(t)
+			name := "gardener-extension-provider-local-" + place
+			pod := find[appsv1.Deployment](t, objects(t, "here", values()), "Deployment", name).Spec.Template.Spec
 
-	g.Expect(*pod.SecurityContext.RunAsNonRoot).To(BeTrue())
-	g.Expect(*pod.SecurityContext.RunAsUser).To(BeEquivalentTo(65532))
-	g.Expect(pod.PriorityClassName).To(Equal("gardener-garden-system-200"))
-	g.Expect(pod.HostNetwork).To(BeFalse())
-	for _, container := range append(slices.Clone(pod.InitContainers), pod.Containers...) {
-		security := container.SecurityContext
-		g.Expect(*security.ReadOnlyRootFilesystem).To(BeTrue(), container.Name)
-		g.Expect(*security.AllowPrivilegeEscalation).To(BeFalse(), container.Name)
-		g.Expect(security.Privileged).To(BeNil(), container.Name)
-		g.Expect(security.Capabilities.Drop).To(HaveExactElements(BeEquivalentTo("ALL")), container.Name)
+			g.Expect(*pod.SecurityContext.RunAsNonRoot).To(BeTrue())
+			g.Expect(*pod.SecurityContext.RunAsUser).To(BeEquivalentTo(65532))
+			g.Expect(pod.PriorityClassName).To(Equal(map[string]string{"garden": "gardener-garden-system-200", "seed": "gardener-system-900"}[place]))
+			g.Expect(pod.HostNetwork).To(BeFalse())
+			for _, container := range append(slices.Clone(pod.InitContainers), pod.Containers...) {
+				security := container.SecurityContext
+				g.Expect(*security.ReadOnlyRootFilesystem).To(BeTrue(), container.Name)
+				g.Expect(*security.AllowPrivilegeEscalation).To(BeFalse(), container.Name)
+				g.Expect(security.Privileged).To(BeNil(), container.Name)
+				g.Expect(security.Capabilities.Drop).To(HaveExactElements(BeEquivalentTo("ALL")), container.Name)
+			}
+			g.Expect(pod.Containers[0].SecurityContext.Capabilities.Add).To(BeEmpty())
+			g.Expect(pod.InitContainers).To(HaveLen(1))
+			for _, volume := range pod.Volumes {
+				if volume.Name != "backup" {
+					g.Expect(volume.HostPath).To(BeNil(), "only the buckets are on the node")
+				}
+			}
+
+			withoutInit := find[appsv1.Deployment](t, objects(t, "here", with(values(), false, "backup", "prepareDirectory")), "Deployment", name)
+			g.Expect(withoutInit.Spec.Template.Spec.InitContainers).To(BeEmpty())
+		})
 	}
-	g.Expect(pod.Containers[0].SecurityContext.Capabilities.Add).To(BeEmpty())
-	g.Expect(pod.InitContainers).To(HaveLen(1))
-
-	withoutInit := find[appsv1.Deployment](t, objects(t, "here", with(gardenValues(), false, "backup", "prepareDirectory")), "Deployment", "gardener-extension-provider-local-garden")
-	g.Expect(withoutInit.Spec.Template.Spec.InitContainers).To(BeEmpty())
 }
 
 func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
-	g := NewWithT(t)
-
-	var seen int
-	for _, obj := range objects(t, "here", gardenValues()) {
-		if kind := obj.GetKind(); kind != "ClusterRole" && kind != "Role" {
-			continue
-		}
-		seen++
-		role := &rbacv1.ClusterRole{}
-		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, role)).To(Succeed())
-		for _, rule := range role.Rules {
-			all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs)
-			g.Expect(strings.Join(all, " ")).NotTo(ContainSubstring("*"), "%s %s", obj.GetKind(), obj.GetName())
-			g.Expect(rule.Verbs).NotTo(ContainElement(BeElementOf("deletecollection", "impersonate", "bind", "escalate")))
-			if obj.GetKind() == "ClusterRole" {
-				g.Expect(rule.Resources).NotTo(ContainElement(BeElementOf("secrets", "configmaps", "pods", "leases", "managedresources", "nodes")))
-				g.Expect(rule.Verbs).NotTo(ContainElement(BeElementOf("create", "delete")))
-			}
-		}
+	// What a ClusterRole may not hold at all, and where it may create or delete: namespaces of shoots come and go.
+	forbidden := map[string][]string{
+		"garden": {"secrets", "configmaps", "pods", "leases", "managedresources", "nodes"},
+		"seed":   {"configmaps", "pods", "leases", "clusterroles", "clusterrolebindings", "roles", "serviceaccounts"},
 	}
-	g.Expect(seen).To(Equal(3))
+	mayCreate := map[string][]string{"garden": nil, "seed": {"secrets", "managedresources", "mutatingwebhookconfigurations"}}
+	roles := map[string]int{"garden": 3, "seed": 2}
+
+	for place, values := range places() {
+		t.Run(place, func(t *testing.T) {
+			g := NewWithT(t)
+			var seen int
+			for _, obj := range objects(t, "here", values()) {
+				if kind := obj.GetKind(); kind != "ClusterRole" && kind != "Role" {
+					continue
+				}
+				seen++
+				role := &rbacv1.ClusterRole{}
+				g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, role)).To(Succeed())
+				for _, rule := range role.Rules {
+					all := slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs)
+					g.Expect(strings.Join(all, " ")).NotTo(ContainSubstring("*"), "%s %s", obj.GetKind(), obj.GetName())
+					g.Expect(rule.Verbs).NotTo(ContainElement(BeElementOf("deletecollection", "impersonate", "bind", "escalate")))
+					if obj.GetKind() != "ClusterRole" {
+						continue
+					}
+					for _, resource := range rule.Resources {
+						g.Expect(forbidden[place]).NotTo(ContainElement(resource))
+						if !slices.Contains(mayCreate[place], resource) {
+							g.Expect(rule.Verbs).NotTo(ContainElement(BeElementOf("create", "delete")), resource)
+						}
+					}
+				}
+			}
+			g.Expect(seen).To(Equal(roles[place]))
+		})
+	}
+}
+
+// places are the values of both places.
+func places() map[string]func() map[string]any {
+	return map[string]func() map[string]any{"garden": gardenValues, "seed": seedValues}
 }
 
 func TestTheSchemaAcceptsOnlyWhatThereIs(t *testing.T) {
@@ -442,6 +561,10 @@ func TestTheSchemaAcceptsOnlyWhatThereIs(t *testing.T) {
 		"a digest that is none":              {with(gardenValues(), map[string]any{"repository": "a", "digest": "sha256:1"}, "image"), "digest"},
 		"an unknown log level":               {with(gardenValues(), "chatty", "logLevel"), "logLevel"},
 		"a garden that is neither nor":       {with(gardenValues(), "yes", "gardener", "runtimeCluster", "enabled"), "enabled"},
+		"no image in a seed":                 {with(seedValues(), "", "image"), "spec.deployment.extension.values"},
+		"no image for volumes in a seed":     {with(seedValues(), map[string]any{}, "controlPlane"), "controlPlane.localPathProvisioner.image is needed"},
+		"a component that isn't there":       {with(seedValues(), 5, "charts", "source"), "source"},
+		"a webhook that isn't there":         {with(seedValues(), map[string]any{}, "webhooks", "nodes"), "nodes"},
 		"no image in the garden":             {with(gardenValues(), "", "image"), "image is needed"},
 		"no image for CoreDNS in the garden": {with(gardenValues(), "", "dns", "coreDNS", "image"), "dns.coreDNS.image is needed"},
 	} {
@@ -461,7 +584,7 @@ func TestTheSchemaHasEveryFieldOfTheConfiguration(t *testing.T) {
 	g.Expect(json.Unmarshal(content, &schema)).To(Succeed())
 
 	config := reflect.TypeFor[configv1alpha1.ExtensionConfiguration]()
-	for _, section := range []string{"Server", "Controllers", "DNS", "Backup", "Heartbeat"} {
+	for _, section := range []string{"Server", "Controllers", "DNS", "Backup", "Heartbeat", "Webhooks", "Charts", "ControlPlane", "Machines", "Nodes"} {
 		field, ok := config.FieldByName(section)
 		g.Expect(ok).To(BeTrue())
 		expectFields(t, schema, schema, field)
@@ -488,13 +611,19 @@ func expectFields(t *testing.T, root, schema map[string]any, field reflect.Struc
 	}
 	if fieldType.Kind() == reflect.Struct && fieldType.PkgPath() == reflect.TypeFor[configv1alpha1.ExtensionConfiguration]().PkgPath() {
 		for i := range fieldType.NumField() {
+			if inner := fieldType.Field(i); inner.Anonymous {
+				for j := range inner.Type.NumField() {
+					expectFields(t, root, property, inner.Type.Field(j))
+				}
+				continue
+			}
 			expectFields(t, root, property, fieldType.Field(i))
 		}
 	}
 }
 
 func TestHelmLintFindsNothing(t *testing.T) {
-	for name, values := range map[string]map[string]any{"garden": gardenValues(), "seed": seedValues(), "defaults": nil} {
+	for name, values := range map[string]map[string]any{"garden": gardenValues(), "seed": seedValues()} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			version, err := chartutil.ParseKubeVersion("v1.36.0")

@@ -21,6 +21,11 @@ places can stand in one cluster, even in one namespace, and never name the same 
 gardener-extension-provider-local-{{ include "provider-local.place" . }}
 {{- end -}}
 
+{{- /* The program of the place, and the name of its container and of its binary in the image. */ -}}
+{{- define "provider-local.program" -}}
+{{- eq (include "provider-local.place" .) "garden" | ternary "operator-extension" "gardenlet-extension" -}}
+{{- end -}}
+
 {{- /* The labels that select the pods of the place. Immutable in a Deployment: never add one. */ -}}
 {{- define "provider-local.selectorLabels" -}}
 app.kubernetes.io/name: gardener-extension-provider-local
@@ -52,12 +57,26 @@ app.kubernetes.io/part-of: gardener
 {{- .Values.backup.hostPath | default "/etc/gardener/local-backupbuckets" -}}
 {{- end -}}
 
-{{- /* The ports of the program (pkg/apis/config/v1alpha1 has the defaults). */ -}}
+{{- /*
+The ports of the program (pkg/apis/config/v1alpha1 has the defaults). On the node of a self-hosted control plane, where
+pods share the ports of the host, gardenlet says which ones are free.
+*/ -}}
 {{- define "provider-local.healthPort" -}}
-{{- dig "healthProbes" "port" 8081 .Values.server -}}
+{{- dig "healthProbes" "port" (index (.Values.usablePorts | default (list 8081)) 0) .Values.server -}}
 {{- end -}}
 {{- define "provider-local.metricsPort" -}}
-{{- dig "metrics" "port" 8080 .Values.server -}}
+{{- dig "metrics" "port" (index (.Values.usablePorts | default (list 0 8080)) 1) .Values.server -}}
+{{- end -}}
+{{- define "provider-local.webhookPort" -}}
+{{- dig "webhooks" "port" (index (.Values.usablePorts | default (list 0 0 10443)) 2) .Values.server -}}
+{{- end -}}
+
+{{- /* The cache of pulled charts (pkg/apis/config/v1alpha1 has the defaults); twice its bound, as a pull needs room. */ -}}
+{{- define "provider-local.chartCacheDirectory" -}}
+{{- dig "cache" "directory" "/var/cache/provider-local/charts" .Values.charts -}}
+{{- end -}}
+{{- define "provider-local.chartCacheLimit" -}}
+{{- dig "cache" "sizeLimit" "256Mi" .Values.charts -}}
 {{- end -}}
 
 {{- /* Where CoreDNS is (pkg/apis/config/v1alpha1 has the default). */ -}}
@@ -71,9 +90,20 @@ defaults.
 */ -}}
 {{- define "provider-local.commonConfig" -}}
 {{- $config := dict "apiVersion" "config.local.provider.extensions.gardener.cloud/v1alpha1" "kind" "ExtensionConfiguration" -}}
-{{- range $section := list "logLevel" "logFormat" "clientConnection" "server" "controllers" "heartbeat" -}}
+{{- range $section := list "logLevel" "logFormat" "clientConnection" "controllers" "heartbeat" -}}
 {{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
 {{- end -}}
+{{- $server := deepCopy .Values.server -}}
+{{- if .Values.usablePorts -}}
+{{- $ports := dict "healthProbes" (dict "port" (include "provider-local.healthPort" . | int)) "metrics" (dict "port" (include "provider-local.metricsPort" . | int)) "webhooks" (dict "port" (include "provider-local.webhookPort" . | int)) -}}
+{{- $server = merge $server $ports -}}
+{{- end -}}
+{{- with $server }}{{ $_ := set $config "server" . }}{{ end -}}
+{{- $charts := deepCopy .Values.charts -}}
+{{- with $charts.cache }}{{ $_ := unset . "sizeLimit" }}{{ end -}}
+{{- if not $charts.cache }}{{ $_ := unset $charts "cache" }}{{ end -}}
+{{- if not $charts.sources }}{{ $_ := unset $charts "sources" }}{{ end -}}
+{{- with $charts }}{{ $_ := set $config "charts" . }}{{ end -}}
 {{- $lease := dict "resourceName" (printf "%s-leader-election" (include "provider-local.name" .)) "resourceNamespace" .Release.Namespace -}}
 {{- $_ := set $config "leaderElection" (merge $lease .Values.leaderElection) -}}
 {{- with omit .Values.backup "prepareDirectory" }}{{ $_ := set $config "backup" . }}{{ end -}}
@@ -90,13 +120,45 @@ defaults.
 {{- toYaml $config -}}
 {{- end -}}
 
-{{- /* The configuration of operator-extension. */ -}}
-{{- define "provider-local.gardenConfig" -}}
+{{- /*
+What only gardenlet-extension has. Its own image holds the programs that run beside machine-controller-manager and as
+cloud-controller too.
+*/ -}}
+{{- define "provider-local.seedConfig" -}}
+{{- $config := dict -}}
+{{- range $section := list "webhooks" "nodes" -}}
+{{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
+{{- end -}}
+{{- $own := include "provider-local.image" .Values.image -}}
+{{- $cloudController := omit .Values.controlPlane.cloudController "image" -}}
+{{- $_ := set $cloudController "image" (include "provider-local.image" .Values.controlPlane.cloudController.image | default $own) -}}
+{{- $localPath := dict "image" (include "provider-local.image" .Values.controlPlane.localPathProvisioner.image) -}}
+{{- if and (not $localPath.image) (not (dig "controlPlane" "disabled" false .Values.controllers)) -}}
+{{- fail "controlPlane.localPathProvisioner.image is needed unless controllers.controlPlane.disabled is true: set it in spec.deployment.extension.values of the Extension, as `make push-charts` does" -}}
+{{- end -}}
+{{- $_ := set $config "controlPlane" (dict "cloudController" $cloudController "localPathProvisioner" $localPath) -}}
+{{- $machines := omit .Values.machines "controllerImage" "registryMirrors" -}}
+{{- with .Values.machines.registryMirrors }}{{ $_ := set $machines "registryMirrors" . }}{{ end -}}
+{{- $_ := set $machines "controllerImage" (include "provider-local.image" .Values.machines.controllerImage | default $own) -}}
+{{- $_ := set $config "machines" $machines -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{- /* The configuration of the program. */ -}}
+{{- define "provider-local.config" -}}
+{{- $garden := eq (include "provider-local.place" .) "garden" -}}
 {{- $deploy := dig "deploy" true .Values.dns.coreDNS -}}
 {{- if and $deploy (not (include "provider-local.image" .Values.dns.coreDNS.image)) -}}
-{{- fail "dns.coreDNS.image is needed as long as dns.coreDNS.deploy is true: set it in spec.deployment.extension.runtimeClusterValues of the Extension, as `make push-charts` does" -}}
+{{- fail (printf "dns.coreDNS.image is needed as long as dns.coreDNS.deploy is true: set it in spec.deployment.extension.%s of the Extension, as `make push-charts` does" ($garden | ternary "runtimeClusterValues" "values")) -}}
 {{- end -}}
 {{ include "provider-local.commonConfig" . }}
+{{- if $garden }}
 extensionClasses:
 - garden
+{{- else }}
+{{ include "provider-local.seedConfig" . }}
+extensionClasses:
+- seed
+- shoot
+{{- end -}}
 {{- end -}}

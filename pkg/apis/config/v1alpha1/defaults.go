@@ -7,6 +7,7 @@ package v1alpha1
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
@@ -22,6 +23,8 @@ const (
 	DefaultBackupHostPath = "/etc/gardener/local-backupbuckets"
 	// DefaultBackupDirectory is where an instance mounts the folder of all buckets.
 	DefaultBackupDirectory = "/var/lib/gardener/backupbuckets"
+	// DefaultChartCacheDirectory is where an instance keeps the charts that it has pulled.
+	DefaultChartCacheDirectory = "/var/cache/provider-local/charts"
 )
 
 // SetDefaults fills in what the user left out. It never fills in ExtensionClasses.
@@ -34,12 +37,26 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setPointerDefault(&config.Server.Metrics, Server{Port: 8080})
 
 	controllers := &config.Controllers
-	for _, controller := range []*ControllerConfiguration{&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Extension} {
+	for _, controller := range []*ControllerConfiguration{&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Extension,
+		&controllers.ControlPlane, &controllers.HealthCheck.ControllerConfiguration} {
 		setPointerDefault(&controller.ConcurrentSyncs, 5)
 	}
 	setPointerDefault(&controllers.DNSRecord.ConcurrentSyncs, 50)
 
+	setPointerDefault(&controllers.HealthCheck.SyncPeriod, metav1.Duration{Duration: 5 * time.Minute})
+	setPointerDefault(&config.Server.Webhooks, Server{Port: 10443})
+	setPointerDefault(&config.Webhooks.ServicePort, 443)
+
+	setDefault(&config.Charts.Cache.Directory, DefaultChartCacheDirectory)
+	setPointerDefault(&config.Charts.Cache.MaxBytes, resource.MustParse("64Mi"))
 	setDNSDefaults(&config.DNS)
+	setPointerDefault(&config.ControlPlane.CloudController.Deploy, false)
+	setPointerDefault(&config.Nodes.Capacity.CPU, resource.MustParse("100"))
+	setPointerDefault(&config.Nodes.Capacity.Memory, resource.MustParse("100Gi"))
+	for i := range config.Machines.RegistryMirrors {
+		mirror := &config.Machines.RegistryMirrors[i]
+		setDefault(&mirror.Server, "https://"+mirror.Upstream)
+	}
 
 	setDefault(&config.Backup.Directory, DefaultBackupDirectory)
 	setDefault(&config.Backup.HostPath, DefaultBackupHostPath)

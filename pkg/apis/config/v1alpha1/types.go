@@ -5,6 +5,8 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 
@@ -35,10 +37,20 @@ type ExtensionConfiguration struct {
 	ExtensionClasses []extensionsv1alpha1.ExtensionClass `json:"extensionClasses"`
 	// Controllers configures the controllers.
 	Controllers ControllersConfiguration `json:"controllers"`
+	// Webhooks configures the webhooks, which only gardenlet-extension has.
+	Webhooks WebhooksConfiguration `json:"webhooks"`
+	// Charts configures where the charts of components come from. The default is the program itself.
+	Charts ChartsConfiguration `json:"charts"`
 	// DNS configures how DNSRecords are served.
 	DNS DNSConfiguration `json:"dns"`
 	// Backup configures where buckets are.
 	Backup BackupConfiguration `json:"backup"`
+	// ControlPlane configures what is deployed for the control plane of a shoot.
+	ControlPlane ControlPlaneConfiguration `json:"controlPlane"`
+	// Machines configures the machines of shoots.
+	Machines MachinesConfiguration `json:"machines"`
+	// Nodes configures what Nodes report.
+	Nodes NodesConfiguration `json:"nodes"`
 	// Heartbeat configures the Lease by which Gardener sees that the instance is alive.
 	Heartbeat HeartbeatConfiguration `json:"heartbeat"`
 }
@@ -51,6 +63,9 @@ type ServerConfiguration struct {
 	// Metrics serves /metrics. Default: port 8080 on all addresses.
 	// +optional
 	Metrics *Server `json:"metrics,omitempty"`
+	// Webhooks serves the webhooks. Default: port 10443 on all addresses.
+	// +optional
+	Webhooks *Server `json:"webhooks,omitempty"`
 }
 
 // Server is an address to listen on.
@@ -80,6 +95,12 @@ type ControllersConfiguration struct {
 	// Extension configures the controllers for Extensions.
 	// +optional
 	Extension ControllerConfiguration `json:"extension,omitempty"`
+	// ControlPlane configures the controller for ControlPlanes.
+	// +optional
+	ControlPlane ControllerConfiguration `json:"controlPlane,omitempty"`
+	// HealthCheck configures the controllers that write the health conditions of ControlPlanes, Networks and Workers.
+	// +optional
+	HealthCheck HealthCheckConfiguration `json:"healthCheck,omitempty"`
 }
 
 // ControllerConfiguration is what every controller has.
@@ -91,6 +112,87 @@ type ControllerConfiguration struct {
 	// batched.
 	// +optional
 	ConcurrentSyncs *int `json:"concurrentSyncs,omitempty"`
+}
+
+// HealthCheckConfiguration is what the health check controllers have.
+type HealthCheckConfiguration struct {
+	ControllerConfiguration `json:",inline"`
+
+	// SyncPeriod is how often health is looked at if no watch has told of a change before. Default 5m.
+	// +optional
+	SyncPeriod *metav1.Duration `json:"syncPeriod,omitempty"`
+}
+
+// WebhooksConfiguration are the webhooks of an instance.
+type WebhooksConfiguration struct {
+	// ServicePort is the port of the Service before the webhook server. Default 443.
+	// +optional
+	ServicePort *int `json:"servicePort,omitempty"`
+	// ControlPlane mutates OperatingSystemConfigs and the machine-controller-manager of shoots.
+	// +optional
+	ControlPlane WebhookConfiguration `json:"controlPlane,omitempty"`
+	// DNSConfig lets pods that dial shoots ask our CoreDNS.
+	// +optional
+	DNSConfig WebhookConfiguration `json:"dnsConfig,omitempty"`
+	// MachineControllerManager gives machine-controller-manager the permissions that the machine driver needs.
+	// +optional
+	MachineControllerManager WebhookConfiguration `json:"machineControllerManager,omitempty"`
+	// Node sets capacity and allocatable of Nodes.
+	// +optional
+	Node WebhookConfiguration `json:"node,omitempty"`
+	// Shoot mutates the configuration of kube-proxy in shoots.
+	// +optional
+	Shoot WebhookConfiguration `json:"shoot,omitempty"`
+	// ETCD mounts the folder of all buckets into etcd-backup-restore.
+	// +optional
+	ETCD WebhookConfiguration `json:"etcd,omitempty"`
+}
+
+// WebhookConfiguration is what every webhook has.
+type WebhookConfiguration struct {
+	// Disabled switches the webhook off.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+}
+
+// ChartsConfiguration is where the charts of components come from.
+type ChartsConfiguration struct {
+	// Sources are the charts that are pulled from a registry, by the name of the component (coredns,
+	// local-path-provisioner, cloud-controller). All others are those in the program.
+	// +optional
+	Sources map[string]OCIChart `json:"sources,omitempty"`
+	// Cache is where pulled charts are kept.
+	// +optional
+	Cache ChartCacheConfiguration `json:"cache,omitempty"`
+}
+
+// OCIChart is a chart in an OCI registry.
+type OCIChart struct {
+	// Ref is "HOST[:PORT]/REPOSITORY:TAG", "HOST[:PORT]/REPOSITORY@DIGEST", or both tag and digest, where the digest counts.
+	Ref string `json:"ref"`
+	// PullSecretRef names a Secret of type kubernetes.io/dockerconfigjson in the namespace of the instance.
+	// +optional
+	PullSecretRef *corev1.LocalObjectReference `json:"pullSecretRef,omitempty"`
+	// CABundleSecretRef names a Secret in the namespace of the instance whose key bundle.crt holds PEM certificates that
+	// are trusted besides those of the system.
+	// +optional
+	CABundleSecretRef *corev1.LocalObjectReference `json:"caBundleSecretRef,omitempty"`
+	// PlainHTTP allows HTTP without TLS for the registry and its mirrors. On the loopback it is always allowed.
+	// +optional
+	PlainHTTP bool `json:"plainHTTP,omitempty"`
+	// Mirrors are asked in this order before the registry of Ref: each "HOST[:PORT][/PREFIX]".
+	// +optional
+	Mirrors []string `json:"mirrors,omitempty"`
+}
+
+// ChartCacheConfiguration is the cache of pulled charts on the disk.
+type ChartCacheConfiguration struct {
+	// Directory is where it is. Default: /var/cache/provider-local/charts.
+	// +optional
+	Directory string `json:"directory,omitempty"`
+	// MaxBytes is how large it may become; what was used longest ago goes first. Default 64Mi.
+	// +optional
+	MaxBytes *resource.Quantity `json:"maxBytes,omitempty"`
 }
 
 // DNSConfiguration is how DNSRecords are served.
@@ -151,6 +253,72 @@ type BackupConfiguration struct {
 	// /etc/gardener/local-backupbuckets.
 	// +optional
 	HostPath string `json:"hostPath,omitempty"`
+}
+
+// ControlPlaneConfiguration is what is deployed for the control plane of a shoot.
+type ControlPlaneConfiguration struct {
+	// LocalPathProvisioner provides the volumes of shoots.
+	// +optional
+	LocalPathProvisioner LocalPathProvisionerConfiguration `json:"localPathProvisioner,omitempty"`
+	// CloudController serves the LoadBalancer Services of shoots.
+	// +optional
+	CloudController CloudControllerConfiguration `json:"cloudController,omitempty"`
+}
+
+// LocalPathProvisionerConfiguration is how local-path-provisioner is deployed into shoots.
+type LocalPathProvisionerConfiguration struct {
+	// Image is the image of local-path-provisioner and of its helper pods. gardenlet-extension needs it unless the
+	// controller for ControlPlanes is disabled.
+	// +optional
+	Image string `json:"image,omitempty"`
+}
+
+// CloudControllerConfiguration is how cloud-controller is deployed for shoots.
+type CloudControllerConfiguration struct {
+	// Deploy tells whether it is deployed. Default false.
+	// +optional
+	Deploy *bool `json:"deploy,omitempty"`
+	// Image is the image of gardenlet-extension; needed if Deploy is true.
+	// +optional
+	Image string `json:"image,omitempty"`
+}
+
+// MachinesConfiguration is how the machines of shoots are made.
+type MachinesConfiguration struct {
+	// ControllerImage is the image of the container that is put beside machine-controller-manager: gardenlet-extension's.
+	// +optional
+	ControllerImage string `json:"controllerImage,omitempty"`
+	// RegistryMirrors are written to the containerd configuration of all machines.
+	// +optional
+	RegistryMirrors []RegistryMirror `json:"registryMirrors,omitempty"`
+}
+
+// RegistryMirror is a mirror for the images of one registry.
+type RegistryMirror struct {
+	// Upstream is the registry as images name it, for example "registry.k8s.io".
+	Upstream string `json:"upstream"`
+	// Server is the URL of the registry itself, asked if no host has an image. Default: https:// and Upstream.
+	// +optional
+	Server string `json:"server,omitempty"`
+	// Hosts are the URLs of the mirrors, asked in this order.
+	Hosts []string `json:"hosts"`
+}
+
+// NodesConfiguration is what Nodes report.
+type NodesConfiguration struct {
+	// Capacity is what a Node has unless its machine type says so. Default: 100 CPUs and 100Gi of memory.
+	// +optional
+	Capacity NodeCapacity `json:"capacity,omitempty"`
+}
+
+// NodeCapacity is what a Node has.
+type NodeCapacity struct {
+	// CPU is the number of CPUs.
+	// +optional
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// Memory is in bytes.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
 // HeartbeatConfiguration is the Lease gardener-extension-heartbeat in the instance's namespace.

@@ -7,7 +7,7 @@ package v1alpha1
 import (
 	"net"
 	"net/netip"
-	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -42,6 +42,11 @@ func Validate(config *ExtensionConfiguration) field.ErrorList {
 	allErrs = append(allErrs, validateControllers(&config.Controllers, field.NewPath("controllers"))...)
 	allErrs = append(allErrs, validateDNS(&config.DNS, field.NewPath("dns"))...)
 	allErrs = append(allErrs, validateBackup(&config.Backup, field.NewPath("backup"))...)
+	allErrs = append(allErrs, validateWebhooks(&config.Webhooks, field.NewPath("webhooks"))...)
+	allErrs = append(allErrs, validateCharts(&config.Charts, field.NewPath("charts"))...)
+	allErrs = append(allErrs, validateControlPlane(&config.ControlPlane, field.NewPath("controlPlane"))...)
+	allErrs = append(allErrs, validateMachines(&config.Machines, field.NewPath("machines"))...)
+	allErrs = append(allErrs, validateNodes(&config.Nodes, field.NewPath("nodes"))...)
 
 	if *config.Heartbeat.RenewIntervalSeconds <= 0 {
 		allErrs = append(allErrs, field.Invalid(field.NewPath("heartbeat", "renewIntervalSeconds"), *config.Heartbeat.RenewIntervalSeconds, "must be greater than 0"))
@@ -73,7 +78,7 @@ func validateClasses(extensionClasses []extensionsv1alpha1.ExtensionClass, path 
 
 func validateServers(server *ServerConfiguration, path *field.Path) field.ErrorList {
 	var allErrs field.ErrorList
-	for name, s := range map[string]*Server{"healthProbes": server.HealthProbes, "metrics": server.Metrics} {
+	for name, s := range map[string]*Server{"healthProbes": server.HealthProbes, "metrics": server.Metrics, "webhooks": server.Webhooks} {
 		for _, msg := range validation.IsValidPortNum(s.Port) {
 			allErrs = append(allErrs, field.Invalid(path.Child(name, "port"), s.Port, msg))
 		}
@@ -81,8 +86,11 @@ func validateServers(server *ServerConfiguration, path *field.Path) field.ErrorL
 			allErrs = append(allErrs, field.Invalid(path.Child(name, "bindAddress"), s.BindAddress, "must be an IP address"))
 		}
 	}
-	if server.HealthProbes.Port == server.Metrics.Port && server.HealthProbes.BindAddress == server.Metrics.BindAddress {
+	if *server.HealthProbes == *server.Metrics {
 		allErrs = append(allErrs, field.Duplicate(path.Child("metrics", "port"), server.Metrics.Port))
+	}
+	if *server.Webhooks == *server.Metrics || *server.Webhooks == *server.HealthProbes {
+		allErrs = append(allErrs, field.Duplicate(path.Child("webhooks", "port"), server.Webhooks.Port))
 	}
 	return allErrs
 }
@@ -94,10 +102,15 @@ func validateControllers(controllers *ControllersConfiguration, path *field.Path
 		"backupEntry":  controllers.BackupEntry,
 		"dnsRecord":    controllers.DNSRecord,
 		"extension":    controllers.Extension,
+		"controlPlane": controllers.ControlPlane,
+		"healthCheck":  controllers.HealthCheck.ControllerConfiguration,
 	} {
 		if *controller.ConcurrentSyncs <= 0 {
 			allErrs = append(allErrs, field.Invalid(path.Child(name, "concurrentSyncs"), *controller.ConcurrentSyncs, "must be greater than 0"))
 		}
+	}
+	if period := controllers.HealthCheck.SyncPeriod.Duration; period < time.Second {
+		allErrs = append(allErrs, field.Invalid(path.Child("healthCheck", "syncPeriod"), period.String(), "must be at least 1s"))
 	}
 	return allErrs
 }
@@ -151,9 +164,7 @@ func validateCoreDNS(coreDNS *CoreDNSConfiguration, path *field.Path) field.Erro
 func validateBackup(backup *BackupConfiguration, path *field.Path) field.ErrorList {
 	var allErrs field.ErrorList
 	for name, dir := range map[string]string{"directory": backup.Directory, "hostPath": backup.HostPath} {
-		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
-			allErrs = append(allErrs, field.Invalid(path.Child(name), dir, "must be an absolute, clean path other than /"))
-		}
+		allErrs = append(allErrs, validatePath(dir, path.Child(name))...)
 	}
 	return allErrs
 }

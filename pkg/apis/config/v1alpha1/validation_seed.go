@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"oras.land/oras-go/v2/registry"
+)
+
+func validateWebhooks(webhooks *WebhooksConfiguration, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for _, msg := range validation.IsValidPortNum(*webhooks.ServicePort) {
+		allErrs = append(allErrs, field.Invalid(path.Child("servicePort"), *webhooks.ServicePort, msg))
+	}
+	return allErrs
+}
+
+// componentCharts are the charts in charts/components.
+var componentCharts = []string{"cloud-controller", "coredns", "local-path-provisioner"}
+
+func validateCharts(charts *ChartsConfiguration, path *field.Path) field.ErrorList {
+	allErrs := validatePath(charts.Cache.Directory, path.Child("cache", "directory"))
+	if charts.Cache.MaxBytes.Sign() <= 0 {
+		allErrs = append(allErrs, field.Invalid(path.Child("cache", "maxBytes"), charts.Cache.MaxBytes.String(), "must be greater than 0"))
+	}
+	for name, source := range charts.Sources {
+		path := path.Child("sources").Key(name)
+		if !isComponentChart(name) {
+			allErrs = append(allErrs, field.NotSupported(path, name, componentCharts))
+		}
+		allErrs = append(allErrs, validateOCIChart(source, path)...)
+	}
+	return allErrs
+}
+
+func isComponentChart(name string) bool {
+	for _, chart := range componentCharts {
+		if chart == name {
+			return true
+		}
+	}
+	return false
+}
+
+func validateOCIChart(source OCIChart, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	if ref, err := registry.ParseReference(source.Ref); err != nil {
+		allErrs = append(allErrs, field.Invalid(path.Child("ref"), source.Ref, err.Error()))
+	} else if ref.Reference == "" {
+		allErrs = append(allErrs, field.Invalid(path.Child("ref"), source.Ref, "must have a tag or a digest"))
+	}
+	for name, secret := range map[string]*corev1.LocalObjectReference{"pullSecretRef": source.PullSecretRef, "caBundleSecretRef": source.CABundleSecretRef} {
+		if secret == nil {
+			continue
+		}
+		for _, msg := range validation.IsDNS1123Subdomain(secret.Name) {
+			allErrs = append(allErrs, field.Invalid(path.Child(name, "name"), secret.Name, msg))
+		}
+	}
+	for i, mirror := range source.Mirrors {
+		host, _, _ := strings.Cut(mirror, "/")
+		if err := (registry.Reference{Registry: host}).ValidateRegistry(); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("mirrors").Index(i), mirror, "must be HOST[:PORT][/PREFIX]"))
+		}
+	}
+	return allErrs
+}
+
+func validateControlPlane(controlPlane *ControlPlaneConfiguration, path *field.Path) field.ErrorList {
+	if *controlPlane.CloudController.Deploy && controlPlane.CloudController.Image == "" {
+		return field.ErrorList{field.Required(path.Child("cloudController", "image"), "needed as long as deploy is true")}
+	}
+	return nil
+}
+
+func validateMachines(machines *MachinesConfiguration, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for i, mirror := range machines.RegistryMirrors {
+		path := path.Child("registryMirrors").Index(i)
+		if err := (registry.Reference{Registry: mirror.Upstream}).ValidateRegistry(); mirror.Upstream == "" || err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("upstream"), mirror.Upstream, "must be HOST[:PORT]"))
+		}
+		allErrs = append(allErrs, validateURL(mirror.Server, path.Child("server"))...)
+		if len(mirror.Hosts) == 0 {
+			allErrs = append(allErrs, field.Required(path.Child("hosts"), "name at least one mirror"))
+		}
+		for j, host := range mirror.Hosts {
+			allErrs = append(allErrs, validateURL(host, path.Child("hosts").Index(j))...)
+		}
+	}
+	return allErrs
+}
+
+func validateNodes(nodes *NodesConfiguration, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for name, quantity := range map[string]*resource.Quantity{"cpu": nodes.Capacity.CPU, "memory": nodes.Capacity.Memory} {
+		if quantity.Sign() <= 0 {
+			allErrs = append(allErrs, field.Invalid(path.Child("capacity", name), quantity.String(), "must be greater than 0"))
+		}
+	}
+	return allErrs
+}
+
+func validateURL(value string, path *field.Path) field.ErrorList {
+	if parsed, err := url.Parse(value); err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return field.ErrorList{field.Invalid(path, value, "must be a URL with http or https")}
+	}
+	return nil
+}
+
+func validatePath(dir string, path *field.Path) field.ErrorList {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
+		return field.ErrorList{field.Invalid(path, dir, "must be an absolute, clean path other than /")}
+	}
+	return nil
+}
