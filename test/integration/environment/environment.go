@@ -3,12 +3,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package environment is what the integration suites stand on: a real kube-apiserver and etcd with Gardener's CRDs, the
-// release chart's own RBAC and a client that has just that, a real CoreDNS, and a hand that applies ManagedResources as
-// gardener-resource-manager would. The binaries come from `make test`, which builds them from the Go module proxy.
+// release chart's own RBAC and a client that has just that, a real CoreDNS, a real gardener-resource-manager, and the
+// audit log, which tells who wrote what. There is no kubelet, so no pod ever runs. The binaries come from `make test`,
+// which builds them from the Go module proxy.
 package environment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,38 +41,81 @@ type Environment struct {
 
 	scheme *runtime.Scheme
 	envs   *envtest.Environment
+	// dir is for the files of this environment.
+	dir string
 }
 
-// Start starts etcd and the API server and installs the CRDs. Stop it after use.
-func Start(scheme *runtime.Scheme) (*Environment, error) {
+// Option changes what is started.
+type Option func(*options)
+
+type options struct {
+	audit bool
+	crds  []string
+}
+
+// WithAuditLog makes the API server log each request before the client learns its end, for AuditEvents.
+func WithAuditLog() Option {
+	return func(o *options) { o.audit = true }
+}
+
+// Start starts etcd and the API server of a cluster that is a seed or the garden runtime cluster, and installs the CRDs
+// that Gardener has in one. Stop it after use. A second one may run beside it.
+func Start(scheme *runtime.Scheme, opts ...Option) (*Environment, error) {
 	module, err := moduleDir(gardenerModule)
 	if err != nil {
 		return nil, err
 	}
-	crds, err := filepath.Glob(filepath.Join(module, "example", "seed-crds", "10-crd-extensions.gardener.cloud_*.yaml"))
-	if err != nil {
-		return nil, err
+	o := &options{crds: []string{filepath.Join(module, "example", "resource-manager", "10-crd-resources.gardener.cloud_managedresources.yaml")}}
+	for _, group := range []string{"extensions.gardener.cloud", "machine.sapcloud.io", "autoscaling.k8s.io"} {
+		files, err := filepath.Glob(filepath.Join(module, "example", "seed-crds", "10-crd-"+group+"_*.yaml"))
+		if err != nil {
+			return nil, err
+		}
+		o.crds = append(o.crds, files...)
 	}
-	crds = append(crds, filepath.Join(module, "example", "resource-manager", "10-crd-resources.gardener.cloud_managedresources.yaml"))
-
-	envs := &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{Paths: crds, ErrorIfPathMissing: true}}
-	config, err := envs.Start()
-	if err != nil {
-		return nil, fmt.Errorf("starting etcd and kube-apiserver (TEST_ASSET_ETCD and TEST_ASSET_KUBE_APISERVER name them; `make test` builds them): %w", err)
-	}
-	// The tests are not what is to be slowed down.
-	config.QPS, config.Burst = 1000, 2000
-
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, err
-	}
-	return &Environment{Config: config, Client: c, scheme: scheme, envs: envs}, nil
+	return start(scheme, o, opts)
 }
 
-// Stop stops the API server and etcd.
+// StartShoot starts etcd and the API server of a cluster that is a shoot: it has no CRDs.
+func StartShoot(scheme *runtime.Scheme, opts ...Option) (*Environment, error) {
+	return start(scheme, &options{}, opts)
+}
+
+func start(scheme *runtime.Scheme, o *options, opts []Option) (_ *Environment, err error) {
+	for _, opt := range opts {
+		opt(o)
+	}
+	dir, err := os.MkdirTemp("", "environment-")
+	if err != nil {
+		return nil, err
+	}
+
+	e := &Environment{
+		scheme: scheme,
+		envs:   &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true}},
+		dir:    dir,
+	}
+	if o.audit {
+		if err := e.configureAudit(); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	if e.Config, err = e.envs.Start(); err != nil {
+		err = fmt.Errorf("starting etcd and kube-apiserver (TEST_ASSET_ETCD and TEST_ASSET_KUBE_APISERVER name them; `make test` builds them): %w", err)
+		return nil, errors.Join(err, e.Stop())
+	}
+	// The tests are not what is to be slowed down.
+	e.Config.QPS, e.Config.Burst = 1000, 2000
+
+	if e.Client, err = client.New(e.Config, client.Options{Scheme: scheme}); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
+}
+
+// Stop stops the API server and etcd, and removes the audit log.
 func (e *Environment) Stop() error {
-	return e.envs.Stop()
+	return errors.Join(e.envs.Stop(), os.RemoveAll(e.dir))
 }
 
 // CreateNamespaces creates namespaces by name.

@@ -76,12 +76,17 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(c.Create(ctx, secret("backup"))).To(Succeed())
 	Expect(c.Create(ctx, secret("dns"))).To(Succeed())
 
-	By("applying ManagedResources")
+	By("running gardener-resource-manager for ManagedResources of class seed")
 	managerCtx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(cancel)
+	managerDone := make(chan struct{})
+	DeferCleanup(func() {
+		cancel()
+		Eventually(managerDone).Should(BeClosed())
+	})
 	go func() {
 		defer GinkgoRecover()
-		Expect(env.RunResourceManager(managerCtx)).To(Succeed())
+		defer close(managerDone)
+		Expect(env.RunResourceManager(managerCtx, environment.ResourceManagerOptions{Class: "seed"})).To(Succeed())
 	}()
 
 	By("running the instance with the permissions of the chart")
