@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener/pkg/controllerutils"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+)
+
+// registrar is what the leader does: it keeps the certificates and what the clusters know of them. It looks at all of it
+// when something has changed and when the next step is due.
+type registrar struct {
+	log   logr.Logger
+	clock clock.Clock
+	// client does not cache.
+	client    client.Client
+	authority *certificate.Authority
+	// name and namespace are those of the instance.
+	name, namespace string
+	// seed is what to register in the seed, nil if there is nothing.
+	seed   *admissionregistrationv1.MutatingWebhookConfiguration
+	shoots *ShootWebhooks
+	// serving are closed when this replica serves. If there are none, there is no webhook at all.
+	serving []<-chan struct{}
+	// changed has an element if there was a change since the last look.
+	changed chan struct{}
+	limiter flowcontrol.RateLimiter
+
+	seedDone  bool
+	announced sync.Once
+}
+
+// newLimiter lets the leader put right at once what somebody has changed, but not fight with another program over it.
+func newLimiter() flowcontrol.RateLimiter {
+	return flowcontrol.NewTokenBucketRateLimiter(1, 10)
+}
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: 5 * time.Minute}
+}
+
+// wake has the leader look at all again.
+func (r *registrar) wake() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection tells the manager that this is for the leader.
+func (*registrar) NeedLeaderElection() bool {
+	return true
+}
+
+// Start works until ctx ends, or until nothing is left to remove if there are no webhooks.
+func (r *registrar) Start(ctx context.Context) error {
+	backoff := newBackoff()
+	for {
+		if err := r.limiter.Wait(ctx); err != nil {
+			return nil //nolint:nilerr // ctx has ended
+		}
+
+		next, err := r.round(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			delay := backoff.Step()
+			r.log.Error(err, "Could not bring the webhooks' registration up to date", "retryAfter", delay.String())
+			next = r.clock.Now().Add(delay)
+		default:
+			backoff = newBackoff()
+		}
+		if r.seedDone {
+			r.announced.Do(func() { go r.announce(ctx) })
+		}
+		if err == nil && len(r.serving) == 0 {
+			return nil
+		}
+
+		timer := r.clock.NewTimer(next.Sub(r.clock.Now()))
+		select {
+		case <-timer.C():
+		case <-r.changed:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// round brings everything up to date and returns when to look again.
+func (r *registrar) round(ctx context.Context) (time.Time, error) {
+	if len(r.serving) == 0 {
+		if err := r.publish(ctx, nil); err != nil {
+			return time.Time{}, err
+		}
+		return time.Time{}, r.authority.Delete(ctx)
+	}
+	return r.authority.Rotate(ctx, r.publish)
+}
+
+// announce closes the channel registered as soon as this replica serves what is registered.
+func (r *registrar) announce(ctx context.Context) {
+	for _, serving := range r.serving {
+		select {
+		case <-serving:
+		case <-ctx.Done():
+			return
+		}
+	}
+	close(r.shoots.registered)
+}
+
+// publish tells all clusters whom to trust.
+func (r *registrar) publish(ctx context.Context, bundle []byte) error {
+	seedErr := r.publishToSeed(ctx, bundle)
+	if seedErr == nil {
+		r.seedDone = true
+	}
+	return errors.Join(seedErr, r.shoots.update(ctx, bundle))
+}
+
+func (r *registrar) publishToSeed(ctx context.Context, bundle []byte) error {
+	config := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: r.name}}
+	if r.seed == nil {
+		if err := client.IgnoreNotFound(r.client.Delete(ctx, config)); err != nil {
+			return fmt.Errorf("deleting MutatingWebhookConfiguration %s: %w", r.name, err)
+		}
+		return nil
+	}
+
+	owner, err := r.owner(ctx)
+	if err != nil {
+		return err
+	}
+	want := withBundle(r.seed, bundle, "")
+	if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, r.client, config, func() error {
+		if config.Labels == nil {
+			config.Labels = map[string]string{}
+		}
+		maps.Copy(config.Labels, want.Labels)
+		config.OwnerReferences = []metav1.OwnerReference{*owner}
+		config.Webhooks = want.Webhooks
+		return nil
+	}, controllerutils.SkipEmptyPatch{}); err != nil {
+		return fmt.Errorf("writing MutatingWebhookConfiguration %s: %w", r.name, err)
+	}
+	return nil
+}
+
+// owner is the namespace of the instance. Whoever uninstalls the instance deletes that; a registration that stays would
+// have the API server call a Service that is no more.
+func (r *registrar) owner(ctx context.Context) (*metav1.OwnerReference, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.client.Get(ctx, client.ObjectKey{Name: r.namespace}, namespace); err != nil {
+		return nil, fmt.Errorf("reading the instance's namespace %s: %w", r.namespace, err)
+	}
+	owner := metav1.NewControllerRef(namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))
+	owner.BlockOwnerDeletion = new(false)
+	return owner, nil
+}

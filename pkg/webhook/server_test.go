@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+)
+
+func handlerFor(t *testing.T, webhooks ...*extensionswebhook.Webhook) http.Handler {
+	t.Helper()
+	handler, err := newHandler(Options{Webhooks: webhooks, Classes: newEnv(t).options.Classes}.complete().Webhooks, logr.Discard())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return handler
+}
+
+func review(t *testing.T) []byte {
+	t.Helper()
+	review := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{UID: types.UID("1")}}
+	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
+	body, err := json.Marshal(review)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return body
+}
+
+func call(t *testing.T, handler http.Handler, method, path string, body io.Reader) *http.Response {
+	t.Helper()
+	request := httptest.NewRequest(method, path, body)
+	request.Header.Set("Content-Type", "application/json")
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	return recorder.Result()
+}
+
+func answer(t *testing.T, response *http.Response) *admissionv1.AdmissionResponse {
+	t.Helper()
+	answer := admissionv1.AdmissionReview{}
+	NewWithT(t).Expect(json.NewDecoder(response.Body).Decode(&answer)).To(Succeed())
+	return answer.Response
+}
+
+func TestRoutes(t *testing.T) {
+	handler := handlerFor(t, seedWebhook(), shootWebhook(), shootWebhook(func(w *extensionswebhook.Webhook) {
+		w.Name, w.Path, w.Webhook = "pods", "pods", &admission.Webhook{Handler: note("pods")}
+	}))
+
+	for name, test := range map[string]struct {
+		method, path string
+		code         int
+		message      string
+	}{
+		"the seed calls":                                  {path: "/pods", message: "pods for "},
+		"a shoot calls":                                   {path: "/shoot-nodes/" + shootNamespace, message: "nodes for " + shootNamespace},
+		"a shoot calls what the seed calls, too":          {path: "/pods/" + shootNamespace, message: "pods for " + shootNamespace},
+		"a shoot does not say which":                      {path: "/shoot-nodes", code: http.StatusNotFound},
+		"a shoot says nothing where its namespace is due": {path: "/shoot-nodes/", code: http.StatusNotFound},
+		"a namespace that is none":                        {path: "/shoot-nodes/Shoot_One", code: http.StatusBadRequest},
+		"a namespace with a slash in it":                  {path: "/shoot-nodes/a%2Fb", code: http.StatusBadRequest},
+		"a namespace that goes up":                        {path: "/shoot-nodes/%2e%2e", code: http.StatusBadRequest},
+		"a namespace that is too long":                    {path: "/shoot-nodes/" + strings.Repeat("a", 64), code: http.StatusBadRequest},
+		"more than a namespace":                           {path: "/shoot-nodes/a/b", code: http.StatusNotFound},
+		"a path that nobody has":                          {path: "/other", code: http.StatusNotFound},
+		"a request that is no review":                     {method: http.MethodGet, path: "/pods", code: http.StatusMethodNotAllowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			method := test.method
+			if method == "" {
+				method = http.MethodPost
+			}
+			response := call(t, handler, method, test.path, bytes.NewReader(review(t)))
+			if test.code != 0 {
+				g.Expect(response.StatusCode).To(Equal(test.code))
+				return
+			}
+			g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+			answer := answer(t, response)
+			g.Expect(answer.Allowed).To(BeTrue())
+			g.Expect(answer.UID).To(BeEquivalentTo("1"))
+			g.Expect(answer.Result.Message).To(Equal(test.message))
+		})
+	}
+}
+
+func TestPanicIsAnAnswer(t *testing.T) {
+	g := NewWithT(t)
+	webhook := shootWebhook()
+	webhook.Webhook = &admission.Webhook{
+		// Even if a mutator wants it otherwise.
+		RecoverPanic: new(false),
+		Handler:      admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { panic("nil map") }),
+	}
+
+	answer := answer(t, call(t, handlerFor(t, webhook), http.MethodPost, "/shoot-nodes/"+shootNamespace, bytes.NewReader(review(t))))
+	g.Expect(answer.Allowed).To(BeFalse())
+	g.Expect(answer.UID).To(BeEquivalentTo("1"))
+	g.Expect(answer.Result.Code).To(BeEquivalentTo(http.StatusInternalServerError))
+	g.Expect(webhook.Webhook.RecoverPanic).To(HaveValue(BeFalse()), "what the caller has is left alone")
+}
+
+// endless is a body that never ends.
+type endless struct{ read int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	e.read += len(p)
+	return len(p), nil
+}
+
+func TestBodyIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	body := &endless{}
+	answer := answer(t, call(t, handlerFor(t, seedWebhook()), http.MethodPost, "/pods", body))
+	g.Expect(answer.Allowed).To(BeFalse())
+	g.Expect(answer.Result.Code).To(BeEquivalentTo(http.StatusRequestEntityTooLarge))
+	g.Expect(body.read).To(BeNumerically("<", 20<<20))
+}
+
+func TestRequestsAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	handler := handlerFor(t, shootWebhook(func(w *extensionswebhook.Webhook) { w.Path = "counted" }))
+	for _, namespace := range []string{"a", "b", "c"} {
+		call(t, handler, http.MethodPost, "/counted/"+namespace, bytes.NewReader(review(t)))
+	}
+
+	families, err := ctrlmetrics.Registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	counts := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_webhook_requests_total" {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if strings.HasPrefix(label.GetValue(), "/counted") {
+					counts[label.GetValue()] += metric.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	g.Expect(counts).To(Equal(map[string]float64{"/counted/{namespace}": 3}), "one time series for all shoots")
+}
+
+func TestServerServesAsSoonAsThereIsACertificate(t *testing.T) {
+	e := newEnv(t, seedWebhook())
+	server, err := newServer(configv1alpha1.Server{BindAddress: "127.0.0.1"}, e.options.complete().Webhooks, e.store, logr.Discard())
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(server.NeedLeaderElection()).To(BeFalse())
+	e.Expect(server.ready(nil)).To(MatchError(ContainSubstring("not started")))
+
+	ctx, cancel := context.WithCancel(e.ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.Start(ctx) }()
+	defer func() {
+		cancel()
+		e.Eventually(stopped).Should(Receive(BeNil()))
+	}()
+	e.Eventually(server.listening).Should(BeClosed())
+	e.Expect(server.ready(nil)).To(MatchError(certificate.ErrNone))
+
+	post := func() error {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(e.store.Bundle())
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: name + "." + namespace + ".svc", Time: now.Now}, ForceAttemptHTTP2: true}
+		defer transport.CloseIdleConnections()
+		response, err := (&http.Client{Transport: transport}).Post("https://"+server.addr.String()+"/pods", "application/json", bytes.NewReader(review(t)))
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		e.Expect(response.ProtoMajor).To(Equal(2))
+		e.Expect(answer(t, response).Allowed).To(BeTrue())
+		return nil
+	}
+	e.Expect(post()).NotTo(Succeed(), "no certificate, no handshake")
+
+	e.round()
+	e.Expect(server.ready(nil)).To(Succeed())
+	e.Expect(post()).To(Succeed())
+	first, err := e.store.GetCertificate(nil)
+	e.Expect(err).NotTo(HaveOccurred())
+
+	e.rotate()
+	second, err := e.store.GetCertificate(nil)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(second.Leaf.Equal(first.Leaf)).To(BeFalse())
+	e.Expect(post()).To(Succeed(), "the new certificate serves without a restart")
+}
+
+func TestServerWhosePortIsTaken(t *testing.T) {
+	e := newEnv(t, seedWebhook())
+	taken := httptest.NewServer(nil)
+	defer taken.Close()
+
+	server, err := newServer(configv1alpha1.Server{}, e.options.complete().Webhooks, e.store, logr.Discard())
+	e.Expect(err).NotTo(HaveOccurred())
+	server.address = taken.Listener.Addr().String()
+	e.Expect(server.Start(e.ctx)).To(MatchError(ContainSubstring("listening for webhooks")))
+}
