@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package machinecontrollermanager
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// driverRules are what the machine driver needs in the namespace of a shoot: it makes, watches and deletes the Pod of a
+// machine and the headless Service by which it is found. Gardener's own rules let it read the Secrets with user data, and
+// the driver changes nothing that exists.
+func driverRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{corev1.GroupName},
+		Resources: []string{"pods", "services"},
+		Verbs:     []string{"create", "delete", "get", "list", "watch"},
+	}}
+}
+
+// withRules returns the rules together with what of the wanted ones they do not allow yet. The rules themselves and their
+// order stay as they are, so that doing it twice is the same as doing it once.
+func withRules(rules, wanted []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	var added []rbacv1.PolicyRule
+	for _, rule := range wanted {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				missing := slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
+					return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return allows(r, group, resource, verb) })
+				})
+				added = add(added, group, resource, missing)
+			}
+		}
+	}
+	return append(slices.Clip(rules), added...)
+}
+
+// add adds a rule, or its resource to the last one if that is the only difference.
+func add(rules []rbacv1.PolicyRule, group, resource string, verbs []string) []rbacv1.PolicyRule {
+	if len(verbs) == 0 {
+		return rules
+	}
+	if last := len(rules) - 1; last >= 0 && slices.Equal(rules[last].APIGroups, []string{group}) && slices.Equal(rules[last].Verbs, verbs) {
+		rules[last].Resources = append(rules[last].Resources, resource)
+		return rules
+	}
+	return append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs})
+}
+
+// allows tells whether a rule allows the verb for all objects of the resource.
+func allows(rule rbacv1.PolicyRule, group, resource, verb string) bool {
+	return len(rule.ResourceNames) == 0 &&
+		contains(rule.APIGroups, group, rbacv1.APIGroupAll) &&
+		contains(rule.Resources, resource, rbacv1.ResourceAll) &&
+		contains(rule.Verbs, verb, rbacv1.VerbAll)
+}
+
+func contains(values []string, value, all string) bool {
+	return slices.Contains(values, value) || slices.Contains(values, all)
+}

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package machinecontrollermanager gives machine-controller-manager the permissions that the machine driver beside it
+// needs in the seed. Gardener knows drivers that talk to a cloud; ours makes Pods and Services. Both containers share one
+// ServiceAccount, so its Role is what has to grow.
+package machinecontrollermanager
+
+import (
+	"context"
+	"errors"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
+)
+
+const (
+	// Name is the name of the webhook and the path below which it is served.
+	Name = "machinecontrollermanager"
+	// RoleName is the name of machine-controller-manager's Role in the namespace of a shoot.
+	RoleName = "machine-controller-manager"
+	// ClusterRoleName is the name of the ClusterRole that Gardener had for all of them before it wrote a Role for each.
+	ClusterRoleName = "system:machine-controller-manager-runtime"
+
+	timeoutSeconds = 5
+)
+
+// New returns the webhook. It gets the Roles in the namespaces of this provider's shoots; a ClusterRole is in no
+// namespace, so it gets all of those, and leaves all but one as they are. While it cannot be reached, Roles are written
+// without the driver's permissions: call Touch as soon as the webhook is registered.
+func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
+	types := []extensionswebhook.Type{{Obj: &rbacv1.Role{}}, {Obj: &rbacv1.ClusterRole{}}}
+	handler, err := extensionswebhook.NewBuilder(mgr, mgr.GetLogger().WithName("webhook").WithName(Name)).WithMutator(mutator{}, types...).Build()
+	if err != nil {
+		return nil, err
+	}
+	return &extensionswebhook.Webhook{
+		Action:            extensionswebhook.ActionMutating,
+		Name:              Name,
+		Path:              Name,
+		Target:            extensionswebhook.TargetSeed,
+		Types:             types,
+		Webhook:           &admission.Webhook{Handler: handler, RecoverPanic: new(true)},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1beta1constants.LabelShootProvider: localv1alpha1.Type}},
+		FailurePolicy:     new(admissionregistrationv1.Ignore),
+		TimeoutSeconds:    new(int32(timeoutSeconds)),
+	}, nil
+}
+
+// Touch sends the Roles of all shoots through the webhook, for those that were written while it did not serve. gardenlet
+// writes a Role when it reconciles the shoot, which may be a day away. The reader asks the API server.
+//
+// The API server looks at the rules of a Role that is patched as if the caller had written all of them, so this needs the
+// verb escalate for Roles of this name.
+func Touch(ctx context.Context, reader client.Reader, c client.Client) error {
+	namespaces, err := touch.ShootNamespaces(ctx, reader)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, namespace := range namespaces {
+		errs = append(errs, touch.Object(ctx, c, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: RoleName}}))
+	}
+	return errors.Join(errs...)
+}
+
+type mutator struct{}
+
+// Mutate implements extensionswebhook.Mutator.
+func (mutator) Mutate(_ context.Context, obj, _ client.Object) error {
+	if obj.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	switch role := obj.(type) {
+	case *rbacv1.Role:
+		if role.Name == RoleName {
+			role.Rules = withRules(role.Rules, driverRules())
+		}
+	case *rbacv1.ClusterRole:
+		if role.Name == ClusterRoleName {
+			role.Rules = withRules(role.Rules, driverRules())
+		}
+	}
+	return nil
+}

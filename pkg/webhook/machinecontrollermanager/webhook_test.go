@@ -1,0 +1,231 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package machinecontrollermanager
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gardener/gardener/pkg/client/kubernetes"
+	gardenermcm "github.com/gardener/gardener/pkg/component/nodemanagement/machinecontrollermanager"
+	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager/fake"
+)
+
+const namespace = "shoot--project--name"
+
+// gardenersRole is the Role as gardenlet writes it.
+func gardenersRole(t *testing.T) *rbacv1.Role {
+	t.Helper()
+	g := NewWithT(t)
+	c := fake.NewClientBuilder().WithScheme(kubernetes.SeedScheme).WithObjects(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "generic-token-kubeconfig"}},
+	).Build()
+	g.Expect(gardenermcm.New(c, namespace, secretsmanager.New(c, namespace), gardenermcm.Values{Image: "mcm", Replicas: 1}).Deploy(t.Context())).To(Succeed())
+
+	role := &rbacv1.Role{}
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: RoleName}, role)).To(Succeed())
+	return role
+}
+
+// oldClusterRole is the ClusterRole as Gardener wrote it before there was a Role for each shoot.
+func oldClusterRole() *rbacv1.ClusterRole {
+	return &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: ClusterRoleName},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"machine.sapcloud.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets", "endpoints", "events", "pods"}, Verbs: []string{"*"}},
+		},
+	}
+}
+
+func TestMutate(t *testing.T) {
+	mutate := func(t *testing.T, obj client.Object) {
+		t.Helper()
+		NewWithT(t).Expect(mutator{}.Mutate(t.Context(), obj, nil)).To(Succeed())
+	}
+
+	t.Run("adds Pods and Services, and nothing else, to the Role that gardenlet writes", func(t *testing.T) {
+		g := NewWithT(t)
+		role := gardenersRole(t)
+		before := role.DeepCopy()
+		mutate(t, role)
+
+		g.Expect(role.Rules[:len(before.Rules)]).To(Equal(before.Rules))
+		g.Expect(role.Rules[len(before.Rules):]).To(Equal([]rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods", "services"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
+		}))
+	})
+
+	t.Run("adds to the old ClusterRole what it does not allow yet", func(t *testing.T) {
+		g := NewWithT(t)
+		role := oldClusterRole()
+		mutate(t, role)
+		g.Expect(role.Rules).To(Equal(append(oldClusterRole().Rules,
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
+		)))
+	})
+
+	t.Run("changes nothing the second time", func(t *testing.T) {
+		role := gardenersRole(t)
+		mutate(t, role)
+		once := role.DeepCopy()
+		mutate(t, role)
+		NewWithT(t).Expect(role).To(Equal(once))
+	})
+
+	t.Run("leaves objects alone that are being deleted or are others", func(t *testing.T) {
+		deleted := gardenersRole(t)
+		deleted.DeletionTimestamp = &metav1.Time{}
+		for name, obj := range map[string]client.Object{
+			"deleted":      deleted,
+			"other role":   &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "prometheus"}},
+			"cluster role": &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: RoleName}},
+			"other kind":   &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: RoleName}},
+		} {
+			before := obj.DeepCopyObject()
+			mutate(t, obj)
+			NewWithT(t).Expect(obj).To(Equal(before), name)
+		}
+	})
+}
+
+func TestWithRules(t *testing.T) {
+	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+	}
+	named := rule("", "pods", "get")
+	named.ResourceNames = []string{"one"}
+
+	for _, test := range []struct {
+		name                    string
+		rules, wanted, expected []rbacv1.PolicyRule
+	}{
+		{"adds to no rules", nil, []rbacv1.PolicyRule{rule("", "pods", "get")}, []rbacv1.PolicyRule{rule("", "pods", "get")}},
+		{"adds the missing verbs only", []rbacv1.PolicyRule{rule("", "pods", "get")}, []rbacv1.PolicyRule{rule("", "pods", "get", "list")},
+			[]rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "pods", "list")}},
+		{"sees that two rules together suffice", []rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "pods", "list")}, []rbacv1.PolicyRule{rule("", "pods", "get", "list")},
+			[]rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "pods", "list")}},
+		{"sees that a wildcard suffices", []rbacv1.PolicyRule{rule("*", "*", "*")}, []rbacv1.PolicyRule{rule("", "pods", "get")}, []rbacv1.PolicyRule{rule("*", "*", "*")}},
+		{"does not take a rule for some objects for one for all", []rbacv1.PolicyRule{named}, []rbacv1.PolicyRule{rule("", "pods", "get")}, []rbacv1.PolicyRule{named, rule("", "pods", "get")}},
+		{"does not take another group's resource for ours", []rbacv1.PolicyRule{rule("metrics.k8s.io", "pods", "get")}, []rbacv1.PolicyRule{rule("", "pods", "get")},
+			[]rbacv1.PolicyRule{rule("metrics.k8s.io", "pods", "get"), rule("", "pods", "get")}},
+		{"keeps resources with different verbs apart", nil, []rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "services", "list")},
+			[]rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "services", "list")}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			once := withRules(test.rules, test.wanted)
+			g.Expect(once).To(Equal(test.expected))
+			g.Expect(withRules(once, test.wanted)).To(Equal(once))
+		})
+	}
+}
+
+// fakeManager is as much of a manager as New asks for.
+type fakeManager struct {
+	manager.Manager
+}
+
+func (fakeManager) GetScheme() *runtime.Scheme { return kubernetesscheme.Scheme }
+func (fakeManager) GetClient() client.Client   { return nil }
+func (fakeManager) GetLogger() logr.Logger     { return logr.Discard() }
+
+func TestNew(t *testing.T) {
+	g := NewWithT(t)
+	webhook, err := New(fakeManager{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(*webhook.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
+	g.Expect(webhook.NamespaceSelector.MatchLabels).To(Equal(map[string]string{"shoot.gardener.cloud/provider": "local"}))
+
+	t.Run("answers a request with a patch", func(t *testing.T) {
+		g := NewWithT(t)
+		response := webhook.Webhook.Handler.Handle(t.Context(), request(t, gardenersRole(t)))
+		g.Expect(response.Allowed).To(BeTrue())
+		g.Expect(response.Patches).To(HaveLen(1))
+		g.Expect(response.Patches[0].Path).To(HavePrefix("/rules/"))
+	})
+
+	t.Run("answers without a patch where nothing is missing", func(t *testing.T) {
+		g := NewWithT(t)
+		role := gardenersRole(t)
+		g.Expect(mutator{}.Mutate(t.Context(), role, nil)).To(Succeed())
+		response := webhook.Webhook.Handler.Handle(t.Context(), request(t, role))
+		g.Expect(response.Allowed).To(BeTrue())
+		g.Expect(response.Patches).To(BeEmpty())
+	})
+}
+
+func request(t *testing.T, role *rbacv1.Role) admission.Request {
+	t.Helper()
+	role.TypeMeta = metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"}
+	raw, err := json.Marshal(role)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Kind:      metav1.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+		Operation: admissionv1.Update,
+		Namespace: role.Namespace, Name: role.Name,
+		Object: runtime.RawExtension{Raw: raw}, OldObject: runtime.RawExtension{Raw: raw},
+	}}
+}
+
+func TestTouch(t *testing.T) {
+	shoot := func(name string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"shoot.gardener.cloud/provider": "local"}}}
+	}
+	role := func(namespace string) *rbacv1.Role {
+		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: RoleName}}
+	}
+	// run returns which Roles were patched; patches in the namespace fail are refused.
+	run := func(t *testing.T, fail string) (patched []string, err error) {
+		t.Helper()
+		c := fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(
+			shoot("shoot--a--one"), shoot("shoot--a--two"), shoot("shoot--a--workerless"), role("shoot--a--one"), role("shoot--a--two"), role("other"),
+		).WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if obj.GetNamespace() == fail {
+					return errors.New("forbidden")
+				}
+				if err := c.Patch(ctx, obj, patch, opts...); err != nil {
+					return err
+				}
+				patched = append(patched, obj.GetNamespace())
+				return nil
+			},
+		}).Build()
+		err = Touch(t.Context(), c, c)
+		return patched, err
+	}
+
+	t.Run("patches the Roles of all shoots that have one", func(t *testing.T) {
+		g := NewWithT(t)
+		patched, err := run(t, "")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(patched).To(ConsistOf("shoot--a--one", "shoot--a--two"))
+	})
+
+	t.Run("goes on after a failure and reports it", func(t *testing.T) {
+		g := NewWithT(t)
+		patched, err := run(t, "shoot--a--one")
+		g.Expect(err).To(MatchError(And(ContainSubstring("shoot--a--one/"+RoleName), ContainSubstring("forbidden"))))
+		g.Expect(patched).To(ConsistOf("shoot--a--two"))
+	})
+}
