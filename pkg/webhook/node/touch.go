@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
+)
+
+// TouchOptions are what AddTouchToManager needs.
+type TouchOptions struct {
+	// Capacity is what the webhook gives to Nodes of the seed; both quantities are needed.
+	Capacity configv1alpha1.NodeCapacity
+	// Registered is closed once the webhook is registered in the seed.
+	Registered <-chan struct{}
+}
+
+// AddTouchToManager adds a Runnable of the leader that sends an empty patch for the status of each Node of the seed, which
+// changes nothing by itself, but has the API server ask the webhook. Nodes for which that failed, or which do not have the
+// capacity thereafter, are tried again for some minutes; by then their kubelets have written the status by themselves.
+//
+// It is an error if the capacity is incomplete or the channel is nil.
+//
+// Needed permissions: list on Nodes, patch on nodes/status.
+func AddTouchToManager(mgr manager.Manager, opts TouchOptions) error {
+	if opts.Registered == nil {
+		return errors.New("touching Nodes: no channel given that tells when the webhook is registered")
+	}
+	capacity, err := resourcesOf(opts.Capacity)
+	if err != nil {
+		return err
+	}
+	toucher := &toucher{reader: mgr.GetAPIReader(), client: mgr.GetClient(), capacity: capacity}
+	return touch.AddToManager(mgr, "nodes", opts.Registered, toucher.touch)
+}
+
+// toucher touches Nodes until all of them have been touched.
+type toucher struct {
+	reader   client.Reader
+	client   client.StatusClient
+	capacity corev1.ResourceList
+	// left are the names of the Nodes that need another attempt; nil if all do.
+	left []string
+}
+
+// touch makes one attempt. The error is about the Nodes that are left.
+func (t *toucher) touch(ctx context.Context) error {
+	names := t.left
+	if names == nil {
+		// Metadata will do, and needs neither an informer nor memory for what all Nodes say about their images.
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := t.reader.List(ctx, list); err != nil {
+			return fmt.Errorf("listing Nodes: %w", err)
+		}
+		for _, item := range list.Items {
+			names = append(names, item.Name)
+		}
+	}
+
+	var (
+		left []string
+		errs []error
+	)
+	for _, name := range names {
+		if err := t.touchNode(ctx, name); err != nil {
+			left, errs = append(left, name), append(errs, err)
+		}
+	}
+	t.left = left
+	return errors.Join(errs...)
+}
+
+// touchNode returns an error as well if the webhook was not asked, as an API server may take a moment to learn of it.
+func (t *toucher) touchNode(ctx context.Context, name string) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := t.client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte("{}")))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patching the status of Node %s: %w", name, err)
+	}
+	if err != nil {
+		return nil // The Node is gone.
+	}
+	for resourceName, want := range t.capacity {
+		if got := node.Status.Capacity[resourceName]; got.Cmp(want) != 0 {
+			return fmt.Errorf("patching the status of Node %s: it says %s of %s, not %s", name, got.String(), resourceName, want.String())
+		}
+	}
+	return nil
+}
