@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/controlplane"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
+	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+)
+
+// ShootWebhooks deploys the webhooks of this extension into shoots, as ManagedResource NAMESPACE/WebhooksName.
+type ShootWebhooks interface {
+	// Apply writes the ManagedResource in a shoot's namespace. It does not wait until its objects are applied.
+	Apply(ctx context.Context, namespace string) error
+	// Delete deletes it, and tells whether it is gone.
+	Delete(ctx context.Context, namespace string) (gone bool, err error)
+}
+
+// Charts are where the charts of the components come from.
+type Charts struct {
+	LocalPathProvisioner chart.Source
+	// CloudController is only needed if that is deployed.
+	CloudController chart.Source
+}
+
+// Images are the images of the components, as references.
+type Images struct {
+	LocalPathProvisioner string
+	// CloudController is only needed if that is deployed.
+	CloudController string
+}
+
+// Options are what the controller needs.
+type Options struct {
+	// Controller are the options of the controller, such as its concurrency.
+	Controller controller.Options
+	// Classes are the classes to serve. There are ControlPlanes of class shoot only.
+	Classes class.Set
+	// IgnoreOperationAnnotation has every change of a spec, and every change of a Cluster, reconciled.
+	IgnoreOperationAnnotation bool
+	// Resources writes the ManagedResources. It is to use the client of the manager.
+	Resources *resources.Writer
+	// Renderer renders for the seed. For a shoot's version another is made of it.
+	Renderer *chart.Renderer
+	// Charts and Images of the components.
+	Charts Charts
+	Images Images
+	// DeployCloudController switches cloud-controller on. Where it was on before, it is removed.
+	DeployCloudController bool
+	// ShootWebhooks deploys the webhooks in shoots. None if it is nil.
+	ShootWebhooks ShootWebhooks
+	// Clock tells when secrets have to be renewed. Default: the real one.
+	Clock clock.Clock
+}
+
+func (o *Options) validate() error {
+	switch {
+	case o.Classes.String() == "":
+		return errors.New("no extension class given, name at least one")
+	case o.Resources == nil:
+		return errors.New("no writer of ManagedResources given")
+	case o.Renderer == nil:
+		return errors.New("no renderer of charts given")
+	case o.Charts.LocalPathProvisioner == nil:
+		return errors.New("no chart of local-path-provisioner given")
+	case o.Images.LocalPathProvisioner == "":
+		return errors.New("no image of local-path-provisioner given, set controlPlane.localPathProvisioner.image")
+	case o.DeployCloudController && o.Charts.CloudController == nil:
+		return errors.New("no chart of cloud-controller given")
+	case o.DeployCloudController && o.Images.CloudController == "":
+		return errors.New("no image of cloud-controller given, set controlPlane.cloudController.image")
+	}
+	return nil
+}
+
+// AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
+// classes or if something needed is missing, such as the image of a component that is deployed.
+//
+// Needed permissions, beyond those of the extension library for ControlPlanes and Clusters and those of resources.Writer:
+// list and watch on ManagedResources; get, list, create, patch and delete on Secrets; get on Deployments if cloud-controller
+// is deployed.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if err := opts.validate(); err != nil {
+		return fmt.Errorf("adding the ControlPlane controller: %w", err)
+	}
+	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
+	if !ok {
+		return nil
+	}
+
+	// The library looks at the shoot with this context, in the manager's cache. Nothing is under way when it would end.
+	defaults := controlplane.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
+	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
+
+	if opts.Controller.ReconciliationTimeout == 0 {
+		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
+	}
+
+	wake := &waker{client: mgr.GetClient(), classes: classes, healing: opts.IgnoreOperationAnnotation}
+	b := builder.ControllerManagedBy(mgr).
+		Named(controlplane.ControllerName).
+		WithOptions(opts.Controller).
+		Watches(&extensionsv1alpha1.ControlPlane{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
+		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.requests), builder.WithPredicates(wake.predicate()))
+	if opts.IgnoreOperationAnnotation {
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlplane.ClusterToControlPlaneMapper(mgr.GetClient(), predicates)))
+	}
+	if err := b.Complete(newReconciler(mgr, opts)); err != nil {
+		return fmt.Errorf("adding the ControlPlane controller: %w", err)
+	}
+	return nil
+}
+
+func newReconciler(mgr manager.Manager, opts Options) reconcile.Reconciler {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader()}
+	newControlPlane := func() *extensionsv1alpha1.ControlPlane { return &extensionsv1alpha1.ControlPlane{} }
+	return common.WithCheck(mgr.GetClient(), newControlPlane, actuator.check, controlplane.NewReconciler(mgr, actuator))
+}

@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+)
+
+// newManager returns a manager on the objects of c, with informers to which a test hands the events.
+func newManager(t *testing.T, c client.Client) (manager.Manager, *informertest.FakeInformers) {
+	t.Helper()
+	informers := &informertest.FakeInformers{Scheme: c.Scheme()}
+	mgr, err := manager.New(&rest.Config{Host: "localhost:0"}, manager.Options{
+		Scheme:         c.Scheme(),
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return informers, nil },
+		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return c, nil },
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
+	})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return &managerWithReader{Manager: mgr, reader: c}, informers
+}
+
+// managerWithReader has no API server to read from.
+type managerWithReader struct {
+	manager.Manager
+	reader client.Reader
+}
+
+func (m *managerWithReader) GetAPIReader() client.Reader { return m.reader }
+
+func TestAddToManagerRefusesWhatIsIncomplete(t *testing.T) {
+	for name, test := range map[string]struct {
+		mutate func(*Options)
+		err    string
+	}{
+		"no class":                                {func(o *Options) { o.Classes = class.Set{} }, "no extension class"},
+		"no writer":                               {func(o *Options) { o.Resources = nil }, "no writer"},
+		"no renderer":                             {func(o *Options) { o.Renderer = nil }, "no renderer"},
+		"no chart of local-path-provisioner":      {func(o *Options) { o.Charts.LocalPathProvisioner = nil }, "no chart of local-path-provisioner"},
+		"no image of local-path-provisioner":      {func(o *Options) { o.Images.LocalPathProvisioner = "" }, "controlPlane.localPathProvisioner.image"},
+		"no chart of a deployed cloud-controller": {func(o *Options) { o.DeployCloudController, o.Charts.CloudController = true, nil }, "no chart of cloud-controller"},
+		"no image of a deployed cloud-controller": {func(o *Options) { o.DeployCloudController, o.Images.CloudController = true, "" }, "controlPlane.cloudController.image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCluster(t)
+			mgr, _ := newManager(t, c)
+			opts := c.opts
+			opts.Resources = resources.New(c)
+			test.mutate(&opts)
+			g.Expect(AddToManager(mgr, opts)).To(MatchError(And(HavePrefix("adding the ControlPlane controller"), ContainSubstring(test.err))))
+		})
+	}
+}
+
+func TestAnInstanceForSeedsAloneHasNoControlPlanes(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	mgr, informers := newManager(t, c)
+	opts := c.opts
+	opts.Resources = resources.New(c)
+	only, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassSeed)
+	g.Expect(ok).To(BeTrue())
+	opts.Classes = only
+	g.Expect(AddToManager(mgr, opts)).To(Succeed())
+	g.Expect(informers.InformersByGVK).To(BeEmpty())
+}
+
+func TestAChangeOfTheWebhooksWakesTheControlPlaneThatWaits(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	c.mustReconcile()
+	waiting := c.managedResource(WebhooksName)
+
+	mgr, informers := newManager(t, c)
+	opts := c.opts
+	opts.Resources = resources.New(c)
+	opts.ShootWebhooks = &webhooks{writer: opts.Resources}
+	opts.Controller = controller.Options{SkipNameValidation: new(true)}
+	g.Expect(AddToManager(mgr, opts)).To(Succeed())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	defer func() {
+		cancel()
+		g.Eventually(done, 10*time.Second).Should(Receive(BeNil()))
+	}()
+	<-mgr.Elected()
+
+	c.healthy()
+	informer, err := informers.FakeInformerFor(ctx, &resourcesv1alpha1.ManagedResource{})
+	g.Expect(err).NotTo(HaveOccurred())
+	healthy := c.managedResource(WebhooksName)
+	g.Eventually(func(g Gomega) {
+		// The controller may not listen yet.
+		informer.Update(waiting, healthy)
+		g.Expect(c.controlPlane().Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
+	}, 10*time.Second).Should(Succeed())
+}
+
+func TestWakerLooksAtWhatAControlPlaneWaitsFor(t *testing.T) {
+	g := NewWithT(t)
+	c := newServedCluster(t)
+	c.mustReconcile()
+	predicate := (&waker{}).predicate()
+	mr := func(name string) *resourcesv1alpha1.ManagedResource {
+		out := c.managedResource(WebhooksName)
+		out.Name = name
+		return out
+	}
+	unhealthy := func(name string) *resourcesv1alpha1.ManagedResource {
+		out := mr(name)
+		out.Status.Conditions = nil
+		return out
+	}
+
+	for _, name := range []string{WebhooksName, SeedName, ShootName, StorageClassesName} {
+		g.Expect(predicate.Delete(event.DeleteEvent{Object: mr(name)})).To(BeTrue(), name)
+	}
+	g.Expect(predicate.Delete(event.DeleteEvent{Object: mr("shoot-core")})).To(BeFalse())
+	g.Expect(predicate.Create(event.CreateEvent{Object: mr(WebhooksName)})).To(BeFalse())
+	g.Expect(predicate.Generic(event.GenericEvent{Object: mr(WebhooksName)})).To(BeFalse())
+	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: unhealthy(WebhooksName), ObjectNew: mr(WebhooksName)})).To(BeTrue())
+	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: mr(WebhooksName), ObjectNew: mr(WebhooksName)})).To(BeFalse())
+	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: unhealthy(ShootName), ObjectNew: mr(ShootName)})).To(BeFalse())
+}
+
+func TestWakerWakesOnlyWhatIsUnderWay(t *testing.T) {
+	succeeded := &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeReconcile, State: gardencorev1beta1.LastOperationStateSucceeded}
+	for name, test := range map[string]struct {
+		mutate  func(*extensionsv1alpha1.ControlPlane)
+		healing bool
+		woken   bool
+	}{
+		"a new one": {func(*extensionsv1alpha1.ControlPlane) {}, false, true},
+		"one that has failed": {func(cp *extensionsv1alpha1.ControlPlane) {
+			cp.Status.LastOperation = &gardencorev1beta1.LastOperation{State: "Error"}
+		}, false, true},
+		"one that is asked for something": {func(cp *extensionsv1alpha1.ControlPlane) {
+			cp.Status.LastOperation = succeeded
+			cp.Annotations = map[string]string{"gardener.cloud/operation": "migrate"}
+		}, false, true},
+		"one that is done":               {func(cp *extensionsv1alpha1.ControlPlane) { cp.Status.LastOperation = succeeded }, false, false},
+		"one that is done and is healed": {func(cp *extensionsv1alpha1.ControlPlane) { cp.Status.LastOperation = succeeded }, true, true},
+		"one of another type":            {func(cp *extensionsv1alpha1.ControlPlane) { cp.Spec.Type = "mock" }, true, false},
+		"one of another class": {func(cp *extensionsv1alpha1.ControlPlane) {
+			cp.Spec.Class = new(extensionsv1alpha1.ExtensionClassGarden)
+		}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCluster(t)
+			cp := c.controlPlane()
+			g.Expect(c.Delete(t.Context(), cp)).To(Succeed())
+			cp.ResourceVersion = ""
+			test.mutate(cp)
+			status := cp.Status
+			g.Expect(c.Create(t.Context(), cp)).To(Succeed())
+			cp.Status = status
+			g.Expect(c.Status().Update(t.Context(), cp)).To(Succeed())
+
+			waker := &waker{client: c, classes: c.opts.Classes, healing: test.healing}
+			requests := waker.requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ShootName}})
+			g.Expect(requests).To(HaveLen(map[bool]int{true: 1, false: 0}[test.woken]))
+			g.Expect(waker.requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: ShootName}})).To(BeEmpty())
+		})
+	}
+}

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+)
+
+const localPathProvisioner = "local-path-provisioner"
+
+// placed are objects by the ManagedResource they go into.
+type placed struct {
+	seed, shoot, storageClasses []client.Object
+}
+
+// deploy renders the charts and applies the ManagedResources. If nothing has changed, it renders and compresses nothing,
+// and sends no request but two for the Secret of cloud-controller's token, if that is deployed.
+func (a *actuator) deploy(ctx context.Context, cluster *extensionscontroller.Cluster, secrets secretsmanager.Reader, phase phase) error {
+	namespace := cluster.ObjectMeta.Name
+	var objects placed
+
+	volumes, err := a.renderLocalPathProvisioner(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	objects.addVolumes(volumes)
+
+	if a.DeployCloudController {
+		if err := shootAccess(namespace).Reconcile(ctx, a.client); err != nil {
+			return fmt.Errorf("writing the secret with the token of cloud-controller: %w", err)
+		}
+		controller, err := a.renderCloudController(ctx, cluster, secrets, phase)
+		if err != nil {
+			return err
+		}
+		objects.addCloudController(controller, namespace)
+	} else if err := a.removeSeed(ctx, namespace); err != nil {
+		return err
+	}
+
+	for _, mr := range objects.managedResources(namespace) {
+		if err := a.Resources.Apply(ctx, mr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addVolumes has the StorageClasses in a ManagedResource of their own, which is deleted first. No object of that chart
+// ever gets into the seed.
+func (p *placed) addVolumes(objects []client.Object) {
+	for _, object := range objects {
+		if object.GetObjectKind().GroupVersionKind().Kind == "StorageClass" {
+			p.storageClasses = append(p.storageClasses, object)
+		} else {
+			p.shoot = append(p.shoot, object)
+		}
+	}
+}
+
+// addCloudController lets only that into the seed which is in the shoot's namespace there.
+func (p *placed) addCloudController(objects []client.Object, namespace string) {
+	for _, object := range objects {
+		if object.GetNamespace() == namespace {
+			p.seed = append(p.seed, object)
+		} else {
+			p.shoot = append(p.shoot, object)
+		}
+	}
+}
+
+// managedResources are in the order in which they are deployed.
+func (p *placed) managedResources(namespace string) []resources.ManagedResource {
+	var (
+		// Gardener is not to sweep them up with the user's objects before GRM deletes them.
+		noCleanup = map[string]string{v1beta1constants.ShootNoCleanup: "true"}
+		out       []resources.ManagedResource
+	)
+	if len(p.seed) > 0 {
+		out = append(out, resources.ManagedResource{Namespace: namespace, Name: SeedName, Class: v1beta1constants.SeedResourceManagerClass, Objects: p.seed})
+	}
+	return append(out,
+		resources.ManagedResource{Namespace: namespace, Name: ShootName, InjectedLabels: noCleanup, Objects: p.shoot},
+		resources.ManagedResource{Namespace: namespace, Name: StorageClassesName, InjectedLabels: noCleanup, Objects: p.storageClasses},
+	)
+}
+
+func (a *actuator) renderLocalPathProvisioner(ctx context.Context, cluster *extensionscontroller.Cluster) ([]client.Object, error) {
+	renderer, err := a.Renderer.For(chart.Capabilities{KubeVersion: cluster.Shoot.Spec.Kubernetes.Version})
+	if err != nil {
+		return nil, err
+	}
+	return render(ctx, renderer, a.Charts.LocalPathProvisioner, chart.Release{Name: localPathProvisioner, Namespace: metav1.NamespaceSystem}, map[string]any{
+		"image": a.Images.LocalPathProvisioner,
+		"vpa":   map[string]any{"enabled": v1beta1helper.ShootWantsVerticalPodAutoscaler(cluster.Shoot)},
+	})
+}
+
+func (a *actuator) renderCloudController(ctx context.Context, cluster *extensionscontroller.Cluster, secrets secretsmanager.Reader, phase phase) ([]client.Object, error) {
+	server, ok := secrets.Get(serverName)
+	if !ok {
+		return nil, fmt.Errorf("the secrets manager has no secret %s", serverName)
+	}
+	replicas := 1
+	if phase == hibernated {
+		replicas = 0
+	}
+
+	namespace := cluster.ObjectMeta.Name
+	return render(ctx, a.Renderer, a.Charts.CloudController, chart.Release{Name: cloudController, Namespace: namespace}, map[string]any{
+		"image":    a.Images.CloudController,
+		"replicas": replicas,
+		"shootAccess": map[string]any{
+			"kubeconfigSecret": extensionscontroller.GenericTokenKubeconfigSecretNameFromCluster(cluster),
+			"tokenSecret":      shootAccess(namespace).Secret.Name,
+		},
+		"serverSecret": server.Name,
+	})
+}
+
+func render(ctx context.Context, renderer *chart.Renderer, source chart.Source, release chart.Release, values map[string]any) ([]client.Object, error) {
+	rendered, err := renderer.Render(ctx, source, release, values)
+	if refused := (*chart.ValuesError)(nil); errors.As(err, &refused) {
+		// Only another configuration of this extension helps.
+		return nil, common.ConfigurationProblem(err, common.RetryMistake)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rendered.Objects, nil
+}
+
+// removeSeed removes a cloud-controller that has been switched off, and waits for nothing. Whether there was one, the
+// cache tells.
+func (a *actuator) removeSeed(ctx context.Context, namespace string) error {
+	key := client.ObjectKey{Namespace: namespace, Name: SeedName}
+	if err := a.client.Get(ctx, key, &resourcesv1alpha1.ManagedResource{}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if err := a.deleteShootAccess(ctx, namespace); err != nil {
+		return err
+	}
+	_, err := a.Resources.Delete(ctx, key)
+	return err
+}

@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+)
+
+func (c *cluster) deployment(object client.Object) *appsv1.Deployment {
+	c.t.Helper()
+	out := &appsv1.Deployment{}
+	NewWithT(c.t).Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, out)).To(Succeed())
+	return out
+}
+
+// volumeSecret returns the name of the Secret in a volume of a Deployment.
+func (c *cluster) volumeSecret(object client.Object, volume string) string {
+	c.t.Helper()
+	for _, candidate := range c.deployment(object).Spec.Template.Spec.Volumes {
+		if candidate.Name == volume {
+			return candidate.Secret.SecretName
+		}
+	}
+	return ""
+}
+
+func (c *cluster) cloudController() *appsv1.Deployment {
+	c.t.Helper()
+	return c.deployment(c.objects(SeedName)["Deployment "+namespace+"/cloud-controller"])
+}
+
+func TestCloudControllerIsDeployedBesideTheControlPlane(t *testing.T) {
+	g := NewWithT(t)
+	c := newDeployedCluster(t)
+
+	g.Expect(c.managedResource(SeedName).Spec.Class).To(HaveValue(Equal("seed")))
+	g.Expect(c.managedResource(SeedName).Spec.InjectLabels).To(BeEmpty())
+	for name, object := range c.objects(SeedName) {
+		g.Expect(object.GetNamespace()).To(Equal(namespace), name)
+	}
+	g.Expect(c.objects(ShootName)).To(And(HaveKey("ClusterRole /provider-local:cloud-controller"), HaveKey("ClusterRoleBinding /provider-local:cloud-controller")))
+
+	deployment := c.cloudController()
+	g.Expect(deployment.Spec.Replicas).To(HaveValue(BeEquivalentTo(1)))
+	volumes := deployment.Spec.Template.Spec.Volumes
+	sources := volumes[len(volumes)-1].Projected.Sources
+	g.Expect(sources[0].Secret.Name).To(Equal("generic-token-kubeconfig-1234"))
+	g.Expect(sources[1].Secret.Name).To(Equal("shoot-access-cloud-controller"))
+
+	token := &corev1.Secret{}
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "shoot-access-cloud-controller"}, token)).To(Succeed())
+	g.Expect(token.Labels).To(HaveKeyWithValue("resources.gardener.cloud/purpose", "token-requestor"))
+	g.Expect(token.Annotations).To(HaveKeyWithValue("serviceaccount.resources.gardener.cloud/name", "cloud-controller"))
+}
+
+func TestASelfHostedShootKeepsTheTwoApart(t *testing.T) {
+	g := NewWithT(t)
+	// There, the namespace of the control plane is kube-system.
+	object := func(kind, namespace string) client.Object {
+		out := &unstructured.Unstructured{}
+		out.SetKind(kind)
+		out.SetNamespace(namespace)
+		return out
+	}
+	var objects placed
+	objects.addVolumes([]client.Object{object("Deployment", "kube-system"), object("StorageClass", "")})
+	objects.addCloudController([]client.Object{object("Deployment", "kube-system"), object("ClusterRole", "")}, "kube-system")
+	g.Expect([]int{len(objects.seed), len(objects.shoot), len(objects.storageClasses)}).To(Equal([]int{1, 2, 1}))
+}
+
+func TestACloudControllerThatIsSwitchedOffIsRemoved(t *testing.T) {
+	g := NewWithT(t)
+	c := newDeployedCluster(t)
+	c.opts.DeployCloudController = false
+	c.restart()
+	c.ask("reconcile")
+
+	g.Expect(c.mustReconcile().RequeueAfter).To(BeZero())
+	g.Expect(c.isDeleting(SeedName)).To(BeTrue())
+	g.Expect(c.objects(ShootName)).NotTo(HaveKey("ClusterRole /provider-local:cloud-controller"))
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "shoot-access-cloud-controller"}, &corev1.Secret{})
+	g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+	g.Expect(err).To(HaveOccurred())
+
+	c.serve(nil, SeedName)
+	c.ask("reconcile")
+	c.mustReconcile()
+	g.Expect(c.requests).NotTo(ContainElement("delete ManagedResource"), "what is off costs nothing")
+}
+
+func TestCloudControllerWorksUntilKubeAPIServerIsGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		shoot     func(*gardencorev1beta1.Shoot)
+		apiServer *int32
+		requeue   time.Duration
+		replicas  int32
+	}{
+		"an awake shoot": {func(*gardencorev1beta1.Shoot) {}, new(int32(2)), 0, 1},
+		"an awake shoot whose kube-apiserver is down":   {func(*gardencorev1beta1.Shoot) {}, new(int32(0)), 0, 1},
+		"a shoot that is being hibernated":              {hibernate, new(int32(2)), 2 * time.Second, 1},
+		"a hibernated shoot":                            {hibernate, new(int32(0)), 0, 0},
+		"a hibernated shoot that has no kube-apiserver": {hibernate, nil, 0, 0},
+		"a hibernated shoot that is migrated": {func(shoot *gardencorev1beta1.Shoot) {
+			hibernate(shoot)
+			shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeMigrate}
+		}, new(int32(0)), 0, 1},
+		"a hibernated shoot that is deleted": {func(shoot *gardencorev1beta1.Shoot) {
+			hibernate(shoot)
+			shoot.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}, new(int32(0)), 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newServedCluster(t)
+			if test.apiServer != nil {
+				g.Expect(c.Create(t.Context(), &appsv1.Deployment{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-apiserver"},
+					Spec:       appsv1.DeploymentSpec{Replicas: test.apiServer},
+				})).To(Succeed())
+			}
+			c.setShoot(test.shoot)
+			c.opts.DeployCloudController = true
+			c.restart()
+
+			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(test.requeue))
+			g.Expect(c.cloudController().Spec.Replicas).To(HaveValue(Equal(test.replicas)))
+			g.Expect(c.controlPlane().Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded), "else Gardener would not go on to scale it down")
+		})
+	}
+
+	t.Run("without a cloud-controller nobody asks", func(t *testing.T) {
+		g := NewWithT(t)
+		c := newServedCluster(t, hibernate)
+		g.Expect(c.mustReconcile().RequeueAfter).To(BeZero())
+		g.Expect(c.requests).NotTo(ContainElement("live Deployment"))
+	})
+
+	t.Run("an API server that does not answer is not taken for one that is gone", func(t *testing.T) {
+		g := NewWithT(t)
+		c := newServedCluster(t, hibernate)
+		c.opts.DeployCloudController = true
+		c.restart()
+		c.fail = func(verb string, obj client.Object) error {
+			if _, ok := obj.(*appsv1.Deployment); ok && verb == "live" {
+				return errors.New("no answer")
+			}
+			return nil
+		}
+		_, err := c.reconcile()
+		g.Expect(err).To(MatchError(ContainSubstring("no answer")))
+		g.Expect(c.managedResource(SeedName)).To(BeNil())
+	})
+}
+
+// benchmarked returns a step that renders, compresses and applies what one ControlPlane needs.
+func benchmarked(b *testing.B) (*cluster, func()) {
+	b.Helper()
+	c := newServedCluster(b)
+	writer := resources.New(c)
+	cluster, err := extensionscontroller.GetCluster(b.Context(), c, namespace)
+	if err != nil {
+		b.Fatal(err)
+	}
+	actuator := &actuator{Options: c.opts, client: c, reader: c}
+	actuator.Resources = writer
+	return c, func() {
+		actuator.Images.LocalPathProvisioner = c.opts.Images.LocalPathProvisioner
+		if err := actuator.deploy(b.Context(), cluster, nil, awake); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkReconcileUnchanged is a ControlPlane like the last time: nothing is rendered or compressed.
+func BenchmarkReconcileUnchanged(b *testing.B) {
+	_, deploy := benchmarked(b)
+	deploy()
+	b.ReportAllocs()
+	for b.Loop() {
+		deploy()
+	}
+}
+
+// BenchmarkReconcileChanged is a ControlPlane with a new image each time: the chart is rendered, and one of the two
+// ManagedResources is compressed and written.
+func BenchmarkReconcileChanged(b *testing.B) {
+	c, deploy := benchmarked(b)
+	deploy()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		c.opts.Images.LocalPathProvisioner = "local-path-provisioner:" + time.Duration(i).String()
+		deploy()
+	}
+}
+
+func TestANewImageReachesTheShoot(t *testing.T) {
+	g := NewWithT(t)
+	c := newServedCluster(t)
+	c.mustReconcile()
+	before := c.managedResource(ShootName).Spec.SecretRefs[0]
+	c.ask("reconcile")
+	c.mustReconcile()
+	g.Expect(c.managedResource(ShootName).Spec.SecretRefs[0]).To(Equal(before))
+
+	c.opts.Images.LocalPathProvisioner = "local-path-provisioner:2"
+	c.restart()
+	c.ask("reconcile")
+	c.mustReconcile()
+	g.Expect(c.managedResource(ShootName).Spec.SecretRefs[0]).NotTo(Equal(before))
+	g.Expect(c.requests).To(ContainElement("patch ManagedResource"))
+}
