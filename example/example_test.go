@@ -17,9 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apiserverschema "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gardener/gardener/pkg/api/operator/v1alpha1/validation"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
 )
@@ -56,15 +57,15 @@ func TestGardenersSchemasAcceptTheExamples(t *testing.T) {
 			definition := read[apiextensionsv1.CustomResourceDefinition](t, filepath.Join(gardener, "example", crd))
 			schema := &apiextensions.JSONSchemaProps{}
 			g.Expect(apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(definition.Spec.Versions[0].Schema.OpenAPIV3Schema, schema, nil)).To(Succeed())
-			validator, _, err := validation.NewSchemaValidator(schema)
+			validator, _, err := apiserverschema.NewSchemaValidator(schema)
 			g.Expect(err).NotTo(HaveOccurred())
 
 			object := *read[map[string]any](t, name)
-			g.Expect(validation.ValidateCustomResource(nil, object, validator)).To(BeEmpty())
+			g.Expect(apiserverschema.ValidateCustomResource(nil, object, validator)).To(BeEmpty())
 
 			delete(object, "spec")
 			object["spec"] = "not an object"
-			g.Expect(validation.ValidateCustomResource(nil, object, validator)).NotTo(BeEmpty(), "the schema can refuse something")
+			g.Expect(apiserverschema.ValidateCustomResource(nil, object, validator)).NotTo(BeEmpty(), "the schema can refuse something")
 		})
 	}
 }
@@ -78,13 +79,36 @@ func TestTheGardenNamesTheSecretsAndTheExtensionBesideIt(t *testing.T) {
 	g.Expect(garden.Spec.DNS.Providers).To(HaveLen(1))
 	g.Expect(garden.Spec.DNS.Providers[0].SecretRef.Name).To(Equal(dns.Name))
 
-	served := map[string]string{}
+	var served []string
 	for _, resource := range extension.Spec.Resources {
-		served[resource.Kind] = resource.Type
+		served = append(served, resource.Kind+"/"+resource.Type)
 	}
-	g.Expect(served).To(HaveKeyWithValue("BackupBucket", garden.Spec.VirtualCluster.ETCD.Main.Backup.Provider))
-	g.Expect(served).To(HaveKeyWithValue("DNSRecord", garden.Spec.DNS.Providers[0].Type))
-	g.Expect(served).To(HaveKeyWithValue("Extension", garden.Spec.Extensions[0].Type))
+	g.Expect(served).To(ContainElements(
+		"BackupBucket/"+garden.Spec.VirtualCluster.ETCD.Main.Backup.Provider,
+		"DNSRecord/"+garden.Spec.DNS.Providers[0].Type,
+		"Extension/"+garden.Spec.Extensions[0].Type,
+	))
+}
+
+func TestGardenerOperatorAcceptsTheExtension(t *testing.T) {
+	g := NewWithT(t)
+	extension := read[operatorv1alpha1.Extension](t, "20-operator-extension.yaml")
+	g.Expect(validation.ValidateExtension(extension)).To(BeEmpty())
+
+	lifecycle := extension.Spec.Resources[len(extension.Spec.Resources)-1].Lifecycle
+	lifecycle.Delete = lifecycle.Reconcile
+	g.Expect(validation.ValidateExtension(extension)).To(ContainElement(HaveField("Field", HaveSuffix("lifecycle.delete"))),
+		"the validation can refuse something")
+}
+
+func TestAGardenMayNameWhatIsMeantForGardens(t *testing.T) {
+	g := NewWithT(t)
+	garden := read[operatorv1alpha1.Garden](t, "30-garden.yaml")
+	extensions := []operatorv1alpha1.Extension{*read[operatorv1alpha1.Extension](t, "20-operator-extension.yaml")}
+	g.Expect(validation.ValidateGarden(garden, extensions)).To(BeEmpty())
+
+	garden.Spec.Extensions[0].Type = "local-ext-seed"
+	g.Expect(validation.ValidateGarden(garden, extensions)).To(ContainElement(HaveField("Field", HavePrefix("spec.extensions[0]"))))
 }
 
 func TestTheExtensionIsOfClassGardenAndOfATypeThatIsServed(t *testing.T) {

@@ -27,58 +27,86 @@ const (
 	fallbackVersion = "v0.0.0-dev"
 )
 
-// program is a Go program of this repository that becomes an image.
-type program struct {
-	// name is what the image, the binary and its path in the image are called.
+// artifact is an image of this repository.
+type artifact struct {
+	// name is what the image is called: the repository below a registry, the file in bin/images, and the key among the
+	// images of the chart skaffold/extension.
 	name string
-	// module is the folder of the Go module, pkg the package in it.
+	// programs are what is in it, each at / and its name. The first one is the entrypoint.
+	programs []program
+}
+
+// program is a Go program that becomes part of an image.
+type program struct {
+	name string
+	// module is the folder of the Go module that is built in, pkg the package, which may be one that the module only pins.
 	module, pkg string
 }
 
-func programs() []program {
-	return []program{
-		{name: imageOperatorExtension, module: ".", pkg: "./operator-extension"},
-		{name: imageCoreDNS, module: "skaffold/images/coredns", pkg: "."},
+// artifacts are the images of this repository, all of which the Extension names.
+func artifacts() []artifact {
+	const localPathProvisioner = "skaffold/images/local-path-provisioner"
+	return []artifact{
+		{name: "operator-extension", programs: []program{{name: "operator-extension", module: ".", pkg: "./operator-extension"}}},
+		{name: "gardenlet-extension", programs: []program{{name: "gardenlet-extension", module: ".", pkg: "./gardenlet-extension"}}},
+		{name: "coredns", programs: []program{{name: "coredns", module: "skaffold/images/coredns", pkg: "."}}},
+		{name: "local-path-provisioner", programs: []program{
+			{name: "local-path-provisioner", module: localPathProvisioner, pkg: "github.com/rancher/local-path-provisioner"},
+			{name: "local-path-helper", module: localPathProvisioner, pkg: "./helper"},
+		}},
 	}
 }
 
-func programNamed(name string) (program, error) {
-	for _, program := range programs() {
-		if program.name == name {
-			return program, nil
+// artifactNames returns the names of all images, in the order of artifacts.
+func artifactNames() []string {
+	var names []string
+	for _, artifact := range artifacts() {
+		names = append(names, artifact.name)
+	}
+	return names
+}
+
+func artifactNamed(name string) (artifact, error) {
+	for _, artifact := range artifacts() {
+		if artifact.name == name {
+			return artifact, nil
 		}
 	}
-	return program{}, fmt.Errorf("--name %q: expected %s, %s or %s", name, imageOperatorExtension, imageCoreDNS, chartFolder)
+	return artifact{}, fmt.Errorf("--name %q: expected %s or %s", name, strings.Join(artifactNames(), ", "), chartFolder)
 }
 
-// buildProgram builds a program of this repository as the file binary, and an image of it. The image reads the file again
-// when it is pushed.
-func buildProgram(cmd *cobra.Command, root, name, version, arch, binary string) (v1.Image, error) {
-	program, err := programNamed(name)
-	if err != nil {
-		return nil, err
-	}
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "building %s %s for linux/%s\n", name, version, arch)
-
-	// #nosec G204 -- the arguments are this program's own
-	build := exec.CommandContext(cmd.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X "+versionVariable+"="+version, "-o", binary, program.pkg)
-	build.Dir = filepath.Join(root, program.module)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOWORK=off")
-	build.Stdout, build.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
-	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("building %s: %w", name, err)
-	}
-
-	img, err := image.Build(image.Spec{
-		Files:        []image.File{{Source: binary, Destination: "/" + name}},
-		Entrypoint:   []string{"/" + name},
-		Labels:       map[string]string{"org.opencontainers.image.title": name},
+// build builds the programs of the image into a folder, and the image of them. The image reads the files again when it is
+// pushed.
+func (a artifact) build(cmd *cobra.Command, root, version, arch, folder string) (v1.Image, error) {
+	spec := image.Spec{
+		Entrypoint:   []string{"/" + a.programs[0].name},
+		Labels:       map[string]string{"org.opencontainers.image.title": a.name},
 		Architecture: arch,
-	})
+	}
+	for _, program := range a.programs {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "building %s %s for linux/%s\n", program.name, version, arch)
+		binary := filepath.Join(folder, program.name)
+		if err := program.build(cmd, root, version, arch, binary); err != nil {
+			return nil, fmt.Errorf("building %s: %w", program.name, err)
+		}
+		spec.Files = append(spec.Files, image.File{Source: binary, Destination: "/" + program.name})
+	}
+
+	img, err := image.Build(spec)
 	if err != nil {
-		return nil, fmt.Errorf("building image %s: %w", name, err)
+		return nil, fmt.Errorf("building image %s: %w", a.name, err)
 	}
 	return img, nil
+}
+
+// build builds the program as the file binary, statically.
+func (p program) build(cmd *cobra.Command, root, version, arch, binary string) error {
+	// #nosec G204 -- the arguments are this program's own
+	build := exec.CommandContext(cmd.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X "+versionVariable+"="+version, "-o", binary, p.pkg)
+	build.Dir = filepath.Join(root, p.module)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOWORK=off")
+	build.Stdout, build.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
+	return build.Run()
 }
 
 // findRoot returns the folder of this repository, looking upwards from the working directory.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,12 +18,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
 )
 
-// Names of the images that the chart needs, as `--image` and the repositories below a registry call them.
-const (
-	imageOperatorExtension = "operator-extension"
-	imageCoreDNS           = "coredns"
-)
-
+// chartFolder is the chart that Gardener installs, and the repository below a registry that it is pushed to.
 const chartFolder = "charts/provider-local"
 
 type chartsOptions struct {
@@ -51,7 +47,7 @@ Images that --image does not name are expected at REGISTRY/NAME:TAG, where "make
 	cmd.Flags().StringVar(&opts.registry, "registry", "", "where to push: HOST[:PORT][/PATH]")
 	cmd.Flags().StringVar(&opts.pullRegistry, "pull-registry", "", "what the cluster calls the registry, if it knows it by another name")
 	cmd.Flags().StringVar(&opts.tag, "tag", "", "tag of the chart, and of the images that --image doesn't name (default: the version by git)")
-	cmd.Flags().StringArrayVar(&opts.images, "image", nil, "NAME=REF, where NAME is operator-extension or coredns; a REF with a digest is taken as it is")
+	cmd.Flags().StringArrayVar(&opts.images, "image", nil, "NAME=REF, where NAME is "+strings.Join(artifactNames(), ", ")+"; a REF with a digest is taken as it is")
 	cmd.Flags().StringVar(&opts.output, "output", "bin", "folder for the packaged chart and extension.yaml")
 	_ = cmd.MarkFlagRequired("registry")
 	return cmd
@@ -86,14 +82,18 @@ func (o *chartsOptions) run(cmd *cobra.Command) error {
 	}
 	chartRef = oci.Rename(chartRef, o.registry, o.pullRegistry)
 
-	manifest, err := extensionManifest(extensionRefs{chart: chartRef, operatorExtension: images[imageOperatorExtension], coreDNS: images[imageCoreDNS]})
+	manifest, err := extensionManifest(root, chartRef, images)
 	if err != nil {
 		return err
 	}
 	if err := o.write(root, archive, manifest, cmd); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n%s\n", chartRef, images[imageOperatorExtension], images[imageCoreDNS])
+	refs := []string{chartRef}
+	for _, name := range artifactNames() {
+		refs = append(refs, images[name])
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(refs, "\n"))
 	return err
 }
 
@@ -103,7 +103,7 @@ func (o *chartsOptions) resolveImages(ctx context.Context, client *oci.Client) (
 	if err != nil {
 		return nil, err
 	}
-	known := []string{imageOperatorExtension, imageCoreDNS}
+	known := artifactNames()
 	for name := range given {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("--image %s=...: the chart has no such image, only %v", name, known)

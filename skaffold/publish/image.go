@@ -91,14 +91,14 @@ func (o *imageOptions) runAll(cmd *cobra.Command) error {
 
 	// Once for all, as the tree may change while the first is built.
 	version := versionOf(gitDescription(cmd.Context(), root))
-	for _, program := range programs() {
-		img, err := buildProgram(cmd, root, program.name, version, o.architecture, filepath.Join(root, "bin", program.name))
+	for _, artifact := range artifacts() {
+		img, err := artifact.build(cmd, root, version, o.architecture, filepath.Join(root, "bin"))
 		if err != nil {
 			return err
 		}
 		one := *o
-		one.name, one.push, one.output = program.name, o.registry != "", filepath.Join(folder, program.name+".tar")
-		one.ref = path.Join(o.registry, program.name) + ":" + tagOf(version)
+		one.name, one.push, one.output = artifact.name, o.registry != "", filepath.Join(folder, artifact.name+".tar")
+		one.ref = path.Join(o.registry, artifact.name) + ":" + tagOf(version)
 		if err := one.deliver(cmd, img); err != nil {
 			return err
 		}

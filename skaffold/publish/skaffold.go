@@ -28,7 +28,8 @@ func newSkaffoldBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skaffold-build --name NAME",
 		Short: "Build and push what Skaffold asks for (a custom builder)",
-		Long: `Build and push what Skaffold asks for. NAME is operator-extension, coredns or charts/provider-local.
+		Long: `Build and push what Skaffold asks for. NAME is that of an image (` + strings.Join(artifactNames(), ", ") + `)
+or ` + chartFolder + `.
 
 Skaffold sets IMAGE (the reference to push to), PUSH_IMAGE (must be true, as there is no container engine that could hold the
 image), and PLATFORMS (one at most).`,
@@ -86,13 +87,17 @@ func pushChart(ctx context.Context, root, ref string, opts oci.Options) (string,
 }
 
 func buildAndPush(cmd *cobra.Command, root, name, ref, arch string, opts oci.Options) (string, error) {
+	artifact, err := artifactNamed(name)
+	if err != nil {
+		return "", err
+	}
 	folder, err := os.MkdirTemp("", "publish-")
 	if err != nil {
 		return "", fmt.Errorf("making a temporary folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 
-	img, err := buildProgram(cmd, root, name, versionOf(gitDescription(cmd.Context(), root)), arch, filepath.Join(folder, name))
+	img, err := artifact.build(cmd, root, versionOf(gitDescription(cmd.Context(), root)), arch, folder)
 	if err != nil {
 		return "", err
 	}

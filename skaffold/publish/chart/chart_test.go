@@ -133,11 +133,14 @@ func TestGardenerPullsAndRendersWhatIsPushed(t *testing.T) {
 	g.Expect(string(garden.Manifest())).To(ContainSubstring("kind: Deployment"))
 
 	seed, err := renderer.RenderArchive(pulled, "provider-local", "extension-provider-local", map[string]any{
-		"gardener": map[string]any{"version": "v1.149.3", "seed": map[string]any{"name": "local"}},
+		"gardener":     map[string]any{"version": "v1.149.3", "seed": map[string]any{"name": "local"}},
+		"image":        "a/e@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"dns":          map[string]any{"coreDNS": map[string]any{"image": "a/c:d"}},
+		"controlPlane": map[string]any{"localPathProvisioner": map[string]any{"image": "a/f:g"}},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(seed.Manifest())).To(ContainSubstring("kind: ServiceAccount"))
-	g.Expect(string(seed.Manifest())).NotTo(ContainSubstring("kind: Deployment"))
+	g.Expect(string(seed.Manifest())).To(And(ContainSubstring("kind: Deployment"), ContainSubstring("a/e@sha256:")))
+	g.Expect(string(seed.Manifest())).NotTo(ContainSubstring("a/b@sha256:"))
 }
 
 func TestGardenerPullsFromARegistryWithTLSAndAPassword(t *testing.T) {

@@ -6,6 +6,9 @@ package cluster
 
 import (
 	"bytes"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -45,6 +48,21 @@ standIns:
 			}
 			golden.Check(t, test.name, out.Bytes())
 		})
+	}
+}
+
+func TestNoImageOfThisRepositoryIsStoodInFor(t *testing.T) {
+	g := NewWithT(t)
+	table, err := images.Load()
+	g.Expect(err).NotTo(HaveOccurred())
+	config, err := os.ReadFile("../../../../skaffold/skaffold.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	built := regexp.MustCompile(`(?m)^  - image: (\S+)$`).FindAllStringSubmatch(string(config), -1)
+	g.Expect(len(built)).To(BeNumerically(">", 3))
+	for _, match := range built {
+		image := "172.18.255.1:5001/local-skaffold/" + match[1] + ":v1@sha256:" + strings.Repeat("0", 64)
+		g.Expect(image).To(MatchRegexp(ownHosts))
+		g.Expect(image).NotTo(MatchRegexp(table.StandInPattern()))
 	}
 }
 

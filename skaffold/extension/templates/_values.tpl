@@ -1,0 +1,22 @@
+{{- /* The images that the chart provider-local needs in the garden runtime cluster. */ -}}
+{{- define "extension.runtimeClusterValues" -}}
+image: {{ get .Values.images "operator-extension" }}
+dns:
+  coreDNS:
+    image: {{ .Values.images.coredns }}
+{{- end -}}
+
+{{- /* The images that it needs in a seed. gardenlet-extension is three programs in one. */ -}}
+{{- define "extension.values" -}}
+image: {{ get .Values.images "gardenlet-extension" }}
+dns:
+  coreDNS:
+    image: {{ .Values.images.coredns }}
+controlPlane:
+  localPathProvisioner:
+    image: {{ get .Values.images "local-path-provisioner" }}
+  cloudController:
+    image: {{ get .Values.images "gardenlet-extension" }}
+machines:
+  controllerImage: {{ get .Values.images "gardenlet-extension" }}
+{{- end -}}

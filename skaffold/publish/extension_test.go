@@ -1,0 +1,187 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the example anew, but for its header")
+
+const (
+	root    = "../.."
+	example = root + "/example/20-operator-extension.yaml"
+)
+
+// manifest is the Extension as the example names it: in the registry of a local landscape, with zeros for digests.
+func manifest(g Gomega) []byte {
+	const registry, digest = "registry.local.gardener.cloud:5001/", "@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+	images := map[string]string{}
+	for _, name := range artifactNames() {
+		images[name] = registry + name + digest
+	}
+	content, err := extensionManifest(root, registry+chartFolder+digest, images)
+	g.Expect(err).NotTo(HaveOccurred())
+	return content
+}
+
+func TestTheExampleIsWhatChartsWrites(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile(example)
+	g.Expect(err).NotTo(HaveOccurred())
+	header, body, found := strings.Cut(string(content), "apiVersion:")
+	g.Expect(found).To(BeTrue())
+	if *update {
+		g.Expect(os.WriteFile(example, append([]byte(header), manifest(g)...), 0o600)).To(Succeed())
+		return
+	}
+	g.Expect("apiVersion:" + body).To(Equal(string(manifest(g))))
+}
+
+func TestTheChartTakesTheValuesThatTheExtensionHands(t *testing.T) {
+	extension := &operatorv1alpha1.Extension{}
+	g := NewWithT(t)
+	g.Expect(yaml.UnmarshalStrict(manifest(g), extension)).To(Succeed())
+	chart, err := loader.LoadDir(filepath.Join(root, chartFolder))
+	g.Expect(err).NotTo(HaveOccurred())
+
+	deployment := extension.Spec.Deployment.ExtensionDeployment
+	for name, raw := range map[string][]byte{"in the garden runtime cluster": deployment.RuntimeClusterValues.Raw, "in a seed": deployment.Values.Raw} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			values, err := chartutil.ReadValues(raw)
+			g.Expect(err).NotTo(HaveOccurred())
+			_, err = chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{}, nil)
+			g.Expect(err).NotTo(HaveOccurred())
+
+			values["imgae"] = "misspelt"
+			_, err = chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{}, nil)
+			g.Expect(err).To(HaveOccurred(), "the schema can refuse something")
+		})
+	}
+}
+
+func TestAnExtensionWithoutAnImageIsNotWritten(t *testing.T) {
+	for _, missing := range artifactNames() {
+		t.Run(missing, func(t *testing.T) {
+			images := map[string]string{}
+			for _, name := range artifactNames() {
+				images[name] = "example.com/" + name
+			}
+			delete(images, missing)
+			_, err := extensionManifest(root, "example.com/chart", images)
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("images." + missing + " is not set")))
+		})
+	}
+}
+
+func TestFurtherValuesReachTheGardenRuntimeClusterAndTheSeeds(t *testing.T) {
+	g := NewWithT(t)
+	images := map[string]any{}
+	for _, name := range artifactNames() {
+		images[name] = "example.com/" + name
+	}
+	content, err := renderExtension(root, map[string]any{"chart": "example.com/chart", "images": images, "values": map[string]any{
+		"backup": map[string]any{"hostPath": "/buckets"},
+		"dns":    map[string]any{"coreDNS": map[string]any{"clusterIP": "10.0.0.53"}},
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	extension := &operatorv1alpha1.Extension{}
+	g.Expect(yaml.UnmarshalStrict(content, extension)).To(Succeed())
+
+	const common = `"backup":{"hostPath":"/buckets"},"dns":{"coreDNS":{"clusterIP":"10.0.0.53","image":"example.com/coredns"}}`
+	deployment := extension.Spec.Deployment.ExtensionDeployment
+	g.Expect(deployment.RuntimeClusterValues.Raw).To(MatchJSON(`{"image":"example.com/operator-extension",` + common + `}`))
+	g.Expect(deployment.Values.Raw).To(MatchJSON(`{"image":"example.com/gardenlet-extension",` + common + `,
+		"controlPlane":{"localPathProvisioner":{"image":"example.com/local-path-provisioner"},"cloudController":{"image":"example.com/gardenlet-extension"}},
+		"machines":{"controllerImage":"example.com/gardenlet-extension"}}`))
+}
+
+func TestSkaffoldBuildsAndHandsOnEveryImage(t *testing.T) {
+	g := NewWithT(t)
+	config := readSkaffoldConfig(g, "extension")
+	handed := config.Deploy.Helm.Releases[0].SetValueTemplates
+
+	var built []string
+	for _, artifact := range config.Build.Artifacts {
+		name, isOurs := strings.CutPrefix(artifact.Custom.BuildCommand, "go run ./skaffold/publish skaffold-build --name ")
+		g.Expect(isOurs).To(BeTrue(), artifact.Image)
+		template := "{{.IMAGE_FULLY_QUALIFIED_" + strings.NewReplacer("-", "_", "/", "_").Replace(artifact.Image) + "}}"
+		if name == chartFolder {
+			g.Expect(handed).To(HaveKeyWithValue("chart", template))
+			continue
+		}
+		g.Expect(handed).To(HaveKeyWithValue("images."+name, template))
+		built = append(built, name)
+
+		image, err := artifactNamed(name)
+		g.Expect(err).NotTo(HaveOccurred())
+		packages := map[string]string{}
+		for _, program := range image.programs {
+			packages[program.module] += " " + program.pkg
+			g.Expect(filepath.Join(root, program.module, "go.mod")).To(BeARegularFile())
+		}
+		g.Expect(packages).To(HaveLen(1), "one call of skaffold/dependencies lists the files of one module")
+		for module, pkgs := range packages {
+			command := "skaffold/dependencies" + pkgs
+			if module != "." {
+				command = fmt.Sprintf("skaffold/dependencies -C %s%s", module, pkgs)
+			}
+			g.Expect(artifact.Custom.Dependencies.Command).To(Equal(command))
+		}
+	}
+	g.Expect(built).To(HaveExactElements(artifactNames()))
+}
+
+// skaffoldConfig is what the tests look at in a configuration of skaffold.yaml.
+type skaffoldConfig struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Build struct {
+		Artifacts []struct {
+			Image  string `json:"image"`
+			Custom struct {
+				BuildCommand string `json:"buildCommand"`
+				Dependencies struct {
+					Command string `json:"command"`
+				} `json:"dependencies"`
+			} `json:"custom"`
+		} `json:"artifacts"`
+	} `json:"build"`
+	Deploy struct {
+		Helm struct {
+			Releases []struct {
+				SetValueTemplates map[string]string `json:"setValueTemplates"`
+			} `json:"releases"`
+		} `json:"helm"`
+	} `json:"deploy"`
+}
+
+func readSkaffoldConfig(g Gomega, name string) skaffoldConfig {
+	content, err := os.ReadFile(root + "/skaffold/skaffold.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		config := skaffoldConfig{}
+		g.Expect(yaml.Unmarshal([]byte(document), &config)).To(Succeed())
+		if config.Metadata.Name == name {
+			return config
+		}
+	}
+	g.Expect(name).To(BeEmpty(), "no such configuration in skaffold.yaml")
+	return skaffoldConfig{}
+}
