@@ -6,8 +6,8 @@
 // package resources. Charts are data here: nothing is installed, no release is stored, no hook runs, and no template
 // asks a cluster or a name server.
 //
-// A Source tells where a chart is: Embedded in the program today, an OCI registry later. A Renderer renders it with
-// Helm's own engine and remembers the result, since most reconciles come with the same chart and the same values.
+// A Source tells where a chart is: Embedded in the program, or in a registry, which is package oci's. A Renderer renders it
+// with Helm's own engine and remembers the result, since most reconciles come with the same chart and the same values.
 package chart
 
 import (
@@ -29,7 +29,8 @@ import (
 type Archive struct {
 	// Chart is the chart with its subcharts.
 	Chart *chart.Chart
-	// Digest identifies its content, in the form "sha256:HEX". Archives of the same Digest render to the same.
+	// Digest identifies its content, in the form "ALGORITHM:HEX". Archives of the same Digest render to the same. It is
+	// over the files of an embedded chart, and over the packed archive of one from a registry.
 	Digest string
 }
 
