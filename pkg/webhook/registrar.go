@@ -76,7 +76,7 @@ func (r *registrar) Start(ctx context.Context) error {
 	backoff := newBackoff()
 	for {
 		if err := r.limiter.Wait(ctx); err != nil {
-			return nil //nolint:nilerr // ctx has ended
+			return nil // ctx has ended
 		}
 
 		next, err := r.round(ctx)
