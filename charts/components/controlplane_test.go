@@ -177,7 +177,7 @@ func TestThePodThatMakesFoldersHasTheRightsForThatAndNoMore(t *testing.T) {
 	g.Expect(container.SecurityContext.Privileged).To(BeNil())
 	g.Expect(container.SecurityContext.AllowPrivilegeEscalation).To(HaveValue(BeFalse()))
 	g.Expect(container.SecurityContext.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
-	g.Expect(*container.SecurityContext.Capabilities).To(Equal(corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_OVERRIDE"}}))
+	g.Expect(*container.SecurityContext.Capabilities).To(Equal(corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"DAC_OVERRIDE", "FOWNER"}}))
 
 	settings := struct {
 		NodePathMap []struct {

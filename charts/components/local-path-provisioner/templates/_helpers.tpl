@@ -27,7 +27,7 @@ All that is asked of a folder is in the arguments that the program adds to the t
 {{- /*
 The pod that makes or removes one folder. The provisioner adds the node, the mount of the folder's parent, tolerations for
 everything, the ServiceAccount, the command and its arguments. It runs as root, since kubelet makes the parent for root,
-and with one capability, since a volume holds folders of other users.
+and with two capabilities, since a volume holds folders of other users, also such with the sticky bit.
 */ -}}
 {{- define "local-path-provisioner.helperPod" -}}
 apiVersion: v1
@@ -65,6 +65,7 @@ spec:
         - ALL
         add:
         - DAC_OVERRIDE
+        - FOWNER
 {{- end -}}
 
 {{- /*
