@@ -69,7 +69,7 @@ func checkPath(path string) error {
 	case !filepath.IsAbs(path):
 		return fmt.Errorf("-p %q: not an absolute path", path)
 	case slices.Contains(strings.Split(path, "/"), ".."):
-		return fmt.Errorf("-p %q: must not have the element ..", path)
+		return fmt.Errorf("-p %q: .. is not allowed in it", path)
 	case filepath.Clean(path) != path:
 		return fmt.Errorf("-p %q: not a clean path, which would be %q", path, filepath.Clean(path))
 	case filepath.Dir(path) == "/":
