@@ -7,25 +7,22 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
-	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupbucket"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupentry"
@@ -63,7 +60,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	scheme, err := newScheme()
+	scheme, err := instance.NewScheme(kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme)
 	if err != nil {
 		return err
 	}
@@ -93,23 +90,38 @@ func Run(ctx context.Context, opts Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	if err := addControllers(inst, opts, classes, store); err != nil {
+	charts, err := oci.NewSources(opts.Config.Charts, components.FS, oci.Options{
+		Reader:     inst.GetAPIReader(),
+		Namespace:  opts.Namespace,
+		Registerer: metrics.Registry,
+		Log:        inst.GetLogger().WithName("charts"),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, charts.Close()) }()
+
+	if err := addControllers(inst, opts, classes, store, charts); err != nil {
 		return err
 	}
 	return inst.Run(ctx)
 }
 
 // addControllers is the list of what this instance runs.
-func addControllers(inst *instance.Instance, opts Options, classes class.Set, store *backup.Store) error {
+func addControllers(inst *instance.Instance, opts Options, classes class.Set, store *backup.Store, charts *oci.Sources) error {
 	var (
 		config      = opts.Config
 		controllers = config.Controllers
 		ignore      = controllers.IgnoreOperationAnnotation
 		writer      = resources.New(inst.GetClient())
 	)
+	renderer, err := instance.NewRenderer(inst.GetConfig())
+	if err != nil {
+		return err
+	}
 
 	return errors.Join(
-		add("BackupBucket", controllers.BackupBucket, func() error {
+		instance.AddController("BackupBucket", controllers.BackupBucket, func() error {
 			return backupbucket.AddToManager(inst, backupbucket.Options{
 				Controller:                inst.ControllerOptions(controllers.BackupBucket),
 				Classes:                   classes,
@@ -118,7 +130,7 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 				HostPath:                  config.Backup.HostPath,
 			})
 		}),
-		add("BackupEntry", controllers.BackupEntry, func() error {
+		instance.AddController("BackupEntry", controllers.BackupEntry, func() error {
 			return backupentry.AddToManager(inst, backupentry.Options{
 				Controller:                inst.ControllerOptions(controllers.BackupEntry),
 				Classes:                   classes,
@@ -127,8 +139,17 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 				HostPath:                  config.Backup.HostPath,
 			})
 		}),
-		add("DNSRecord", controllers.DNSRecord, func() error {
-			provider, err := addCoreDNS(inst, opts, classes, writer)
+		instance.AddController("DNSRecord", controllers.DNSRecord, func() error {
+			provider, err := coredns.AddToManager(inst, coredns.SetupOptions{
+				DNS:            config.DNS,
+				Place:          place,
+				ServiceAccount: types.NamespacedName{Namespace: opts.Namespace, Name: Name},
+				Classes:        classes,
+				Renderer:       renderer,
+				Writer:         writer,
+				Chart:          charts.For(components.CoreDNS),
+				VPA:            instance.HasVPA(inst.GetRESTMapper()),
+			})
 			if err != nil {
 				return err
 			}
@@ -141,7 +162,7 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 				DefaultTTL:                *config.DNS.DefaultTTL,
 			})
 		}),
-		add("Extension", controllers.Extension, func() error {
+		instance.AddController("Extension", controllers.Extension, func() error {
 			return extension.AddToManager(inst, extension.Options{
 				Controller:                inst.ControllerOptions(controllers.Extension),
 				Classes:                   classes,
@@ -150,104 +171,4 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 			})
 		}),
 	)
-}
-
-// add adds a controller unless it is disabled.
-func add(kind string, config configv1alpha1.ControllerConfiguration, addToManager func() error) error {
-	if config.Disabled {
-		return nil
-	}
-	if err := addToManager(); err != nil {
-		return fmt.Errorf("adding the controller for %ss: %w", kind, err)
-	}
-	return nil
-}
-
-// addCoreDNS adds the provider that writes records for CoreDNS and, unless told otherwise, the one who deploys CoreDNS.
-func addCoreDNS(inst *instance.Instance, opts Options, classes class.Set, writer *resources.Writer) (*coredns.Provider, error) {
-	dns := opts.Config.DNS
-
-	provider, err := coredns.New(coredns.Options{
-		Client:         inst.GetClient(),
-		Reader:         inst.GetAPIReader(),
-		Informers:      inst.GetCache(),
-		Log:            inst.GetLogger().WithName("dns"),
-		Instance:       place,
-		Owner:          opts.Namespace,
-		Classes:        classes,
-		Namespace:      dns.CoreDNS.Namespace,
-		Zones:          dns.Zones,
-		DefaultTTL:     *dns.DefaultTTL,
-		ClusterDomain:  dns.CoreDNS.ClusterDomain,
-		Servers:        dns.CoreDNS.Servers,
-		BatchWindow:    dns.CoreDNS.BatchWindow.Duration,
-		ConfirmTimeout: dns.CoreDNS.ConfirmTimeout.Duration,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := inst.Add(provider); err != nil || !*dns.CoreDNS.Deploy {
-		return provider, err
-	}
-
-	renderer, err := newRenderer(inst.GetConfig())
-	if err != nil {
-		return nil, err
-	}
-	server, err := coredns.NewServer(coredns.ServerOptions{
-		Client:         inst.GetClient(),
-		Reader:         inst.GetAPIReader(),
-		Informers:      inst.GetCache(),
-		Log:            inst.GetLogger().WithName("coredns"),
-		Renderer:       renderer,
-		Writer:         writer,
-		Instance:       place,
-		ServiceAccount: types.NamespacedName{Namespace: opts.Namespace, Name: Name},
-		Namespace:      dns.CoreDNS.Namespace,
-		Values: coredns.ServerValues{
-			Image:             dns.CoreDNS.Image,
-			Replicas:          *dns.CoreDNS.Replicas,
-			Zones:             dns.Zones,
-			ClusterIP:         dns.CoreDNS.ClusterIP,
-			PriorityClassName: dns.CoreDNS.PriorityClassName,
-			VPA:               hasVPA(inst.GetRESTMapper()),
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return provider, inst.Add(server)
-}
-
-// hasVPA tells whether the cluster knows VerticalPodAutoscalers, which gardener-operator brings where they are switched on.
-func hasVPA(mapper meta.RESTMapper) bool {
-	_, err := mapper.RESTMapping(schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"})
-	return err == nil
-}
-
-// newRenderer renders charts for the cluster in which the instance runs.
-func newRenderer(config *rest.Config) (*chart.Renderer, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	version, err := client.ServerVersion()
-	if err != nil {
-		return nil, fmt.Errorf("asking the API server for its version: %w", err)
-	}
-	return chart.NewRenderer(chart.Capabilities{KubeVersion: version.GitVersion})
-}
-
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, addToScheme := range []func(*runtime.Scheme) error{
-		kubernetesscheme.AddToScheme,
-		extensionsv1alpha1.AddToScheme,
-		resourcesv1alpha1.AddToScheme,
-	} {
-		if err := addToScheme(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
 }

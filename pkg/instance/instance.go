@@ -54,6 +54,8 @@ type Options struct {
 	// ByObject narrows what is cached of a kind. Secrets and ConfigMaps are read past the cache in any case; an informer
 	// for them exists only where a component asks for one, with what is given here.
 	ByObject map[client.Object]cache.ByObject
+	// Uncached are further kinds that are read past the cache, like Secrets and ConfigMaps.
+	Uncached []client.Object
 	// Log is the root of all logs.
 	Log logr.Logger
 	// DrainTimeout is how long a stop waits for reconciles. Default: DefaultDrainTimeout.
@@ -183,7 +185,7 @@ func managerOptions(opts Options) manager.Options {
 		Client: client.Options{Cache: &client.CacheOptions{
 			// The memory of an instance must not grow with what others keep in the cluster, nor may it look at all of it: the
 			// heartbeat, for one, needs a single Lease.
-			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &coordinationv1.Lease{}},
+			DisableFor: append([]client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &coordinationv1.Lease{}}, opts.Uncached...),
 		}},
 
 		Controller: controllerconfig.Controller{RecoverPanic: &recoverPanic, SkipNameValidation: &opts.AllowRestart},

@@ -54,6 +54,8 @@ type ServerOptions struct {
 	ServiceAccount types.NamespacedName
 	// Namespace is the one to deploy CoreDNS to.
 	Namespace string
+	// Chart is the chart of CoreDNS. Default: charts/components/coredns in the program.
+	Chart chart.Source
 	// Values are those of charts/components/coredns.
 	Values ServerValues
 }
@@ -74,7 +76,6 @@ type ServerValues struct {
 // garbage collector removes when the Namespaces of all instances that use them are gone.
 type Server struct {
 	ServerOptions
-	source chart.Source
 	// wake has room for one: what is pending is whether, not what.
 	wake chan struct{}
 }
@@ -87,7 +88,10 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	case opts.Instance == "" || opts.Namespace == "" || opts.ServiceAccount.Name == "" || opts.ServiceAccount.Namespace == "":
 		return nil, errors.New("the name of the instance, its ServiceAccount and the namespace of CoreDNS are needed")
 	}
-	return &Server{ServerOptions: opts, source: chart.Embedded(components.FS, components.CoreDNS), wake: make(chan struct{}, 1)}, nil
+	if opts.Chart == nil {
+		opts.Chart = chart.Embedded(components.FS, components.CoreDNS)
+	}
+	return &Server{ServerOptions: opts, wake: make(chan struct{}, 1)}, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -176,7 +180,7 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 		return s.join(ctx, current, owner)
 	}
 
-	rendered, err := s.Renderer.Render(ctx, s.source, chart.Release{Name: "coredns", Namespace: s.Namespace}, s.Values.values())
+	rendered, err := s.Renderer.Render(ctx, s.Chart, chart.Release{Name: "coredns", Namespace: s.Namespace}, s.Values.values())
 	if err != nil {
 		return err
 	}

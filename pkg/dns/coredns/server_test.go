@@ -182,7 +182,7 @@ func TestTheServerNeedsAnImage(t *testing.T) {
 func TestTheChartRendersToTheGoldenFile(t *testing.T) {
 	g := NewWithT(t)
 	server := newServer(t, fake.NewFakeClient(), "garden", gardenNamespace, "registry.example.org/coredns@sha256:0123")
-	rendered, err := server.Renderer.Render(ctx, server.source, chart.Release{Name: "coredns", Namespace: server.Namespace}, server.Values.values())
+	rendered, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.Namespace}, server.Values.values())
 	g.Expect(err).NotTo(HaveOccurred())
 	var out bytes.Buffer
 	for _, object := range rendered.Objects {

@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// backoff is how often it is tried, which takes about five minutes. What is left then is mended when its owner next
-// writes it.
-var backoff = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 9, Cap: 2 * time.Minute}
-
 // AddToManager adds a Runnable of the leader which calls touch once registered is closed, and again while it fails.
 func AddToManager(mgr manager.Manager, name string, registered <-chan struct{}, touch func(ctx context.Context) error) error {
-	return mgr.Add(&runnable{name: name, registered: registered, touch: touch, backoff: backoff})
+	return mgr.Add(&runnable{
+		name: name, registered: registered, touch: touch,
+		// About four minutes in all. What is left then is mended when its owner next writes it.
+		backoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 9},
+	})
 }
 
 type runnable struct {

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/charts/components"
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+)
+
+const (
+	// Name is the name of the instance, of its ServiceAccount and of its Service, as charts/provider-local has it.
+	Name = "gardener-extension-provider-local-seed"
+	// place tells what this instance writes for CoreDNS from what another one does.
+	place = "seed"
+)
+
+// Options are what the instance is run with.
+type Options struct {
+	// Log is the root of all logs.
+	Log logr.Logger
+	// Config is the defaulted and validated configuration.
+	Config *configv1alpha1.ExtensionConfiguration
+	// RESTConfig is the seed. If nil, it is found by the configuration.
+	RESTConfig *rest.Config
+	// Namespace is the namespace in which the instance runs.
+	Namespace string
+	// WebhookURL is the HOST:PORT by which API servers call the webhooks of an instance that no Service leads to.
+	WebhookURL string
+	// AllowRestart lets an instance run again in the same process, as integration tests have it.
+	AllowRestart bool
+}
+
+// seed is what the controllers and webhooks of an instance share.
+type seed struct {
+	*instance.Instance
+
+	opts    Options
+	config  *configv1alpha1.ExtensionConfiguration
+	classes class.Set
+	store   *backup.Store
+	charts  *oci.Sources
+	writer  *resources.Writer
+}
+
+// Run runs the instance until ctx ends.
+func Run(ctx context.Context, opts Options) (err error) {
+	classes, err := class.New(opts.Config.ExtensionClasses, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot)
+	if err != nil {
+		return err
+	}
+	scheme, err := instance.NewScheme(kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme,
+		machinev1alpha1.AddToScheme, vpaautoscalingv1.AddToScheme)
+	if err != nil {
+		return err
+	}
+
+	byObject := coredns.CacheOptions(opts.Config.DNS.CoreDNS.Namespace)
+	maps.Copy(byObject, healthcheck.CacheOptions())
+
+	inst, err := instance.New(instance.Options{
+		Name:       Name,
+		Namespace:  opts.Namespace,
+		Config:     opts.Config,
+		RESTConfig: opts.RESTConfig,
+		Scheme:     scheme,
+		ByObject:   byObject,
+		Uncached:   []client.Object{&appsv1.Deployment{}},
+		Log:        opts.Log,
+
+		AllowRestart: opts.AllowRestart,
+	})
+	if err != nil {
+		return err
+	}
+
+	store, err := backup.Open(opts.Config.Backup.Directory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	charts, err := oci.NewSources(opts.Config.Charts, components.FS, oci.Options{
+		Reader:     inst.GetAPIReader(),
+		Namespace:  opts.Namespace,
+		Registerer: metrics.Registry,
+		Log:        inst.GetLogger().WithName("charts"),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, charts.Close()) }()
+
+	s := &seed{Instance: inst, opts: opts, config: opts.Config, classes: classes, store: store, charts: charts, writer: resources.New(inst.GetClient())}
+	shootWebhooks, err := s.addWebhooks()
+	if err != nil {
+		return err
+	}
+	if err := s.addControllers(shootWebhooks); err != nil {
+		return err
+	}
+	return inst.Run(ctx)
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
+	controlplanewebhook "github.com/gardener/gardener-extension-provider-local/pkg/webhook/controlplane"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/dnsconfig"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/etcd"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/node"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/shoot"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
+)
+
+// addWebhooks is the list of the webhooks that this instance serves. It returns what deploys those of shoots, or nil if
+// there are none.
+func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
+	var (
+		webhooks []*extensionswebhook.Webhook
+		config   = s.config
+		switches = config.Webhooks
+		one      = func(w *extensionswebhook.Webhook, err error) ([]*extensionswebhook.Webhook, error) {
+			return []*extensionswebhook.Webhook{w}, err
+		}
+	)
+
+	for _, entry := range []struct {
+		name   string
+		config configv1alpha1.WebhookConfiguration
+		make   func() ([]*extensionswebhook.Webhook, error)
+	}{
+		{"controlPlane", switches.ControlPlane, func() ([]*extensionswebhook.Webhook, error) {
+			return one(controlplanewebhook.New(s, controlplanewebhook.Options{
+				ControllerImage: config.Machines.ControllerImage,
+				RegistryMirrors: config.Machines.RegistryMirrors,
+			}))
+		}},
+		{"dnsConfig", switches.DNSConfig, func() ([]*extensionswebhook.Webhook, error) {
+			return dnsconfig.New(s, dnsconfig.Options{
+				Controller:    s.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: new(1)}),
+				Namespace:     config.DNS.CoreDNS.Namespace,
+				ClusterDomain: config.DNS.CoreDNS.ClusterDomain,
+			})
+		}},
+		{"machineControllerManager", switches.MachineControllerManager, func() ([]*extensionswebhook.Webhook, error) {
+			return one(machinecontrollermanager.New(s))
+		}},
+		{"node", switches.Node, func() ([]*extensionswebhook.Webhook, error) {
+			return node.New(s, node.Options{Capacity: config.Nodes.Capacity})
+		}},
+		{"shoot", switches.Shoot, func() ([]*extensionswebhook.Webhook, error) {
+			return one(shoot.New(s, shoot.Options{}))
+		}},
+		{"etcd", switches.ETCD, func() ([]*extensionswebhook.Webhook, error) {
+			return one(etcd.New(s, etcd.Options{HostPath: config.Backup.HostPath}))
+		}},
+	} {
+		if entry.config.Disabled {
+			continue
+		}
+		made, err := entry.make()
+		if err != nil {
+			return nil, fmt.Errorf("making the webhook %s: %w", entry.name, err)
+		}
+		webhooks = append(webhooks, made...)
+	}
+
+	mode := extensionswebhook.ModeService
+	if s.opts.WebhookURL != "" {
+		mode = extensionswebhook.ModeURL
+	}
+	registered, err := webhook.AddToManager(s, webhook.Options{
+		Webhooks:    webhooks,
+		Name:        Name,
+		Namespace:   s.opts.Namespace,
+		Classes:     s.classes,
+		Server:      *config.Server.Webhooks,
+		ServicePort: *switches.ServicePort,
+		Mode:        mode,
+		URL:         s.opts.WebhookURL,
+		Resources:   s.writer,
+		Log:         s.GetLogger().WithName("webhooks"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.addTouches(registered.Registered()); err != nil {
+		return nil, err
+	}
+	if switches.Node.Disabled && switches.Shoot.Disabled {
+		return nil, nil
+	}
+	return registered, nil
+}
+
+// addTouches adds what sends objects through the webhooks that were written before these served.
+func (s *seed) addTouches(registered <-chan struct{}) error {
+	var errs []error
+	if !s.config.Webhooks.Node.Disabled {
+		errs = append(errs, node.AddTouchToManager(s, node.TouchOptions{Capacity: s.config.Nodes.Capacity, Registered: registered}))
+	}
+	if !s.config.Webhooks.MachineControllerManager.Disabled {
+		errs = append(errs, touch.AddToManager(s, machinecontrollermanager.Name, registered, func(ctx context.Context) error {
+			return machinecontrollermanager.Touch(ctx, s.GetAPIReader(), s.GetClient())
+		}))
+	}
+	if !s.config.Webhooks.DNSConfig.Disabled {
+		errs = append(errs, touch.AddToManager(s, dnsconfig.Name, registered, func(ctx context.Context) error {
+			return dnsconfig.Touch(ctx, s.GetAPIReader(), s.GetClient())
+		}))
+	}
+	return errors.Join(errs...)
+}
