@@ -133,6 +133,6 @@ func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error 
 }
 
 // source makes the events of something that is watched.
-func (w *waker) source(cache cache.Cache, watched watched) source.Source {
-	return source.Kind(cache, watched.object, w.handler(), watched.changed())
+func (w *waker) source(c cache.Cache, watched watched) source.Source {
+	return source.Kind(c, watched.object, w.handler(), watched.changed())
 }

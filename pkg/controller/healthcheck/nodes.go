@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/gardener/gardener/extensions/pkg/controller/healthcheck/worker"
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
+	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 )
 
 // The thresholds are those of the extension library's check of Nodes.
