@@ -49,6 +49,7 @@ const (
 var now = testclock.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 
 func TestMain(m *testing.M) {
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	secretsutils.Clock = now
 	// Keys of the real size take most of the time of a test.
 	secretsutils.GenerateKey = func(random io.Reader, _ int) (*rsa.PrivateKey, error) { return rsa.GenerateKey(random, 1024) }
