@@ -6,7 +6,9 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -30,19 +34,64 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
-// newManager returns a manager on the objects of c, with informers to which a test hands the events.
-func newManager(t *testing.T, c client.Client) (manager.Manager, *informertest.FakeInformers) {
+// events is a cache whose events a test makes itself.
+type events struct {
+	*informertest.FakeInformers
+	lock      sync.Mutex
+	informers map[string]*informer
+}
+
+type informer struct {
+	*controllertest.FakeInformer
+	lock     sync.Mutex
+	handlers []toolscache.ResourceEventHandler
+}
+
+func (e *events) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	kind := fmt.Sprintf("%T", obj)
+	if e.informers[kind] == nil {
+		e.informers[kind] = &informer{FakeInformer: controllertest.NewFakeInformer(controllertest.Synced)}
+	}
+	return e.informers[kind], nil
+}
+
+func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, opts toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.lock.Lock()
+	defer i.lock.Unlock()
+	i.handlers = append(i.handlers, handler)
+	return i.FakeInformer.AddEventHandlerWithOptions(handler, opts)
+}
+
+// update tells all who listen by now.
+func (e *events) update(before, after *resourcesv1alpha1.ManagedResource) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	i := e.informers[fmt.Sprintf("%T", after)]
+	if i == nil {
+		return
+	}
+	i.lock.Lock()
+	defer i.lock.Unlock()
+	for _, handler := range i.handlers {
+		handler.OnUpdate(before, after)
+	}
+}
+
+// newManager returns a manager on the objects of c, with events instead of watches.
+func newManager(t *testing.T, c client.Client) (manager.Manager, *events) {
 	t.Helper()
-	informers := &informertest.FakeInformers{Scheme: c.Scheme()}
+	events := &events{FakeInformers: &informertest.FakeInformers{Scheme: c.Scheme()}, informers: map[string]*informer{}}
 	mgr, err := manager.New(&rest.Config{Host: "localhost:0"}, manager.Options{
 		Scheme:         c.Scheme(),
 		Metrics:        metricsserver.Options{BindAddress: "0"},
-		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return informers, nil },
+		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return events, nil },
 		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return c, nil },
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
 	})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return &managerWithReader{Manager: mgr, reader: c}, informers
+	return &managerWithReader{Manager: mgr, reader: c}, events
 }
 
 // managerWithReader has no API server to read from.
@@ -81,14 +130,14 @@ func TestAddToManagerRefusesWhatIsIncomplete(t *testing.T) {
 func TestAnInstanceForSeedsAloneHasNoControlPlanes(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t)
-	mgr, informers := newManager(t, c)
+	mgr, events := newManager(t, c)
 	opts := c.opts
 	opts.Resources = resources.New(c)
 	only, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassSeed)
 	g.Expect(ok).To(BeTrue())
 	opts.Classes = only
 	g.Expect(AddToManager(mgr, opts)).To(Succeed())
-	g.Expect(informers.InformersByGVK).To(BeEmpty())
+	g.Expect(events.informers).To(BeEmpty())
 }
 
 func TestAChangeOfTheWebhooksWakesTheControlPlaneThatWaits(t *testing.T) {
@@ -97,7 +146,7 @@ func TestAChangeOfTheWebhooksWakesTheControlPlaneThatWaits(t *testing.T) {
 	c.mustReconcile()
 	waiting := c.managedResource(WebhooksName)
 
-	mgr, informers := newManager(t, c)
+	mgr, events := newManager(t, c)
 	opts := c.opts
 	opts.Resources = resources.New(c)
 	opts.ShootWebhooks = &webhooks{writer: opts.Resources}
@@ -111,15 +160,11 @@ func TestAChangeOfTheWebhooksWakesTheControlPlaneThatWaits(t *testing.T) {
 		cancel()
 		g.Eventually(done, 10*time.Second).Should(Receive(BeNil()))
 	}()
-	<-mgr.Elected()
 
 	c.healthy()
-	informer, err := informers.FakeInformerFor(ctx, &resourcesv1alpha1.ManagedResource{})
-	g.Expect(err).NotTo(HaveOccurred())
 	healthy := c.managedResource(WebhooksName)
 	g.Eventually(func(g Gomega) {
-		// The controller may not listen yet.
-		informer.Update(waiting, healthy)
+		events.update(waiting, healthy)
 		g.Expect(c.controlPlane().Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
 	}, 10*time.Second).Should(Succeed())
 }

@@ -7,6 +7,7 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,8 +50,9 @@ type cluster struct {
 	fail func(verb string, obj client.Object) error
 	// served is what a cache serves instead of the ManagedResource with the webhooks.
 	served *resourcesv1alpha1.ManagedResource
-	// requests are those that would reach an API server, in the form "VERB KIND".
+	// requests are those that would reach an API server, in the form "VERB KIND". The secrets manager deletes in parallel.
 	requests []string
+	lock     sync.Mutex
 
 	reconciler reconcile.Reconciler
 }
@@ -225,7 +227,9 @@ func (c *cluster) request(verb string, obj client.Object, do func() error) error
 		if gvk, err := c.GroupVersionKindFor(obj); err == nil {
 			kind = gvk.Kind
 		}
+		c.lock.Lock()
 		c.requests = append(c.requests, verb+" "+kind)
+		c.lock.Unlock()
 	}
 	if c.fail != nil {
 		if err := c.fail(verb, obj); err != nil {
