@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package seed_test
+
+import (
+	"fmt"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig/original/components/kubelet"
+	oscutils "github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig/utils"
+	kubeproxy "github.com/gardener/gardener/pkg/component/kubernetes/proxy"
+)
+
+var _ = Describe("The webhooks", Ordered, func() {
+	capacity := func(cpu, memory string) OmegaMatcher {
+		return HaveField("Status.Capacity", And(
+			HaveKeyWithValue(corev1.ResourceCPU, HaveField("String()", cpu)), HaveKeyWithValue(corev1.ResourceMemory, HaveField("String()", memory))))
+	}
+
+	It("serve, as readiness tells", func() {
+		url := fmt.Sprintf("http://127.0.0.1:%d/readyz", instance.config.Server.HealthProbes.Port)
+		Eventually(func() (*http.Response, error) { return http.Get(url) }).Should(HaveHTTPStatus(http.StatusOK))
+	})
+
+	It("give a Node of the seed what is configured, also one from before they served", func(ctx SpecContext) {
+		Eventually(get(ctx, seed, named[*corev1.Node]("", oldNode))).Should(capacity("100", "100Gi"))
+		node := create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "young"}})
+		Expect(get(ctx, seed, node)()).To(capacity("100", "100Gi"))
+	})
+
+	It("make the kubelets of machines start on this machine, and their containerd ask the mirrors", func(ctx SpecContext) {
+		codec := kubelet.NewConfigCodec(oscutils.NewFileContentInlineCodec())
+		content, err := codec.Encode(&kubeletconfigv1beta1.KubeletConfiguration{FailSwapOn: new(true)}, "")
+		Expect(err).NotTo(HaveOccurred())
+		osc := create(ctx, &extensionsv1alpha1.OperatingSystemConfig{
+			ObjectMeta: metav1.ObjectMeta{Namespace: shootNamespace, Name: "pool", Labels: map[string]string{
+				"provider.extensions.gardener.cloud/mutated-by-controlplane-webhook": "true",
+			}},
+			Spec: extensionsv1alpha1.OperatingSystemConfigSpec{
+				DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: "local"},
+				Purpose:     extensionsv1alpha1.OperatingSystemConfigPurposeReconcile,
+				CRIConfig:   &extensionsv1alpha1.CRIConfig{Name: extensionsv1alpha1.CRINameContainerD, Containerd: &extensionsv1alpha1.ContainerdConfig{SandboxImage: "pause"}},
+				Files: []extensionsv1alpha1.File{{
+					Path: "/var/lib/kubelet/config/kubelet", Content: extensionsv1alpha1.FileContent{Inline: content},
+				}},
+			},
+		})
+		Expect(seed.Get(ctx, client.ObjectKeyFromObject(osc), osc)).To(Succeed())
+		config, err := codec.Decode(osc.Spec.Files[0].Content.Inline)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(*config.FailSwapOn).To(BeFalse())
+		Expect(osc.Spec.CRIConfig.Containerd.Registries).To(ContainElement(HaveField("Upstream", "registry.k8s.io")))
+	})
+
+	It("let machine-controller-manager do what the machine driver does", func(ctx SpecContext) {
+		role := create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: shootNamespace, Name: "machine-controller-manager"}})
+		Expect(seed.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+		Expect(role.Rules).To(ContainElement(HaveField("Resources", ContainElement("services"))))
+	})
+
+	Describe("in a shoot", Ordered, func() {
+		BeforeAll(func(ctx SpecContext) {
+			controlPlane := newControlPlane(shootNamespace)
+			Expect(seed.Create(ctx, controlPlane)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { remove(ctx, controlPlane) })
+			eventuallySucceeded(ctx, controlPlane)
+		})
+
+		It("give a Node what its machine type has", func(ctx SpecContext) {
+			for name, labels := range map[string]map[string]string{"of-a-pool": {"worker.gardener.cloud/pool": "small"}, "of-no-pool": nil} {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+				Expect(shoot.Create(ctx, node)).To(Succeed())
+				DeferCleanup(func(ctx SpecContext) { Expect(shoot.Delete(ctx, node)).To(Succeed()) })
+			}
+			Expect(get(ctx, shoot, named[*corev1.Node]("", "of-a-pool"))()).To(capacity("2", "4Gi"))
+			Expect(get(ctx, shoot, named[*corev1.Node]("", "of-no-pool"))()).To(capacity("100", "100Gi"))
+		})
+
+		It("keep kube-proxy off the host's limit of connections", func(ctx SpecContext) {
+			configMap := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-proxy-config-12345678", Labels: kubeproxy.GetLabels()},
+				Data:       map[string]string{"config.yaml": "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nconntrack:\n  maxPerCore: 524288\n"},
+				Immutable:  new(true),
+			}
+			Expect(shoot.Create(ctx, configMap)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(shoot.Delete(ctx, configMap)).To(Succeed()) })
+			Expect(configMap.Data["config.yaml"]).To(ContainSubstring("maxPerCore: 0"))
+		})
+	})
+
+	It("block nothing in the seed but the shoots' own while the instance is down", func(ctx SpecContext) {
+		instance.stop()
+		DeferCleanup(func() { instance.start() })
+		create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "during-the-outage"}})
+		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: "machine-controller-manager"}})
+		create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: "any"},
+			Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "any", Image: "any"}}},
+		})
+	})
+})
