@@ -420,7 +420,7 @@ func BenchmarkHandle(b *testing.B) {
 	}
 	cluster.Spec.CloudProfile = raw(b, padded)
 
-	run := func(b *testing.B, target *admission.Webhook, ctx context.Context, before func()) { //nolint:revive // the benchmark comes first
+	run := func(b *testing.B, target *admission.Webhook, ctx context.Context, before func()) {
 		b.SetBytes(int64(len(heartbeat)))
 		b.ReportAllocs()
 		for b.Loop() {
