@@ -17,6 +17,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,21 +56,25 @@ type Options struct {
 // Without an image there is an error: machine-controller-manager would be deployed, but no machine would ever come.
 //
 // The manager's scheme must know the kinds Deployment, VerticalPodAutoscaler (autoscaling.k8s.io/v1) and those of
-// extensions.gardener.cloud/v1alpha1. The manager's client reads Clusters.
+// extensions.gardener.cloud/v1alpha1. A seed without the CustomResourceDefinition of the second has none to change. The manager's client reads Clusters.
 func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) {
 	if opts.ControllerImage == "" {
 		return nil, errors.New("the image of the machine controller is missing: set machines.controllerImage to that of gardenlet-extension, or disable the webhook controlPlane")
 	}
 
+	types := []extensionswebhook.Type{{Obj: &appsv1.Deployment{}}, {Obj: &extensionsv1alpha1.OperatingSystemConfig{}}}
+	vpa := vpaautoscalingv1.SchemeGroupVersion.WithKind("VerticalPodAutoscaler")
+	if _, err := mgr.GetRESTMapper().RESTMapping(vpa.GroupKind()); err == nil {
+		types = append(types, extensionswebhook.Type{Obj: &vpaautoscalingv1.VerticalPodAutoscaler{}})
+	} else if !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("asking whether the seed has VerticalPodAutoscalers: %w", err)
+	}
+
 	webhook, err := controlplanewebhook.New(mgr, controlplanewebhook.Args{
 		Kind:     controlplanewebhook.KindShoot,
 		Provider: localv1alpha1.Type,
-		Types: []extensionswebhook.Type{
-			{Obj: &appsv1.Deployment{}},
-			{Obj: &vpaautoscalingv1.VerticalPodAutoscaler{}},
-			{Obj: &extensionsv1alpha1.OperatingSystemConfig{}},
-		},
-		Mutator: &mutator{client: mgr.GetClient(), image: opts.ControllerImage, mirrors: opts.RegistryMirrors},
+		Types:    types,
+		Mutator:  &mutator{client: mgr.GetClient(), image: opts.ControllerImage, mirrors: opts.RegistryMirrors},
 		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
 			v1beta1constants.LabelExtensionProviderMutatedByControlplaneWebhook: "true",
 		}},

@@ -16,6 +16,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
@@ -45,10 +46,12 @@ const (
 type fakeManager struct {
 	manager.Manager
 	client client.Client
+	mapper meta.RESTMapper
 }
 
-func (m fakeManager) GetScheme() *runtime.Scheme { return kubernetes.SeedScheme }
-func (m fakeManager) GetClient() client.Client   { return m.client }
+func (m fakeManager) GetScheme() *runtime.Scheme     { return kubernetes.SeedScheme }
+func (m fakeManager) GetClient() client.Client       { return m.client }
+func (m fakeManager) GetRESTMapper() meta.RESTMapper { return m.mapper }
 
 func clusterOf(t *testing.T, shoot *gardencorev1beta1.Shoot) *extensionsv1alpha1.Cluster {
 	t.Helper()
@@ -243,6 +246,14 @@ func TestNew(t *testing.T) {
 		}
 	})
 
+	t.Run("leaves VerticalPodAutoscalers to a seed that has them", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Expect(newWebhook(t).Types).To(HaveLen(3))
+		without, err := New(fakeManager{client: newMutator(t, nil).client.(client.Client), mapper: meta.NewDefaultRESTMapper(nil)}, Options{ControllerImage: image})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(without.Types).To(HaveLen(2))
+	})
+
 	t.Run("answers with a patch, and says what is wrong", func(t *testing.T) {
 		g := NewWithT(t)
 		webhook := newWebhook(t)
@@ -262,7 +273,9 @@ func TestNew(t *testing.T) {
 
 func newWebhook(t *testing.T) *extensionswebhook.Webhook {
 	t.Helper()
-	webhook, err := New(fakeManager{client: newMutator(t, nil).client.(client.Client)}, Options{ControllerImage: image, RegistryMirrors: testMirrors()})
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(vpaautoscalingv1.SchemeGroupVersion.WithKind("VerticalPodAutoscaler"), meta.RESTScopeNamespace)
+	webhook, err := New(fakeManager{client: newMutator(t, nil).client.(client.Client), mapper: mapper}, Options{ControllerImage: image, RegistryMirrors: testMirrors()})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return webhook
 }
