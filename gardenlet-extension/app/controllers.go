@@ -67,6 +67,7 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 					CloudController:      config.ControlPlane.CloudController.Image,
 				},
 				DeployCloudController: *config.ControlPlane.CloudController.Deploy,
+				VPA:                   instance.HasVPA(s.GetRESTMapper()),
 				ShootWebhooks:         shootWebhooks,
 			})
 		}),

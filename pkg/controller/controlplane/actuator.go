@@ -186,16 +186,13 @@ func (a *actuator) removeComponents(ctx context.Context, namespace string, endin
 }
 
 func (a *actuator) removeWebhooks(ctx context.Context, namespace string, ending ending) error {
-	if a.ShootWebhooks == nil {
-		return nil
-	}
 	key := client.ObjectKey{Namespace: namespace, Name: WebhooksName}
 	if ending == abandonShoot {
 		if err := a.Resources.SetKeepObjects(ctx, key, true); err != nil {
 			return err
 		}
 	}
-	gone, err := a.ShootWebhooks.Delete(ctx, namespace)
+	gone, err := a.deleteWebhooks(ctx, key)
 	if err != nil {
 		return fmt.Errorf("removing the webhooks of the shoot: %w", err)
 	}
@@ -203,6 +200,14 @@ func (a *actuator) removeWebhooks(ctx context.Context, namespace string, ending 
 		return stillThere(key)
 	}
 	return nil
+}
+
+// deleteWebhooks deletes also those of an instance that had some before they were switched off.
+func (a *actuator) deleteWebhooks(ctx context.Context, key client.ObjectKey) (bool, error) {
+	if a.ShootWebhooks == nil {
+		return a.Resources.Delete(ctx, key)
+	}
+	return a.ShootWebhooks.Delete(ctx, key.Namespace)
 }
 
 func stillThere(key client.ObjectKey) error {

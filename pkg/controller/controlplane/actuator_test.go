@@ -20,6 +20,7 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -115,9 +116,16 @@ func TestWhatHasNoUseForWebhooksDoesNotWaitForThem(t *testing.T) {
 	t.Run("an instance without webhooks", func(t *testing.T) {
 		g := NewWithT(t)
 		c := newCluster(t)
-		actuator := &actuator{Options: c.opts, client: c, reader: c}
+		opts := c.opts
+		opts.Resources = resources.New(c)
+		actuator := &actuator{Options: opts, client: c, reader: c}
 		g.Expect(actuator.check(t.Context(), c.controlPlane(), gardencorev1beta1.LastOperationTypeCreate)).To(Succeed())
 		g.Expect(actuator.removeWebhooks(t.Context(), namespace, emptyShoot)).To(Succeed())
+
+		former := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: WebhooksName}}
+		g.Expect(c.Create(t.Context(), former)).To(Succeed())
+		g.Expect(actuator.check(t.Context(), c.controlPlane(), gardencorev1beta1.LastOperationTypeCreate)).To(Succeed())
+		g.Expect(c.managedResource(WebhooksName)).To(BeNil(), "those from before they were switched off go")
 	})
 }
 

@@ -89,11 +89,25 @@ func checkProviderConfig(cp *extensionsv1alpha1.ControlPlane) error {
 	)
 }
 
+// removeFormerWebhooks removes those from before they were switched off, which would call a server that is not there, and
+// waits for nothing. Whether there were any, the cache tells.
+func (a *actuator) removeFormerWebhooks(ctx context.Context, namespace string) error {
+	key := client.ObjectKey{Namespace: namespace, Name: WebhooksName}
+	if err := a.client.Get(ctx, key, &resourcesv1alpha1.ManagedResource{}); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	_, err := a.Resources.Delete(ctx, key)
+	return err
+}
+
 // deployWebhooks deploys the webhooks and returns an error until the shoot has them: what is deployed next is to go through
 // them. A hibernated shoot has nobody to apply them. A self-hosted one gets none.
 func (a *actuator) deployWebhooks(ctx context.Context, namespace string, cluster *extensioncluster.Cluster) error {
-	if a.ShootWebhooks == nil || v1beta1helper.IsShootSelfHosted(cluster.Shoot().Spec.Provider.Workers) {
+	if v1beta1helper.IsShootSelfHosted(cluster.Shoot().Spec.Provider.Workers) {
 		return nil
+	}
+	if a.ShootWebhooks == nil {
+		return a.removeFormerWebhooks(ctx, namespace)
 	}
 	if err := a.ShootWebhooks.Apply(ctx, namespace); errors.Is(err, resources.ErrDeleting) {
 		return waitFor(err)

@@ -68,7 +68,9 @@ type Options struct {
 	Images Images
 	// DeployCloudController switches cloud-controller on. Where it was on before, it is removed.
 	DeployCloudController bool
-	// ShootWebhooks deploys the webhooks in shoots. None if it is nil.
+	// VPA tells whether the seed knows VerticalPodAutoscalers.
+	VPA bool
+	// ShootWebhooks deploys the webhooks in shoots. None if it is nil; those that there were before are removed.
 	ShootWebhooks ShootWebhooks
 	// Clock tells when secrets have to be renewed. Default: the real one.
 	Clock clock.Clock

@@ -132,6 +132,7 @@ func (a *actuator) renderCloudController(ctx context.Context, cluster *extension
 			"tokenSecret":      shootAccess(namespace).Secret.Name,
 		},
 		"serverSecret": server.Name,
+		"vpa":          map[string]any{"enabled": a.VPA},
 	})
 }
 

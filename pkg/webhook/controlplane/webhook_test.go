@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -273,7 +274,7 @@ func TestNew(t *testing.T) {
 
 func newWebhook(t *testing.T) *extensionswebhook.Webhook {
 	t.Helper()
-	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{vpaautoscalingv1.SchemeGroupVersion})
 	mapper.Add(vpaautoscalingv1.SchemeGroupVersion.WithKind("VerticalPodAutoscaler"), meta.RESTScopeNamespace)
 	webhook, err := New(fakeManager{client: newMutator(t, nil).client.(client.Client), mapper: mapper}, Options{ControllerImage: image, RegistryMirrors: testMirrors()})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
