@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupbucket"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupentry"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
@@ -22,93 +23,102 @@ import (
 
 // addControllers is the list of the controllers that this instance runs.
 func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
-	var (
-		config      = s.config
-		controllers = config.Controllers
-		ignore      = controllers.IgnoreOperationAnnotation
-	)
 	renderer, err := instance.NewRenderer(s.GetConfig())
 	if err != nil {
 		return err
 	}
 
+	controllers := s.config.Controllers
 	return errors.Join(
-		instance.AddController("BackupBucket", controllers.BackupBucket, func() error {
-			return backupbucket.AddToManager(s, backupbucket.Options{
-				Controller:                s.ControllerOptions(controllers.BackupBucket),
-				Classes:                   s.classes,
-				IgnoreOperationAnnotation: ignore,
-				Store:                     s.store,
-				HostPath:                  config.Backup.HostPath,
-			})
-		}),
-		instance.AddController("BackupEntry", controllers.BackupEntry, func() error {
-			return backupentry.AddToManager(s, backupentry.Options{
-				Controller:                s.ControllerOptions(controllers.BackupEntry),
-				Classes:                   s.classes,
-				IgnoreOperationAnnotation: ignore,
-				Store:                     s.store,
-				HostPath:                  config.Backup.HostPath,
-			})
-		}),
-		instance.AddController("ControlPlane", controllers.ControlPlane, func() error {
-			return controlplane.AddToManager(s, controlplane.Options{
-				Controller:                s.ControllerOptions(controllers.ControlPlane),
-				Classes:                   s.classes,
-				IgnoreOperationAnnotation: ignore,
-				Resources:                 s.writer,
-				Renderer:                  renderer,
-				Charts: controlplane.Charts{
-					LocalPathProvisioner: s.charts.For(components.LocalPathProvisioner),
-					CloudController:      s.charts.For(components.CloudController),
-				},
-				Images: controlplane.Images{
-					LocalPathProvisioner: config.ControlPlane.LocalPathProvisioner.Image,
-					CloudController:      config.ControlPlane.CloudController.Image,
-				},
-				DeployCloudController: *config.ControlPlane.CloudController.Deploy,
-				VPA:                   instance.HasVPA(s.GetRESTMapper()),
-				ShootWebhooks:         shootWebhooks,
-			})
-		}),
-		instance.AddController("DNSRecord", controllers.DNSRecord, func() error {
-			provider, err := coredns.AddToManager(s, coredns.SetupOptions{
-				DNS:            config.DNS,
-				Place:          place,
-				ServiceAccount: types.NamespacedName{Namespace: s.opts.Namespace, Name: Name},
-				Classes:        s.classes,
-				Renderer:       renderer,
-				Writer:         s.writer,
-				Chart:          s.charts.For(components.CoreDNS),
-				VPA:            instance.HasVPA(s.GetRESTMapper()),
-			})
-			if err != nil {
-				return err
-			}
-			return dnsrecord.AddToManager(s, dnsrecord.Options{
-				Controller:                s.ControllerOptions(controllers.DNSRecord),
-				Classes:                   s.classes,
-				IgnoreOperationAnnotation: ignore,
-				Provider:                  provider,
-				Zones:                     config.DNS.Zones,
-				DefaultTTL:                *config.DNS.DefaultTTL,
-			})
-		}),
-		instance.AddController("Extension", controllers.Extension, func() error {
-			return extension.AddToManager(s, extension.Options{
-				Controller:                s.ControllerOptions(controllers.Extension),
-				Classes:                   s.classes,
-				IgnoreOperationAnnotation: ignore,
-				Resources:                 s.writer,
-			})
-		}),
+		instance.AddController("BackupBucket", controllers.BackupBucket, s.addBackupBuckets),
+		instance.AddController("BackupEntry", controllers.BackupEntry, s.addBackupEntries),
+		instance.AddController("ControlPlane", controllers.ControlPlane, func() error { return s.addControlPlanes(renderer, shootWebhooks) }),
+		instance.AddController("DNSRecord", controllers.DNSRecord, func() error { return s.addDNSRecords(renderer) }),
+		instance.AddController("Extension", controllers.Extension, s.addExtensions),
 		instance.AddController("health check", controllers.HealthCheck.ControllerConfiguration, func() error {
-			return healthcheck.AddToManager(s, healthcheck.Options{
-				Controller:           s.ControllerOptions(controllers.HealthCheck.ControllerConfiguration),
-				Classes:              s.classes,
-				SyncPeriod:           controllers.HealthCheck.SyncPeriod.Duration,
-				WithoutShootWebhooks: shootWebhooks == nil,
-			})
+			return s.addHealthChecks(shootWebhooks != nil)
 		}),
 	)
+}
+
+func (s *seed) addBackupBuckets() error {
+	return backupbucket.AddToManager(s, backupbucket.Options{
+		Controller:                s.ControllerOptions(s.config.Controllers.BackupBucket),
+		Classes:                   s.classes,
+		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
+		Store:                     s.store,
+		HostPath:                  s.config.Backup.HostPath,
+	})
+}
+
+func (s *seed) addBackupEntries() error {
+	return backupentry.AddToManager(s, backupentry.Options{
+		Controller:                s.ControllerOptions(s.config.Controllers.BackupEntry),
+		Classes:                   s.classes,
+		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
+		Store:                     s.store,
+		HostPath:                  s.config.Backup.HostPath,
+	})
+}
+
+func (s *seed) addControlPlanes(renderer *chart.Renderer, shootWebhooks controlplane.ShootWebhooks) error {
+	config := s.config.ControlPlane
+	return controlplane.AddToManager(s, controlplane.Options{
+		Controller:                s.ControllerOptions(s.config.Controllers.ControlPlane),
+		Classes:                   s.classes,
+		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
+		Resources:                 s.writer,
+		Renderer:                  renderer,
+		Charts: controlplane.Charts{
+			LocalPathProvisioner: s.charts.For(components.LocalPathProvisioner),
+			CloudController:      s.charts.For(components.CloudController),
+		},
+		Images:                controlplane.Images{LocalPathProvisioner: config.LocalPathProvisioner.Image, CloudController: config.CloudController.Image},
+		DeployCloudController: *config.CloudController.Deploy,
+		VPA:                   instance.HasVPA(s.GetRESTMapper()),
+		ShootWebhooks:         shootWebhooks,
+	})
+}
+
+func (s *seed) addDNSRecords(renderer *chart.Renderer) error {
+	provider, err := coredns.AddToManager(s, coredns.SetupOptions{
+		DNS:            s.config.DNS,
+		Place:          place,
+		ServiceAccount: types.NamespacedName{Namespace: s.opts.Namespace, Name: Name},
+		Classes:        s.classes,
+		Renderer:       renderer,
+		Writer:         s.writer,
+		Chart:          s.charts.For(components.CoreDNS),
+		VPA:            instance.HasVPA(s.GetRESTMapper()),
+	})
+	if err != nil {
+		return err
+	}
+	return dnsrecord.AddToManager(s, dnsrecord.Options{
+		Controller:                s.ControllerOptions(s.config.Controllers.DNSRecord),
+		Classes:                   s.classes,
+		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
+		Provider:                  provider,
+		Zones:                     s.config.DNS.Zones,
+		DefaultTTL:                *s.config.DNS.DefaultTTL,
+	})
+}
+
+func (s *seed) addExtensions() error {
+	return extension.AddToManager(s, extension.Options{
+		Controller:                s.ControllerOptions(s.config.Controllers.Extension),
+		Classes:                   s.classes,
+		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
+		Resources:                 s.writer,
+	})
+}
+
+func (s *seed) addHealthChecks(shootWebhooks bool) error {
+	config := s.config.Controllers.HealthCheck
+	return healthcheck.AddToManager(s, healthcheck.Options{
+		Controller:           s.ControllerOptions(config.ControllerConfiguration),
+		Classes:              s.classes,
+		SyncPeriod:           config.SyncPeriod.Duration,
+		WithoutShootWebhooks: !shootWebhooks,
+	})
 }

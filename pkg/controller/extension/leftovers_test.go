@@ -79,7 +79,7 @@ func TestThereAreNoLeftoversUnlessAsked(t *testing.T) {
 		"a shoot with another value": func(t testing.TB) *cluster {
 			return newShootCluster(t, shoot(map[string]string{"test-force-delete": "false"}))
 		},
-		"class garden":  func(t testing.TB) *cluster { return newCluster(t) },
+		"class garden":  newCluster,
 		"another type":  func(t testing.TB) *cluster { return newShootClusterOf(t, TypeSeed, shoot(forceDeleteTest)) },
 		"after workers": func(t testing.TB) *cluster { return newShootClusterOf(t, TypeShootAfterWorker, shoot(forceDeleteTest)) },
 	} {

@@ -33,11 +33,10 @@ func ensureRegistries(config *extensionsv1alpha1.CRIConfig, mirrors []configv1al
 		return
 	}
 	for _, mirror := range mirrors {
-		registries := config.Containerd.Registries
-		i := slices.IndexFunc(registries, func(r extensionsv1alpha1.RegistryConfig) bool { return r.Upstream == mirror.Upstream })
+		i := slices.IndexFunc(config.Containerd.Registries, func(r extensionsv1alpha1.RegistryConfig) bool { return r.Upstream == mirror.Upstream })
 		if i < 0 {
-			config.Containerd.Registries = append(registries, extensionsv1alpha1.RegistryConfig{Upstream: mirror.Upstream})
-			i = len(registries)
+			i = len(config.Containerd.Registries)
+			config.Containerd.Registries = append(config.Containerd.Registries, extensionsv1alpha1.RegistryConfig{Upstream: mirror.Upstream})
 		}
 		ensureMirror(&config.Containerd.Registries[i], mirror)
 	}

@@ -37,10 +37,11 @@ const (
 	// Name is the name of the controller, and the beginning of the names of the webhooks and of their paths.
 	Name = "dnsconfig"
 
-	// LabelMachine and LabelMachineProvider, with the values MachineApp and the type of this provider, are on the Pods that
-	// are machines.
-	LabelMachine         = v1beta1constants.LabelApp
-	MachineApp           = "machine"
+	// LabelMachine is a label of the Pods that are machines, with the value MachineApp.
+	LabelMachine = v1beta1constants.LabelApp
+	// MachineApp is the value of LabelMachine.
+	MachineApp = "machine"
+	// LabelMachineProvider is another one, with the type of this provider as its value.
 	LabelMachineProvider = "machine-provider"
 
 	deploymentProber   = "dependency-watchdog-prober"
