@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// InstallSeedCRDs installs, besides those that Start installs, CRDs that gardenlet installs in a seed: all whose file in
+// InstallSeedCRDs installs CRDs that gardenlet installs in a seed, at any time after the start: all whose file in
 // Gardener's example/seed-crds matches the pattern.
 func (e *Environment) InstallSeedCRDs(pattern string) error {
 	module, err := moduleDir(gardenerModule)
