@@ -93,8 +93,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Named(backupbucket.ControllerName).
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.BackupBucket{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
-		Build(common.OnlyOwn(mgr.GetClient(), newObject, localv1alpha1.Type, classes,
-			newReconciler(mgr, &actuator{client: mgr.GetClient(), store: opts.Store, secrets: secrets, hostPath: opts.HostPath})))
+		Build(newReconciler(
+			common.OnlyOwn[*extensionsv1alpha1.BackupBucket](mgr, localv1alpha1.Type, classes),
+			&actuator{client: mgr.GetClient(), store: opts.Store, secrets: secrets, hostPath: opts.HostPath},
+		))
 	if err != nil {
 		return err
 	}
@@ -105,13 +107,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	return c.Watch(source.Kind[client.Object](mgr.GetCache(), &extensionsv1alpha1.BackupEntry{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfEntry), onlyDeletions()))
 }
 
-func newObject() *extensionsv1alpha1.BackupBucket { return &extensionsv1alpha1.BackupBucket{} }
-
 // newReconciler returns the library's reconciler for the actuator behind a check.
 func newReconciler(mgr manager.Manager, actuator backupbucket.Actuator) reconcile.Reconciler {
 	return common.WithCheck(
 		mgr.GetClient(),
-		newObject,
+		func() *extensionsv1alpha1.BackupBucket { return &extensionsv1alpha1.BackupBucket{} },
 		func(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket, operation gardencorev1beta1.LastOperationType) error {
 			if operation == gardencorev1beta1.LastOperationTypeDelete {
 				// Whatever is wrong with a bucket, one can get rid of it.

@@ -67,11 +67,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Named(backupentry.ControllerName).
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.BackupEntry{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
-		Complete(common.OnlyOwn(mgr.GetClient(), newObject, localv1alpha1.Type, classes,
-			newReconciler(mgr, &delegate{client: mgr.GetClient(), store: opts.Store, hostPath: opts.HostPath})))
+		Complete(newReconciler(
+			common.OnlyOwn[*extensionsv1alpha1.BackupEntry](mgr, localv1alpha1.Type, classes),
+			&delegate{client: mgr.GetClient(), store: opts.Store, hostPath: opts.HostPath},
+		))
 }
-
-func newObject() *extensionsv1alpha1.BackupEntry { return &extensionsv1alpha1.BackupEntry{} }
 
 // newReconciler returns the library's reconciler with the generic actuator for the delegate, behind a check.
 func newReconciler(mgr manager.Manager, delegate genericactuator.BackupEntryDelegate) reconcile.Reconciler {
@@ -80,7 +80,7 @@ func newReconciler(mgr manager.Manager, delegate genericactuator.BackupEntryDele
 
 	return common.WithCheck(
 		mgr.GetClient(),
-		newObject,
+		func() *extensionsv1alpha1.BackupEntry { return &extensionsv1alpha1.BackupEntry{} },
 		checker.check,
 		backupentry.NewReconciler(mgr, actuator),
 	)

@@ -69,7 +69,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(dnsrecord.ClusterToDNSRecordMapper(mgr.GetClient(), predicates)))
 	}
 
-	newRecord := func() *extensionsv1alpha1.DNSRecord { return &extensionsv1alpha1.DNSRecord{} }
-	reconciler := dnsrecord.NewReconciler(mgr, NewActuator(opts.Provider, opts.Zones, opts.DefaultTTL))
-	return b.Complete(common.OnlyOwn(mgr.GetClient(), newRecord, dns.Type, classes, reconciler))
+	own := common.OnlyOwn[*extensionsv1alpha1.DNSRecord](mgr, dns.Type, classes)
+	return b.Complete(dnsrecord.NewReconciler(own, NewActuator(opts.Provider, opts.Zones, opts.DefaultTTL)))
 }

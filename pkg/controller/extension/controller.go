@@ -108,7 +108,8 @@ func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error 
 	if _, ok := classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok && opts.IgnoreOperationAnnotation {
 		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(extension.ClusterToExtensionMapper(mgr.GetClient(), predicates...)))
 	}
-	return b.Complete(common.OnlyOwn(mgr.GetClient(), newExtension, kind.extensionType, classes, newReconciler(mgr, opts.Resources, kind)))
+	own := common.OnlyOwn[*extensionsv1alpha1.Extension](mgr, kind.extensionType, classes)
+	return b.Complete(newReconciler(own, opts.Resources, kind))
 }
 
 // newReconciler has no resync: what is in the target cluster is GRM's, and a lost ManagedResource is written again when
@@ -122,7 +123,6 @@ func newReconciler(mgr manager.Manager, writer *resources.Writer, kind kind) rec
 		leftovers: leftovers{client: mgr.GetClient(), name: kind.extensionType},
 	}
 	library := extension.NewReconciler(mgr, extension.AddArgs{Actuator: actuator, FinalizerSuffix: kind.extensionType})
+	newExtension := func() *extensionsv1alpha1.Extension { return &extensionsv1alpha1.Extension{} }
 	return common.WithCheck(mgr.GetClient(), newExtension, actuator.check, library)
 }
-
-func newExtension() *extensionsv1alpha1.Extension { return &extensionsv1alpha1.Extension{} }
