@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package isolation_test runs the garden instance and the seed instance in one cluster, as they are where a seed is the
+// garden runtime cluster too, each with no more permissions than the chart gives to it. The audit log of the API server
+// proves that neither writes to an object of the other.
+package isolation_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	logzap "sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/logger"
+
+	seedapp "github.com/gardener/gardener-extension-provider-local/gardenlet-extension/app"
+	gardenapp "github.com/gardener/gardener-extension-provider-local/operator-extension/app"
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+)
+
+const (
+	gardenNamespace  = "garden"
+	coreDNSNamespace = configv1alpha1.DefaultCoreDNSNamespace
+	// gardenPlace and seedPlace are the namespaces of the instances.
+	gardenPlace = "runtime-extension-provider-local"
+	seedPlace   = "extension-provider-local"
+	// namespaces is the number of shoots, and of further namespaces with an Extension of class seed.
+	namespaces = 40
+
+	gardenUser = "system:serviceaccount:" + gardenPlace + ":" + gardenapp.Name
+	seedUser   = "system:serviceaccount:" + seedPlace + ":" + seedapp.Name
+)
+
+var (
+	env *environment.Environment
+	c   client.Client
+)
+
+func TestIsolation(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(3 * time.Minute)
+	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
+	RunSpecs(t, "Two instances in one cluster")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	logf.SetLogger(logger.MustNewZapLogger(logger.ErrorLevel, logger.FormatText, logzap.WriteTo(GinkgoWriter)))
+
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+
+	By("starting the API server")
+	var err error
+	env, err = environment.Start(scheme, environment.WithAuditLog())
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(env.Stop)
+	c = env.Client
+	Expect(env.CreateNamespaces(ctx, gardenNamespace, gardenPlace, seedPlace)).To(Succeed())
+	for i := range namespaces {
+		createShoot(ctx, shootNamespace(i))
+		Expect(env.CreateNamespaces(ctx, seedNamespace(i))).To(Succeed())
+	}
+	secrets := []string{"dns", ofGarden, ofSeed}
+	for i := range changing {
+		for _, prefix := range []string{"anew", "changed"} {
+			secrets = append(secrets, fmt.Sprintf("backup-bucket-%s-%d", prefix, i), fmt.Sprintf("backup-entry-%s-%d", prefix, i))
+		}
+	}
+	for _, name := range secrets {
+		Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: name}})).To(Succeed())
+	}
+
+	By("running gardener-resource-manager for ManagedResources of class seed")
+	background("gardener-resource-manager", func(ctx context.Context) error {
+		return env.RunResourceManager(ctx, environment.ResourceManagerOptions{Class: "seed"})
+	})
+
+	By("running both instances with the permissions of the chart")
+	port, err := environment.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	buckets := GinkgoT().TempDir()
+	runGarden(ctx, buckets, fmt.Sprintf("127.0.0.1:%d", port))
+	runSeed(ctx, buckets, fmt.Sprintf("127.0.0.1:%d", port))
+
+	By("starting the CoreDNS that they share")
+	startCoreDNS(ctx, port)
+})
+
+// background runs something until the suite ends, and waits for its end.
+func background(name string, run func(context.Context) error) {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(done)
+		Expect(run(ctx)).To(Succeed(), name)
+	}()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(done).Should(BeClosed(), "%s ends when it is told to", name)
+	})
+}
+
+func runGarden(ctx context.Context, buckets, dnsServer string) {
+	GinkgoHelper()
+	release, err := env.InstallChart(ctx, gardenPlace, map[string]any{
+		"gardener": map[string]any{"runtimeCluster": map[string]any{"enabled": "true", "priorityClassName": "gardener-garden-system-200"}},
+		"image":    "operator-extension:test",
+		"dns":      map[string]any{"coreDNS": map[string]any{"image": "coredns:test"}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	restConfig, err := env.ServiceAccountConfig(gardenPlace, gardenapp.Name)
+	Expect(err).NotTo(HaveOccurred())
+	config := configure(release.Config, buckets, dnsServer)
+	background("garden instance", func(ctx context.Context) error {
+		return gardenapp.Run(ctx, gardenapp.Options{Log: logf.Log, Config: config, RESTConfig: restConfig, Namespace: gardenPlace, AllowRestart: true})
+	})
+}
+
+func runSeed(ctx context.Context, buckets, dnsServer string) {
+	GinkgoHelper()
+	release, err := env.InstallChart(ctx, seedPlace, map[string]any{
+		"image":        "gardenlet-extension:test",
+		"dns":          map[string]any{"coreDNS": map[string]any{"image": "coredns:test"}},
+		"controlPlane": map[string]any{"localPathProvisioner": map[string]any{"image": "local-path-provisioner:test"}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	restConfig, err := env.ServiceAccountConfig(seedPlace, seedapp.Name)
+	Expect(err).NotTo(HaveOccurred())
+	config := configure(release.Config, buckets, dnsServer)
+	// The API server would have to reach them, and they touch no object of a class.
+	for _, webhook := range []*configv1alpha1.WebhookConfiguration{
+		&config.Webhooks.ControlPlane, &config.Webhooks.DNSConfig, &config.Webhooks.ETCD,
+		&config.Webhooks.MachineControllerManager, &config.Webhooks.Node, &config.Webhooks.Shoot,
+	} {
+		webhook.Disabled = true
+	}
+	background("seed instance", func(ctx context.Context) error {
+		return seedapp.Run(ctx, seedapp.Options{Log: logf.Log, Config: config, RESTConfig: restConfig, Namespace: seedPlace, AllowRestart: true})
+	})
+}
+
+// configure adapts the configuration of the chart to this machine. Both instances have the same folder of buckets, as on
+// a node of a cluster that is garden runtime cluster and seed.
+func configure(config *configv1alpha1.ExtensionConfiguration, buckets, dnsServer string) *configv1alpha1.ExtensionConfiguration {
+	GinkgoHelper()
+	config = config.DeepCopy()
+	config.Backup.Directory, config.Backup.HostPath = buckets, "/on/the/node"
+	config.Charts.Cache.Directory = GinkgoT().TempDir()
+	config.DNS.CoreDNS.Servers = []string{dnsServer}
+	for _, server := range []*configv1alpha1.Server{config.Server.HealthProbes, config.Server.Metrics, config.Server.Webhooks} {
+		if server == nil {
+			continue
+		}
+		port, err := environment.FreePort()
+		Expect(err).NotTo(HaveOccurred())
+		server.BindAddress, server.Port = "127.0.0.1", port
+	}
+	return config
+}
+
+// startCoreDNS runs CoreDNS as the instances deployed it.
+func startCoreDNS(ctx context.Context, port int) {
+	GinkgoHelper()
+	var corefile string
+	Eventually(func(g Gomega) {
+		configMaps := &corev1.ConfigMapList{}
+		g.Expect(c.List(ctx, configMaps, client.InNamespace(coreDNSNamespace))).To(Succeed())
+		for _, configMap := range configMaps.Items {
+			if configMap.Data["Corefile"] != "" {
+				corefile = configMap.Data["Corefile"]
+			}
+		}
+		g.Expect(corefile).NotTo(BeEmpty())
+	}).Should(Succeed(), "an instance deploys CoreDNS")
+
+	dir := GinkgoT().TempDir()
+	kubeconfig, err := env.ServiceAccountKubeconfig(dir, coreDNSNamespace, "coredns")
+	Expect(err).NotTo(HaveOccurred())
+	logs, err := os.Create(filepath.Join(dir, "log"))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(logs.Close)
+	server, err := environment.StartCoreDNS(corefile, kubeconfig, coreDNSNamespace, dir, port, logs)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) { Expect(server.Kill(ctx)).To(Succeed()) })
+}
+
+func shootNamespace(i int) string { return fmt.Sprintf("shoot--local--%d", i) }
+
+func seedNamespace(i int) string { return fmt.Sprintf("of-seed-%d", i) }
+
+// createShoot creates the namespace of a shoot and its Cluster.
+func createShoot(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	raw := func(obj runtime.Object) runtime.RawExtension {
+		data, err := json.Marshal(obj)
+		Expect(err).NotTo(HaveOccurred())
+		return runtime.RawExtension{Raw: data}
+	}
+	typeMeta := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: gardencorev1beta1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"gardener.cloud/role": "shoot"}}})).To(Succeed())
+	Expect(c.Create(ctx, &extensionsv1alpha1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: extensionsv1alpha1.ClusterSpec{
+			CloudProfile: raw(&gardencorev1beta1.CloudProfile{TypeMeta: typeMeta("CloudProfile"), ObjectMeta: metav1.ObjectMeta{Name: "local"}}),
+			Seed:         new(raw(&gardencorev1beta1.Seed{TypeMeta: typeMeta("Seed"), ObjectMeta: metav1.ObjectMeta{Name: "local"}})),
+			Shoot:        raw(&gardencorev1beta1.Shoot{TypeMeta: typeMeta("Shoot"), ObjectMeta: metav1.ObjectMeta{Namespace: "garden-local", Name: namespace}}),
+		},
+	})).To(Succeed())
+}
