@@ -119,16 +119,17 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	wake := &waker{client: mgr.GetClient(), classes: classes, healing: opts.IgnoreOperationAnnotation}
+	wake := newWaker(mgr.GetClient(), classes, opts.IgnoreOperationAnnotation)
 	b := builder.ControllerManagedBy(mgr).
 		Named(controlplane.ControllerName).
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.ControlPlane{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
-		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.requests), builder.WithPredicates(wake.predicate()))
+		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
 	if opts.IgnoreOperationAnnotation {
 		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlplane.ClusterToControlPlaneMapper(mgr.GetClient(), predicates)))
 	}
-	if err := b.Complete(newReconciler(mgr, opts)); err != nil {
+	own := common.OnlyOwn[*extensionsv1alpha1.ControlPlane](mgr, localv1alpha1.Type, classes)
+	if err := b.Complete(newReconciler(own, opts)); err != nil {
 		return fmt.Errorf("adding the ControlPlane controller: %w", err)
 	}
 	return nil

@@ -173,7 +173,7 @@ func TestWakerLooksAtWhatAControlPlaneWaitsFor(t *testing.T) {
 	g := NewWithT(t)
 	c := newServedCluster(t)
 	c.mustReconcile()
-	predicate := (&waker{}).predicate()
+	predicate := newWaker(nil, class.Set{}, false).Predicate()
 	mr := func(name string) *resourcesv1alpha1.ManagedResource {
 		out := c.managedResource(WebhooksName)
 		out.Name = name
@@ -189,7 +189,9 @@ func TestWakerLooksAtWhatAControlPlaneWaitsFor(t *testing.T) {
 		g.Expect(predicate.Delete(event.DeleteEvent{Object: mr(name)})).To(BeTrue(), name)
 	}
 	g.Expect(predicate.Delete(event.DeleteEvent{Object: mr("shoot-core")})).To(BeFalse())
-	g.Expect(predicate.Create(event.CreateEvent{Object: mr(WebhooksName)})).To(BeFalse())
+	g.Expect(predicate.Create(event.CreateEvent{Object: unhealthy(WebhooksName)})).To(BeFalse())
+	g.Expect(predicate.Create(event.CreateEvent{Object: mr(WebhooksName)})).To(BeTrue(), "gardener-resource-manager was faster than the watch")
+	g.Expect(predicate.Create(event.CreateEvent{Object: mr(ShootName)})).To(BeFalse())
 	g.Expect(predicate.Generic(event.GenericEvent{Object: mr(WebhooksName)})).To(BeFalse())
 	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: unhealthy(WebhooksName), ObjectNew: mr(WebhooksName)})).To(BeTrue())
 	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: mr(WebhooksName), ObjectNew: mr(WebhooksName)})).To(BeFalse())
@@ -230,10 +232,10 @@ func TestWakerWakesOnlyWhatIsUnderWay(t *testing.T) {
 			cp.Status = status
 			g.Expect(c.Status().Update(t.Context(), cp)).To(Succeed())
 
-			waker := &waker{client: c, classes: c.opts.Classes, healing: test.healing}
-			requests := waker.requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ShootName}})
+			waker := newWaker(c, c.opts.Classes, test.healing)
+			requests := waker.Requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ShootName}})
 			g.Expect(requests).To(HaveLen(map[bool]int{true: 1, false: 0}[test.woken]))
-			g.Expect(waker.requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: ShootName}})).To(BeEmpty())
+			g.Expect(waker.Requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: ShootName}})).To(BeEmpty())
 		})
 	}
 }

@@ -97,12 +97,12 @@ func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error 
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	wake := &waker{client: mgr.GetClient(), kind: kind, classes: classes, healing: opts.IgnoreOperationAnnotation}
+	wake := newWaker(mgr.GetClient(), kind, classes, opts.IgnoreOperationAnnotation)
 	b := builder.ControllerManagedBy(mgr).
 		Named(kind.extensionType).
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.Extension{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
-		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.requests), builder.WithPredicates(wake.predicate()))
+		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
 
 	// In the garden runtime cluster there need not even be the CustomResourceDefinition of Clusters.
 	if _, ok := classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok && opts.IgnoreOperationAnnotation {

@@ -306,8 +306,8 @@ func TestWhichExtensionsWakeWhenAManagedResourceIsGone(t *testing.T) {
 			ex.Status = tt.extension.Status
 			g.Expect(c.Status().Update(t.Context(), ex)).To(Succeed())
 
-			w := &waker{client: c, kind: kindOf(t, TypeShoot), classes: classes(t, garden), healing: tt.healing}
-			requests := w.requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: TypeShoot}})
+			w := newWaker(c, kindOf(t, TypeShoot), classes(t, garden), tt.healing)
+			requests := w.Requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: TypeShoot}})
 			if tt.wakes {
 				g.Expect(requests).To(HaveLen(1))
 				g.Expect(requests[0].NamespacedName).To(Equal(c.key))
@@ -320,7 +320,7 @@ func TestWhichExtensionsWakeWhenAManagedResourceIsGone(t *testing.T) {
 
 func TestOnlyTheEndOfItsOwnManagedResourceWakesAnExtension(t *testing.T) {
 	g := NewWithT(t)
-	predicate := (&waker{kind: kindOf(t, TypeShoot)}).predicate()
+	predicate := newWaker(nil, kindOf(t, TypeShoot), class.Set{}, false).Predicate()
 	own := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: TypeShoot}}
 	other := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 
@@ -335,7 +335,7 @@ func TestOnlyWhoWaitsIsToldWhatBecomesOfAManagedResource(t *testing.T) {
 	for _, kind := range kinds("pause:test") {
 		t.Run(kind.extensionType, func(t *testing.T) {
 			g := NewWithT(t)
-			predicate := (&waker{kind: kind}).predicate()
+			predicate := newWaker(nil, kind, class.Set{}, false).Predicate()
 			mr := func(name string, healthy gardencorev1beta1.ConditionStatus) *resourcesv1alpha1.ManagedResource {
 				mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				mr.Status.Conditions = []gardencorev1beta1.Condition{
