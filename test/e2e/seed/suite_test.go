@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package seed_test holds the end-to-end tests of the seed instance. They run against a landscape that is up (`make up`),
+// with KUBECONFIG naming its runtime cluster, and leave it as they found it.
+//
+// There is neither a gardenlet nor a shoot in the landscape yet, so the suite does what gardenlet does: it installs the
+// chart which the Extension names as a ControllerInstallation would be, and makes the namespace of a shoot with its
+// gardener-resource-manager. The runtime cluster plays all three: it is the garden's, it is a seed, and the shoot is the
+// same cluster once more. Everything else is real.
+package seed_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+)
+
+const (
+	gardenNamespace  = "garden"
+	coreDNSNamespace = "gardener-extension-provider-local-coredns"
+
+	gardenInstance          = "gardener-extension-provider-local-garden"
+	gardenInstanceNamespace = "runtime-extension-provider-local"
+	seedInstance            = "gardener-extension-provider-local-seed"
+	seedInstanceNamespace   = "extension-" + installation
+
+	// seedCPU and seedMemory are what the instance is told to give to Nodes. The landscape gives them more by itself.
+	seedCPU, seedMemory = "90", "90Gi"
+)
+
+var (
+	// c does not cache.
+	c         client.Client
+	clientset kubernetes.Interface
+	writer    *resources.Writer
+	// backups is the folder of all buckets, which the landscape has on this machine.
+	backups string
+)
+
+func TestSeed(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
+	RunSpecs(t, "Seed instance, end to end", Label("seed"))
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	connect()
+	asItWas := nodes(ctx)
+	DeferCleanup(func(ctx SpecContext) {
+		Eventually(func() map[string]string { return nodes(ctx) }).Should(Equal(asItWas), "Nodes have again what they had")
+	})
+
+	By("bringing what gardenlet brings into a seed")
+	prepareSeed(ctx)
+	By("installing the chart as gardenlet does")
+	backups = install(ctx)
+	By("making a shoot's namespace with a gardener-resource-manager")
+	createShoot(ctx)
+})
+
+func connect() {
+	GinkgoHelper()
+	kubeconfig := os.Getenv("KUBECONFIG")
+	Expect(kubeconfig).NotTo(BeEmpty(), "KUBECONFIG names the runtime cluster; `make e2e` sets it")
+
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		kubernetesscheme.AddToScheme,
+		apiextensionsv1.AddToScheme,
+		extensionsv1alpha1.AddToScheme,
+		operatorv1alpha1.AddToScheme,
+		resourcesv1alpha1.AddToScheme,
+	} {
+		Expect(add(scheme)).To(Succeed())
+	}
+
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS, config.Burst = 200, 400
+	c, err = client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	clientset, err = kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	writer = resources.New(c)
+}
