@@ -33,8 +33,8 @@ const (
 
 	// dummyCertificateValidity has certificates renewed after 20 days: the manager does so ten days before they expire.
 	dummyCertificateValidity = 30 * 24 * time.Hour
-	// dummyAuthValidity is below these ten days, so each reconcile makes a new one.
-	dummyAuthValidity = time.Hour
+	// dummyAuthValidity has the credentials renewed by the first reconcile after an hour.
+	dummyAuthValidity = (10*24 + 1) * time.Hour
 )
 
 // secretConfigs are the authority, the certificate of cloud-controller and three secrets which nobody uses: they are for

@@ -177,8 +177,9 @@ func TestSecretsAreRenewedBeforeTheyExpire(t *testing.T) {
 		later   time.Duration
 		renewed []string
 	}{
-		"the credentials at every reconcile, as they are valid for an hour": {time.Minute, []string{dummyAuthName}},
-		"the certificates ten days before their end":                        {21 * 24 * time.Hour, []string{dummyAuthName, dummyServerName, dummyClientName}},
+		"nothing within an hour":                     {59 * time.Minute, nil},
+		"the credentials after an hour":              {61 * time.Minute, []string{dummyAuthName}},
+		"the certificates ten days before their end": {21 * 24 * time.Hour, []string{dummyAuthName, dummyServerName, dummyClientName}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/miekg/dns"
 	. "github.com/onsi/ginkgo/v2"
@@ -76,7 +77,8 @@ func pushAnotherChart(ctx context.Context, ref string) string {
 	Expect(err).NotTo(HaveOccurred())
 	manifest := &ocispec.Manifest{}
 	Expect(json.Unmarshal(data, manifest)).To(Succeed())
-	manifest.Annotations = map[string]string{"test": "e2e"}
+	// One that gardener-operator has not seen in an earlier run either: it remembers what it has pulled.
+	manifest.Annotations = map[string]string{"test": time.Now().String()}
 	data, err = json.Marshal(manifest)
 	Expect(err).NotTo(HaveOccurred())
 

@@ -42,6 +42,7 @@ var (
 func TestGarden(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
 	RunSpecs(t, "Garden instance, end to end", Label("garden"))
 }

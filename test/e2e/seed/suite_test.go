@@ -57,6 +57,7 @@ var (
 func TestSeed(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
 	RunSpecs(t, "Seed instance, end to end", Label("seed"))
 }

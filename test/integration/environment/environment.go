@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,13 +50,19 @@ type Environment struct {
 type Option func(*options)
 
 type options struct {
-	audit bool
-	crds  []string
+	audit   bool
+	without []string
+	crds    []string
 }
 
 // WithAuditLog makes the API server log each request before the client learns its end, for AuditEvents.
 func WithAuditLog() Option {
 	return func(o *options) { o.audit = true }
+}
+
+// WithoutCRDs leaves out the CRDs of an API group that gardenlet may install later, see InstallSeedCRDs.
+func WithoutCRDs(group string) Option {
+	return func(o *options) { o.without = append(o.without, group) }
 }
 
 // Start starts etcd and the API server of a cluster that is a seed or the garden runtime cluster, and installs the CRDs
@@ -66,25 +73,32 @@ func Start(scheme *runtime.Scheme, opts ...Option) (*Environment, error) {
 		return nil, err
 	}
 	o := &options{crds: []string{filepath.Join(module, "example", "resource-manager", "10-crd-resources.gardener.cloud_managedresources.yaml")}}
+	for _, opt := range opts {
+		opt(o)
+	}
 	for _, group := range []string{"extensions.gardener.cloud", "machine.sapcloud.io", "autoscaling.k8s.io"} {
+		if slices.Contains(o.without, group) {
+			continue
+		}
 		files, err := filepath.Glob(filepath.Join(module, "example", "seed-crds", "10-crd-"+group+"_*.yaml"))
 		if err != nil {
 			return nil, err
 		}
 		o.crds = append(o.crds, files...)
 	}
-	return start(scheme, o, opts)
+	return start(scheme, o)
 }
 
 // StartShoot starts etcd and the API server of a cluster that is a shoot: it has no CRDs.
 func StartShoot(scheme *runtime.Scheme, opts ...Option) (*Environment, error) {
-	return start(scheme, &options{}, opts)
-}
-
-func start(scheme *runtime.Scheme, o *options, opts []Option) (_ *Environment, err error) {
+	o := &options{}
 	for _, opt := range opts {
 		opt(o)
 	}
+	return start(scheme, o)
+}
+
+func start(scheme *runtime.Scheme, o *options) (_ *Environment, err error) {
 	dir, err := os.MkdirTemp("", "environment-")
 	if err != nil {
 		return nil, err

@@ -18,7 +18,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -169,21 +168,6 @@ func kubelet(ctx context.Context, namespace string, node *corev1.Node, ready cor
 	change(ctx, shoot, node, true, func(node *corev1.Node) { node.Status.Conditions[0].Status = ready })
 	machine := &machinev1alpha1.Machine{ObjectMeta: meta(namespace, node.Name)}
 	change(ctx, seed, machine, true, func(machine *machinev1alpha1.Machine) { machine.Status.Conditions = node.Status.Conditions })
-}
-
-// removeMachineAPI deletes the CRDs of machine.sapcloud.io.
-func removeMachineAPI(ctx context.Context) {
-	GinkgoHelper()
-	for _, name := range []string{"machineclasses", "machinedeployments", "machines", "machinesets"} {
-		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name + "." + machinev1alpha1.GroupName}}
-		Expect(seed.Delete(ctx, crd)).To(Succeed())
-	}
-	clientset, err := kubernetes.NewForConfig(env.Config)
-	Expect(err).NotTo(HaveOccurred())
-	Eventually(func() error {
-		_, err := clientset.Discovery().ServerResourcesForGroupVersion(machinev1alpha1.SchemeGroupVersion.String())
-		return err
-	}).Should(MatchError(ContainSubstring("could not find")))
 }
 
 // access writes the Secret with the access to the shoot: that of a new user, who may list Nodes.

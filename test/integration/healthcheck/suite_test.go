@@ -21,7 +21,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
@@ -74,20 +73,17 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme, machinev1alpha1.AddToScheme,
-		apiextensionsv1.AddToScheme,
 	} {
 		Expect(add(scheme)).To(Succeed())
 	}
 
 	By("starting the API server of the seed")
 	var err error
-	env, err = environment.Start(scheme)
+	// The machine API is not there yet: gardenlet may install it later.
+	env, err = environment.Start(scheme, environment.WithoutCRDs(machinev1alpha1.GroupName))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(env.Stop)
 	seed = env.Client
-
-	By("taking away the machine API, which gardenlet may install later")
-	removeMachineAPI(ctx)
 
 	By("starting the API server of the shoot")
 	shootEnv, err = environment.StartShoot(scheme)
