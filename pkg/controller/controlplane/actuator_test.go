@@ -243,7 +243,7 @@ func TestAReconcileHealsWhatWasDeletedByHand(t *testing.T) {
 	c.ask("reconcile")
 	c.mustReconcile()
 	g.Expect(c.objects(ShootName)).To(HaveKey("Deployment kube-system/local-path-provisioner"))
-	g.Expect(c.secrets()).To(HaveLen(6))
+	g.Expect(c.secrets()).To(HaveLen(5))
 }
 
 func TestAReconcileThatFailsIsFinishedByTheNextProcess(t *testing.T) {
@@ -283,7 +283,7 @@ func TestAReconcileThatFailsIsFinishedByTheNextProcess(t *testing.T) {
 			c.mustReconcile()
 			g.Expect(c.controlPlane().Status.LastError).To(BeNil())
 			g.Expect(c.managedResources()).To(HaveLen(3))
-			g.Expect(c.secrets()).To(HaveLen(6))
+			g.Expect(c.secrets()).To(HaveLen(5))
 			g.Expect(c.secrets()).To(HaveEach(HaveLen(1)), "what the first one made is taken over")
 		})
 	}

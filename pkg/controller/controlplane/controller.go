@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/controlplane"
+	extensionssecretsmanager "github.com/gardener/gardener/extensions/pkg/util/secret/manager"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
@@ -74,6 +75,9 @@ type Options struct {
 	ShootWebhooks ShootWebhooks
 	// Clock tells when secrets have to be renewed. Default: the real one.
 	Clock clock.Clock
+
+	// secretConfigs are the secrets of a shoot. Tests have fewer, as credentials take long to make.
+	secretConfigs func(namespace string) []extensionssecretsmanager.SecretConfigWithOptions
 }
 
 func (o *Options) validate() error {
@@ -138,6 +142,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 func newReconciler(mgr manager.Manager, opts Options) reconcile.Reconciler {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
+	}
+	if opts.secretConfigs == nil {
+		opts.secretConfigs = secretConfigs
 	}
 	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader()}
 	newControlPlane := func() *extensionsv1alpha1.ControlPlane { return &extensionsv1alpha1.ControlPlane{} }

@@ -7,6 +7,7 @@ package controlplane
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	extensionssecretsmanager "github.com/gardener/gardener/extensions/pkg/util/secret/manager"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
@@ -124,6 +126,20 @@ func newOptions(t testing.TB) Options {
 	}
 }
 
+// withoutCredentials leaves out the password, whose hash takes long to make, above all with the race detector.
+func withoutCredentials(namespace string) []extensionssecretsmanager.SecretConfigWithOptions {
+	return slices.DeleteFunc(secretConfigs(namespace), func(config extensionssecretsmanager.SecretConfigWithOptions) bool {
+		return config.Config.GetName() == dummyAuthName
+	})
+}
+
+// withCredentials has all secrets.
+func (c *cluster) withCredentials() *cluster {
+	c.opts.secretConfigs = nil
+	c.restart()
+	return c
+}
+
 // newCluster has a ControlPlane in the namespace of a shoot.
 func newCluster(t testing.TB, mutate ...func(*gardencorev1beta1.Shoot)) *cluster {
 	t.Helper()
@@ -133,6 +149,7 @@ func newCluster(t testing.TB, mutate ...func(*gardencorev1beta1.Shoot)) *cluster
 	t.Cleanup(func() { secretsutils.GenerateKey = generateKey })
 
 	c := &cluster{t: t, clock: testclock.NewFakeClock(time.Now()), opts: newOptions(t)}
+	c.opts.secretConfigs = withoutCredentials
 	c.WithWatch = fake.NewClientBuilder().WithScheme(testScheme(t)).
 		WithObjects(
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},

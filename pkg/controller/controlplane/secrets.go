@@ -89,7 +89,7 @@ func (a *actuator) generateSecrets(ctx context.Context, log logr.Logger, cluster
 		return nil, err
 	}
 
-	configs := secretConfigs(namespace)
+	configs := a.secretConfigs(namespace)
 	manager, err := extensionssecretsmanager.SecretsManagerForCluster(ctx, log, a.Clock, listed, cluster, secretsIdentity, configs)
 	if err != nil {
 		return nil, fmt.Errorf("reading the secrets of namespace %s: %w", namespace, err)

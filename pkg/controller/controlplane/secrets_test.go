@@ -71,7 +71,7 @@ func (c *cluster) authorities() authorities {
 
 func TestTheSecretsAreThere(t *testing.T) {
 	g := NewWithT(t)
-	c := newServedCluster(t)
+	c := newServedCluster(t).withCredentials()
 	c.mustReconcile()
 
 	secrets := c.secrets()
@@ -183,7 +183,7 @@ func TestSecretsAreRenewedBeforeTheyExpire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := newServedCluster(t)
+			c := newServedCluster(t).withCredentials()
 			c.mustReconcile()
 			before := names(c)
 
