@@ -50,7 +50,7 @@ func TestADeletionGoesStepByStepWithoutHoldingAWorker(t *testing.T) {
 	c.delete()
 
 	order := []string{StorageClassesName, ShootName, SeedName, WebhooksName}
-	secretsLeft := map[string]int{StorageClassesName: 6, ShootName: 6, SeedName: 6, WebhooksName: 0}
+	secretsLeft := map[string]int{StorageClassesName: 5, ShootName: 5, SeedName: 5, WebhooksName: 0}
 	for i, name := range order {
 		for range 2 {
 			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
