@@ -13,7 +13,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -136,17 +139,36 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 
 	It("CoreDNS and its configuration are lost and come back from the DNSRecords", func(ctx SpecContext) {
 		server := coreDNSAddress(ctx)
-		Expect(c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(coreDNSNamespace), client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"})).To(Succeed())
+		ours := client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"}
+		lost := append(uids(ctx, &corev1.PodList{}), uids(ctx, &corev1.ConfigMapList{}, ours)...)
+		Expect(len(lost)).To(BeNumerically(">=", 2))
+		Expect(c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(coreDNSNamespace), ours)).To(Succeed())
 		Expect(c.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(coreDNSNamespace), client.GracePeriodSeconds(0))).To(Succeed())
 
 		Eventually(func(g Gomega) {
-			configMaps := &corev1.ConfigMapList{}
-			g.Expect(c.List(ctx, configMaps, client.InNamespace(coreDNSNamespace), client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"})).To(Succeed())
-			g.Expect(configMaps.Items).NotTo(BeEmpty())
-			g.Expect(matchers.Resolve(ctx, "tcp", server, apiDomain, dns.TypeA)).To(And(HaveLen(1), Not(ContainElement("NXDOMAIN"))))
+			g.Expect(uids(ctx, &corev1.ConfigMapList{}, ours)).To(And(Not(BeEmpty()), Not(ContainElement(BeElementOf(lost)))))
+			pods := &corev1.PodList{}
+			g.Expect(uids(ctx, pods)).To(And(Not(BeEmpty()), Not(ContainElement(BeElementOf(lost)))))
+			g.Expect(pods.Items).To(HaveEach(HaveField("Status.Conditions", ContainElement(And(
+				HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))), "the Service has nobody else")
+			for _, network := range []string{"tcp", "udp"} {
+				g.Expect(matchers.Resolve(ctx, network, server, apiDomain, dns.TypeA)).To(ConsistOf(MatchRegexp(`^[0-9.]+$`)))
+			}
 		}).Should(Succeed(), "the DNSRecords are still there")
 	})
 })
+
+// uids are those of objects in CoreDNS' namespace.
+func uids(ctx context.Context, list client.ObjectList, opts ...client.ListOption) []types.UID {
+	GinkgoHelper()
+	Expect(c.List(ctx, list, append(opts, client.InNamespace(coreDNSNamespace))...)).To(Succeed())
+	var out []types.UID
+	Expect(meta.EachListItem(list, func(obj runtime.Object) error {
+		out = append(out, obj.(client.Object).GetUID())
+		return nil
+	})).To(Succeed())
+	return out
+}
 
 func bucketSpec() extensionsv1alpha1.BackupBucketSpec {
 	return extensionsv1alpha1.BackupBucketSpec{
