@@ -15,13 +15,11 @@ import (
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
@@ -104,12 +102,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	charts, err := oci.NewSources(opts.Config.Charts, components.FS, oci.Options{
-		Reader:     inst.GetAPIReader(),
-		Namespace:  opts.Namespace,
-		Registerer: metrics.Registry,
-		Log:        inst.GetLogger().WithName("charts"),
-	})
+	charts, err := inst.NewCharts()
 	if err != nil {
 		return err
 	}

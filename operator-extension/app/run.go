@@ -13,7 +13,6 @@ import (
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -90,12 +89,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	charts, err := oci.NewSources(opts.Config.Charts, components.FS, oci.Options{
-		Reader:     inst.GetAPIReader(),
-		Namespace:  opts.Namespace,
-		Registerer: metrics.Registry,
-		Log:        inst.GetLogger().WithName("charts"),
-	})
+	charts, err := inst.NewCharts()
 	if err != nil {
 		return err
 	}

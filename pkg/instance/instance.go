@@ -68,6 +68,8 @@ type Options struct {
 type Instance struct {
 	manager.Manager
 
+	config       *configv1alpha1.ExtensionConfiguration
+	namespace    string
 	drain        *drain
 	drainTimeout time.Duration
 	stopping     atomic.Bool
@@ -92,7 +94,7 @@ func New(opts Options) (*Instance, error) {
 		return nil, fmt.Errorf("making the manager of %s: %w", opts.Name, err)
 	}
 
-	instance := &Instance{Manager: mgr, drain: newDrain(), drainTimeout: opts.DrainTimeout}
+	instance := &Instance{Manager: mgr, config: opts.Config, namespace: opts.Namespace, drain: newDrain(), drainTimeout: opts.DrainTimeout}
 	if instance.drainTimeout == 0 {
 		instance.drainTimeout = DefaultDrainTimeout
 	}

@@ -12,9 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 )
 
 // AddController adds the controller for objects of a kind unless it is disabled.
@@ -37,6 +40,16 @@ func NewScheme(addToScheme ...func(*runtime.Scheme) error) (*runtime.Scheme, err
 		}
 	}
 	return scheme, nil
+}
+
+// NewCharts returns the charts of the components as configured. Close them after use.
+func (i *Instance) NewCharts() (*oci.Sources, error) {
+	return oci.NewSources(i.config.Charts, components.FS, oci.Options{
+		Reader:     i.GetAPIReader(),
+		Namespace:  i.namespace,
+		Registerer: metrics.Registry,
+		Log:        i.GetLogger().WithName("charts"),
+	})
 }
 
 // NewRenderer returns a renderer of charts for the cluster of config, which is asked for its version.

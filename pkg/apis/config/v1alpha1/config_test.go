@@ -96,6 +96,62 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 	}
 }
 
+func TestDecodeFillsInDefaultsOfASeed(t *testing.T) {
+	g := NewWithT(t)
+	config, err := configv1alpha1.Decode([]byte(minimal + "machines: {registryMirrors: [{upstream: quay.io, hosts: ['http://mirror:5001']}]}\n"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Server.Webhooks.Port).To(Equal(10443))
+	g.Expect(*config.Webhooks.ServicePort).To(Equal(443))
+	g.Expect(*config.Controllers.ControlPlane.ConcurrentSyncs).To(Equal(5))
+	g.Expect(config.Controllers.HealthCheck.SyncPeriod.Duration).To(Equal(5 * time.Minute))
+	g.Expect(config.Charts.Cache.Directory).To(Equal("/var/cache/provider-local/charts"))
+	g.Expect(config.Charts.Cache.MaxBytes.String()).To(Equal("64Mi"))
+	g.Expect(*config.ControlPlane.CloudController.Deploy).To(BeFalse())
+	g.Expect(config.Nodes.Capacity.CPU.String()).To(Equal("100"))
+	g.Expect(config.Nodes.Capacity.Memory.String()).To(Equal("100Gi"))
+	g.Expect(config.Machines.RegistryMirrors[0].Server).To(Equal("https://quay.io"))
+}
+
+func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
+	for name, test := range map[string]struct{ config, message string }{
+		"one port for webhooks and metrics":   {"server: {webhooks: {port: 8080}}", "server.webhooks.port: Duplicate value"},
+		"a port of the Service out of range":  {"webhooks: {servicePort: 0}", "webhooks.servicePort: Invalid value"},
+		"a webhook that there is not":         {"webhooks: {nodes: {disabled: true}}", `unknown field "webhooks.nodes"`},
+		"health that is always looked at":     {"controllers: {healthCheck: {syncPeriod: 1ms}}", "controllers.healthCheck.syncPeriod: Invalid value"},
+		"no worker for control planes":        {"controllers: {controlPlane: {concurrentSyncs: 0}}", "controllers.controlPlane.concurrentSyncs: Invalid value"},
+		"a chart of no component":             {"charts: {sources: {istio: {ref: 'a.b/c:1'}}}", "charts.sources[istio]: Unsupported value"},
+		"a chart without a tag or digest":     {"charts: {sources: {coredns: {ref: a.b/c}}}", "charts.sources[coredns].ref: Invalid value"},
+		"a chart whose reference is none":     {"charts: {sources: {coredns: {ref: '../c:1'}}}", "charts.sources[coredns].ref: Invalid value"},
+		"a mirror that is no host":            {"charts: {sources: {coredns: {ref: 'a.b/c:1', mirrors: ['http://x']}}}", "charts.sources[coredns].mirrors[0]: Invalid value"},
+		"a Secret that can not be":            {"charts: {sources: {coredns: {ref: 'a.b/c:1', pullSecretRef: {name: A_B}}}}", "charts.sources[coredns].pullSecretRef.name: Invalid value"},
+		"a cache at the root":                 {"charts: {cache: {directory: /}}", "charts.cache.directory: Invalid value"},
+		"a cache without room":                {"charts: {cache: {maxBytes: 0}}", "charts.cache.maxBytes: Invalid value"},
+		"cloud-controller without an image":   {"controlPlane: {cloudController: {deploy: true}}", "controlPlane.cloudController.image: Required value"},
+		"a registry mirror without a host":    {"machines: {registryMirrors: [{upstream: quay.io}]}", "machines.registryMirrors[0].hosts: Required value"},
+		"a registry mirror that is no URL":    {"machines: {registryMirrors: [{upstream: quay.io, hosts: [mirror]}]}", "machines.registryMirrors[0].hosts[0]: Invalid value"},
+		"a registry mirror for a path":        {"machines: {registryMirrors: [{upstream: ../../etc, hosts: ['http://m']}]}", "machines.registryMirrors[0].upstream: Invalid value"},
+		"a registry mirror for nothing":       {"machines: {registryMirrors: [{upstream: '', hosts: ['http://m']}]}", "machines.registryMirrors[0].upstream: Invalid value"},
+		"Nodes without CPUs":                  {"nodes: {capacity: {cpu: 0}}", "nodes.capacity.cpu: Invalid value"},
+		"Nodes with less memory than nothing": {"nodes: {capacity: {memory: -1Gi}}", "nodes.capacity.memory: Invalid value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := configv1alpha1.Decode([]byte(minimal + test.config + "\n"))
+			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+		})
+	}
+}
+
+func TestDecodeAcceptsHostsOfRegistries(t *testing.T) {
+	for _, host := range []string{"quay.io", "registry.local.gardener.cloud:5001", "localhost:5000", "127.0.0.1:5001", "'[::1]:5000'", "'[fd00::1]'"} {
+		t.Run(host, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := configv1alpha1.Decode([]byte(minimal + "machines: {registryMirrors: [{upstream: " + host + ", server: 'http://s', hosts: ['http://m']}]}\n"))
+			g.Expect(err).NotTo(HaveOccurred())
+		})
+	}
+}
+
 func TestLoadNamesTheFile(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "config.yaml")

@@ -5,8 +5,11 @@
 package v1alpha1
 
 import (
+	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,21 +37,12 @@ func validateCharts(charts *ChartsConfiguration, path *field.Path) field.ErrorLi
 	}
 	for name, source := range charts.Sources {
 		path := path.Child("sources").Key(name)
-		if !isComponentChart(name) {
+		if !slices.Contains(componentCharts, name) {
 			allErrs = append(allErrs, field.NotSupported(path, name, componentCharts))
 		}
 		allErrs = append(allErrs, validateOCIChart(source, path)...)
 	}
 	return allErrs
-}
-
-func isComponentChart(name string) bool {
-	for _, chart := range componentCharts {
-		if chart == name {
-			return true
-		}
-	}
-	return false
 }
 
 func validateOCIChart(source OCIChart, path *field.Path) field.ErrorList {
@@ -57,6 +51,8 @@ func validateOCIChart(source OCIChart, path *field.Path) field.ErrorList {
 		allErrs = append(allErrs, field.Invalid(path.Child("ref"), source.Ref, err.Error()))
 	} else if ref.Reference == "" {
 		allErrs = append(allErrs, field.Invalid(path.Child("ref"), source.Ref, "must have a tag or a digest"))
+	} else if !isHost(ref.Registry) {
+		allErrs = append(allErrs, field.Invalid(path.Child("ref"), source.Ref, "must begin with HOST[:PORT]"))
 	}
 	for name, secret := range map[string]*corev1.LocalObjectReference{"pullSecretRef": source.PullSecretRef, "caBundleSecretRef": source.CABundleSecretRef} {
 		if secret == nil {
@@ -68,7 +64,7 @@ func validateOCIChart(source OCIChart, path *field.Path) field.ErrorList {
 	}
 	for i, mirror := range source.Mirrors {
 		host, _, _ := strings.Cut(mirror, "/")
-		if err := (registry.Reference{Registry: host}).ValidateRegistry(); err != nil {
+		if !isHost(host) {
 			allErrs = append(allErrs, field.Invalid(path.Child("mirrors").Index(i), mirror, "must be HOST[:PORT][/PREFIX]"))
 		}
 	}
@@ -86,7 +82,7 @@ func validateMachines(machines *MachinesConfiguration, path *field.Path) field.E
 	var allErrs field.ErrorList
 	for i, mirror := range machines.RegistryMirrors {
 		path := path.Child("registryMirrors").Index(i)
-		if err := (registry.Reference{Registry: mirror.Upstream}).ValidateRegistry(); mirror.Upstream == "" || err != nil {
+		if !isHost(mirror.Upstream) {
 			allErrs = append(allErrs, field.Invalid(path.Child("upstream"), mirror.Upstream, "must be HOST[:PORT]"))
 		}
 		allErrs = append(allErrs, validateURL(mirror.Server, path.Child("server"))...)
@@ -108,6 +104,21 @@ func validateNodes(nodes *NodesConfiguration, path *field.Path) field.ErrorList 
 		}
 	}
 	return allErrs
+}
+
+// isHost tells whether value is HOST[:PORT], where HOST is a domain or an IP address, an IPv6 address in brackets.
+func isHost(value string) bool {
+	host := value
+	if name, port, err := net.SplitHostPort(value); err == nil {
+		number, err := strconv.Atoi(port)
+		if err != nil || len(validation.IsValidPortNum(number)) > 0 {
+			return false
+		}
+		host = name
+	} else {
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	}
+	return net.ParseIP(host) != nil || len(validation.IsDNS1123Subdomain(host)) == 0
 }
 
 func validateURL(value string, path *field.Path) field.ErrorList {
