@@ -547,6 +547,37 @@ func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
 	}
 }
 
+func TestChartsFromARegistryNeedARoomAndAWayThere(t *testing.T) {
+	source := map[string]any{"coredns": map[string]any{"ref": "example.com/charts/coredns:v1"}}
+	for place, values := range places() {
+		t.Run(place, func(t *testing.T) {
+			g := NewWithT(t)
+			name := "gardener-extension-provider-local-" + place
+			secretsOf := func(objs []*unstructured.Unstructured) []string {
+				var verbs []string
+				for _, rule := range find[rbacv1.Role](t, objs, "Role", name+"-instance").Rules {
+					if slices.Contains(rule.Resources, "secrets") {
+						verbs = append(verbs, rule.Verbs...)
+					}
+				}
+				return verbs
+			}
+			without, with := objects(t, "here", values()), objects(t, "here", with(values(), source, "charts", "sources"))
+			g.Expect(secretsOf(without)).To(BeEmpty())
+			if place == "garden" {
+				g.Expect(secretsOf(with)).To(HaveExactElements("get"), "the credentials of the registry; in a seed the ClusterRole has them")
+			}
+
+			pod := find[appsv1.Deployment](t, with, "Deployment", name).Spec.Template
+			g.Expect(pod.Labels).To(HaveKeyWithValue("networking.gardener.cloud/to-public-networks", "allowed"))
+			g.Expect(pod.Spec.Volumes).To(ContainElement(HaveField("Name", "charts")))
+			pod = find[appsv1.Deployment](t, without, "Deployment", name).Spec.Template
+			g.Expect(pod.Labels).NotTo(HaveKey("networking.gardener.cloud/to-public-networks"))
+			g.Expect(pod.Spec.Volumes).NotTo(ContainElement(HaveField("Name", "charts")))
+		})
+	}
+}
+
 // places are the values of both places.
 func places() map[string]func() map[string]any {
 	return map[string]func() map[string]any{"garden": gardenValues, "seed": seedValues}

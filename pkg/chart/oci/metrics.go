@@ -15,6 +15,8 @@ type metrics struct {
 	hits, evictions, pulls, requests, stale *prometheus.CounterVec
 	misses, pulledBytes, corruptions        prometheus.Counter
 	cacheBytes, cacheEntries                *prometheus.GaugeVec
+	// unregister makes room for a Puller after this one in the same process.
+	unregister func()
 }
 
 const (
@@ -46,14 +48,21 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		requests:     vec("registry_requests_total", "Requests to registries and their token servers, by status code, or \"error\" if there was no answer.", "registry", "method", "code"),
 		stale:        vec("stale_uses_total", "Charts that were used although the registry did not tell about them when it was time to ask, by reason.", "reason"),
 	}
+	m.unregister = func() {}
 	if registerer == nil {
 		return m, nil
 	}
-	var errs []error
-	for _, collector := range []prometheus.Collector{
+	collectors := []prometheus.Collector{
 		m.hits, m.misses, m.evictions, m.corruptions, m.cacheBytes, m.cacheEntries, m.pulls, m.pulledBytes, m.requests, m.stale,
-	} {
+	}
+	var errs []error
+	for _, collector := range collectors {
 		errs = append(errs, registerer.Register(collector))
+	}
+	m.unregister = func() {
+		for _, collector := range collectors {
+			registerer.Unregister(collector)
+		}
 	}
 	return m, errors.Join(errs...)
 }

@@ -51,6 +51,7 @@ func New(opts Options) (*Puller, error) {
 	}
 	kept, err := openDisk(opts.Directory, opts, m)
 	if err != nil {
+		m.unregister()
 		return nil, err
 	}
 
@@ -70,6 +71,7 @@ func (p *Puller) Close() error {
 
 	p.cancel()
 	p.pulls.Wait()
+	p.metrics.unregister()
 	return p.disk.close()
 }
 
