@@ -54,33 +54,45 @@ func (s *Store) Close() error {
 	return s.root.Close()
 }
 
-// EnsureBucket creates the folder of the bucket unless it is there, and sets its mode to 0770 if that has been changed.
-// An error wraps ErrBadName if the name is the reason.
+// EnsureBucket creates the folder of the bucket unless it is there, and sets its mode to 0770 if that has been changed. An
+// empty folder of another user gives way: kubelet makes one as root if a pod with the bucket starts while there is none,
+// such as between the removal of a bucket and its return. An error wraps ErrBadName if the name is the reason.
 func (s *Store) EnsureBucket(name string) error {
 	if err := CheckBucketName(name); err != nil {
 		return err
 	}
 
+	err := s.ensureFolder(name)
+	if errors.Is(err, fs.ErrPermission) && s.root.Remove(name) == nil {
+		err = s.ensureFolder(name)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w: give the folder to user %d", err, os.Getuid())
+	}
+	if err != nil {
+		return fmt.Errorf("making bucket %s in %s: %w", name, s.dir, err)
+	}
+	return nil
+}
+
+func (s *Store) ensureFolder(name string) error {
 	if err := s.root.Mkdir(name, bucketMode); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("creating bucket %s in %s: %w", name, s.dir, err)
+		return err
 	}
 
 	info, err := s.root.Lstat(name)
 	if err != nil {
-		return fmt.Errorf("looking at bucket %s in %s: %w", name, s.dir, err)
+		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("bucket %s in %s is a %s and not a folder: remove it", name, s.dir, kindOf(info))
+		return fmt.Errorf("it is a %s and not a folder: remove it", kindOf(info))
 	}
 
 	// Mkdir is subject to the umask, therefore this is needed for new folders as well.
 	if info.Mode().Perm() == bucketMode {
 		return nil
 	}
-	if err := s.root.Chmod(name, bucketMode); err != nil {
-		return fmt.Errorf("setting mode %o of bucket %s in %s: %w: give the folder to user %d", bucketMode, name, s.dir, err, os.Getuid())
-	}
-	return nil
+	return s.root.Chmod(name, bucketMode)
 }
 
 // RemoveBucket removes the bucket with all its entries; nil if there is none. A bucket that is created again with the

@@ -96,6 +96,7 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 	It("a generated Secret that is deleted by hand comes back", func(ctx SpecContext) {
 		buckets := &extensionsv1alpha1.BackupBucketList{}
 		Expect(c.List(ctx, buckets)).To(Succeed())
+		Expect(buckets.Items).To(ContainElement(HaveField("Status.GeneratedSecretRef", Not(BeNil()))))
 		ref := buckets.Items[0].Status.GeneratedSecretRef
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
