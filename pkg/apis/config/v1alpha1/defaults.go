@@ -5,8 +5,10 @@
 package v1alpha1
 
 import (
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -38,7 +40,7 @@ func SetDefaults(config *ExtensionConfiguration) {
 
 	controllers := &config.Controllers
 	for _, controller := range []*ControllerConfiguration{&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Extension,
-		&controllers.ControlPlane, &controllers.HealthCheck.ControllerConfiguration} {
+		&controllers.ControlPlane, &controllers.HealthCheck.ControllerConfiguration, &controllers.Ingress, &controllers.Service} {
 		setPointerDefault(&controller.ConcurrentSyncs, 5)
 	}
 	setPointerDefault(&controllers.DNSRecord.ConcurrentSyncs, 50)
@@ -50,6 +52,13 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setDefault(&config.Charts.Cache.Directory, DefaultChartCacheDirectory)
 	setPointerDefault(&config.Charts.Cache.MaxBytes, resource.MustParse("64Mi"))
 	setDNSDefaults(&config.DNS)
+	setLoadBalancerDefaults(&config.LoadBalancers)
+	if len(config.Ingress.Gateways) == 0 {
+		config.Ingress.Gateways = []ServiceReference{
+			{Namespace: "garden", Name: "nginx-ingress-controller"},
+			{Namespace: "istio-ingress", Name: "istio-ingressgateway"},
+		}
+	}
 	setPointerDefault(&config.ControlPlane.CloudController.Deploy, false)
 	setPointerDefault(&config.Nodes.Capacity.CPU, resource.MustParse("100"))
 	setPointerDefault(&config.Nodes.Capacity.Memory, resource.MustParse("100Gi"))
@@ -80,6 +89,11 @@ func setDNSDefaults(dns *DNSConfiguration) {
 		dns.Zones = []string{DefaultZone}
 	}
 	setPointerDefault(&dns.DefaultTTL, 120)
+	setDefault(&dns.Provider, DNSProviderCoreDNS)
+	if len(dns.RFC2136.Zones) == 0 {
+		dns.RFC2136.Zones = slices.Clone(dns.Zones)
+	}
+	setPointerDefault(&dns.RFC2136.Timeout, metav1.Duration{Duration: 5 * time.Second})
 
 	setDefault(&dns.CoreDNS.Namespace, DefaultCoreDNSNamespace)
 	setDefault(&dns.CoreDNS.ClusterDomain, "cluster.local")
@@ -89,7 +103,53 @@ func setDNSDefaults(dns *DNSConfiguration) {
 	setPointerDefault(&dns.CoreDNS.ConfirmTimeout, metav1.Duration{Duration: 10 * time.Second})
 }
 
-func setDefault(field *string, value string) {
+func setLoadBalancerDefaults(loadBalancers *LoadBalancersConfiguration) {
+	if len(loadBalancers.HostAddresses) == 0 {
+		loadBalancers.HostAddresses = []string{"172.18.255.1", "fd00:ff::1"}
+	}
+	if len(loadBalancers.ZoneAddresses) == 0 {
+		loadBalancers.ZoneAddresses = map[string][]string{
+			"0": {"172.18.255.10", "fd00:ff::10"},
+			"1": {"172.18.255.11", "fd00:ff::11"},
+			"2": {"172.18.255.12", "fd00:ff::12"},
+		}
+	}
+	if len(loadBalancers.Pools) == 0 {
+		loadBalancers.Pools = []string{"172.18.255.128/25", "fd00:ff::1:0/120"}
+	}
+
+	for _, service := range wellKnownServices() {
+		if !slices.ContainsFunc(loadBalancers.Services, func(own LoadBalancerService) bool {
+			return own.Namespace == service.Namespace && own.Name == service.Name
+		}) {
+			loadBalancers.Services = append(loadBalancers.Services, service)
+		}
+	}
+}
+
+// wellKnownServices have the node ports of the seed document on provider-local and of kind configurations made for it.
+func wellKnownServices() []LoadBalancerService {
+	const gateway = "istio-ingressgateway"
+	vip := corev1.LoadBalancerIPModeVIP
+	https := func(nodePort int32) []LoadBalancerNodePort {
+		return []LoadBalancerNodePort{{Port: 443, NodePort: nodePort}}
+	}
+
+	return []LoadBalancerService{
+		{Namespace: "istio-ingress", Name: gateway, IPMode: &vip, NodePorts: https(30433)},
+		{Namespace: "istio-ingress--0", Name: gateway, NodePorts: https(30434)},
+		{Namespace: "istio-ingress--1", Name: gateway, NodePorts: https(30435)},
+		{Namespace: "istio-ingress--2", Name: gateway, NodePorts: https(30436)},
+		{Namespace: "virtual-garden-istio-ingress", Name: gateway, Addresses: []string{"172.18.255.3", "fd00:ff::3"}, NodePorts: https(31433)},
+		{Namespace: "garden", Name: "nginx-ingress-controller", Addresses: []string{"172.18.255.4", "fd00:ff::4"}, NodePorts: https(30448)},
+		{
+			Namespace: DefaultCoreDNSNamespace, Name: "coredns-host", Addresses: []string{"172.18.255.53", "fd00:ff::53"},
+			NodePorts: []LoadBalancerNodePort{{Port: 53, NodePort: 30053}},
+		},
+	}
+}
+
+func setDefault[T ~string](field *T, value T) {
 	if *field == "" {
 		*field = value
 	}

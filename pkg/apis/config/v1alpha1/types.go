@@ -43,6 +43,10 @@ type ExtensionConfiguration struct {
 	Charts ChartsConfiguration `json:"charts"`
 	// DNS configures how DNSRecords are served.
 	DNS DNSConfiguration `json:"dns"`
+	// LoadBalancers configures the Services of type LoadBalancer in a seed.
+	LoadBalancers LoadBalancersConfiguration `json:"loadBalancers"`
+	// Ingress configures the DNSRecords of Ingresses in a seed.
+	Ingress IngressConfiguration `json:"ingress"`
 	// Backup configures where buckets are.
 	Backup BackupConfiguration `json:"backup"`
 	// ControlPlane configures what is deployed for the control plane of a shoot.
@@ -98,6 +102,12 @@ type ControllersConfiguration struct {
 	// ControlPlane configures the controller for ControlPlanes.
 	// +optional
 	ControlPlane ControllerConfiguration `json:"controlPlane,omitempty"`
+	// Ingress configures the controller that makes DNSRecords for the Ingresses of shoots.
+	// +optional
+	Ingress ControllerConfiguration `json:"ingress,omitempty"`
+	// Service configures the controller for Services of type LoadBalancer.
+	// +optional
+	Service ControllerConfiguration `json:"service,omitempty"`
 	// HealthCheck configures the controllers that write the health conditions of ControlPlanes, Networks and Workers.
 	// +optional
 	HealthCheck HealthCheckConfiguration `json:"healthCheck,omitempty"`
@@ -203,9 +213,39 @@ type DNSConfiguration struct {
 	// DefaultTTL is the TTL in seconds of a record without one. Default 120.
 	// +optional
 	DefaultTTL *int64 `json:"defaultTTL,omitempty"`
+	// Provider serves the DNSRecords whose providerConfig does not name one. Default: coredns.
+	// +optional
+	Provider DNSProvider `json:"provider,omitempty"`
+	// RFC2136 configures the provider rfc2136.
+	// +optional
+	RFC2136 RFC2136Configuration `json:"rfc2136,omitempty"`
 	// CoreDNS configures the CoreDNS provider.
 	// +optional
 	CoreDNS CoreDNSConfiguration `json:"coreDNS,omitempty"`
+}
+
+// DNSProvider is what serves DNSRecords.
+type DNSProvider string
+
+const (
+	// DNSProviderCoreDNS is the CoreDNS that both instances of a cluster share.
+	DNSProviderCoreDNS DNSProvider = "coredns"
+	// DNSProviderRFC2136 is any server that takes dynamic updates (RFC 2136), such as BIND 9.
+	DNSProviderRFC2136 DNSProvider = "rfc2136"
+)
+
+// RFC2136Configuration is how dynamic updates are sent. What a DNSRecord's providerConfig or Secret says goes before it.
+type RFC2136Configuration struct {
+	// Server is the primary server of the zones, HOST[:PORT] with port 53 by default. Updates are sent by TCP.
+	// +optional
+	Server string `json:"server,omitempty"`
+	// Zones are the zones of the server; a record is in the longest that its name ends in. Default: those of the DNS
+	// configuration.
+	// +optional
+	Zones []string `json:"zones,omitempty"`
+	// Timeout bounds one exchange with the server. Default 5s.
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
 // CoreDNSConfiguration is how the CoreDNS that both instances of a cluster share is deployed and written to.
@@ -242,6 +282,66 @@ type CoreDNSConfiguration struct {
 	// again later. Default 10s.
 	// +optional
 	ConfirmTimeout *metav1.Duration `json:"confirmTimeout,omitempty"`
+}
+
+// LoadBalancersConfiguration is what Services of type LoadBalancer in a seed get. Addresses are IPv4 or IPv6; a Service gets
+// one of each family that it has.
+type LoadBalancersConfiguration struct {
+	// HostAddresses are the addresses of the machine, which well-known Services have that have no other. Default:
+	// 172.18.255.1 and fd00:ff::1.
+	// +optional
+	HostAddresses []string `json:"hostAddresses,omitempty"`
+	// ZoneAddresses are the addresses of the gateways of zones by the zones' names: those in the namespaces
+	// istio-ingress--ZONE. Default: 172.18.255.10 and fd00:ff::10 for zone 0, and so on up to 12 for zone 2.
+	// +optional
+	ZoneAddresses map[string][]string `json:"zoneAddresses,omitempty"`
+	// Services are the well-known Services. Those of the defaults stay unless an entry has their namespace and name.
+	// +optional
+	Services []LoadBalancerService `json:"services,omitempty"`
+	// Pools are where all others get their addresses from, each a CIDR or FIRST-LAST. Default: 172.18.255.128/25 and
+	// fd00:ff::1:0/120.
+	// +optional
+	Pools []string `json:"pools,omitempty"`
+}
+
+// LoadBalancerService is a Service with an address and node ports that others know beforehand.
+type LoadBalancerService struct {
+	// Namespace and Name are those of the Service.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Addresses are its addresses, at most one of each family. Default: those of its zone, or else of the host.
+	// +optional
+	Addresses []string `json:"addresses,omitempty"`
+	// IPMode is VIP if kube-proxy takes in what is sent to the addresses, and Proxy if something else forwards it to the
+	// node ports. Default: VIP for a Service with addresses of its own or of its zone, Proxy for one with the host's.
+	// +optional
+	IPMode *corev1.LoadBalancerIPMode `json:"ipMode,omitempty"`
+	// NodePorts are its node ports that are fixed.
+	// +optional
+	NodePorts []LoadBalancerNodePort `json:"nodePorts,omitempty"`
+}
+
+// LoadBalancerNodePort fixes a node port.
+type LoadBalancerNodePort struct {
+	// Port is a port of the Service.
+	Port int32 `json:"port"`
+	// NodePort is the node port of it, for TCP and UDP alike.
+	NodePort int32 `json:"nodePort"`
+}
+
+// IngressConfiguration is how Ingresses of shoots are found by their hosts.
+type IngressConfiguration struct {
+	// Gateways are the Services of which the first that has an address serves an Ingress whose status has none. Default:
+	// garden/nginx-ingress-controller, istio-ingress/istio-ingressgateway.
+	// +optional
+	Gateways []ServiceReference `json:"gateways,omitempty"`
+}
+
+// ServiceReference names a Service.
+type ServiceReference struct {
+	// Namespace and Name are those of the Service.
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 // BackupConfiguration is where buckets are.

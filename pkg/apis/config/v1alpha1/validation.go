@@ -6,7 +6,6 @@ package v1alpha1
 
 import (
 	"net"
-	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -41,6 +40,8 @@ func Validate(config *ExtensionConfiguration) field.ErrorList {
 	allErrs = append(allErrs, validateServers(&config.Server, field.NewPath("server"))...)
 	allErrs = append(allErrs, validateControllers(&config.Controllers, field.NewPath("controllers"))...)
 	allErrs = append(allErrs, validateDNS(&config.DNS, field.NewPath("dns"))...)
+	allErrs = append(allErrs, validateLoadBalancers(&config.LoadBalancers, field.NewPath("loadBalancers"))...)
+	allErrs = append(allErrs, validateIngress(&config.Ingress, field.NewPath("ingress"))...)
 	allErrs = append(allErrs, validateBackup(&config.Backup, field.NewPath("backup"))...)
 	allErrs = append(allErrs, validateWebhooks(&config.Webhooks, field.NewPath("webhooks"))...)
 	allErrs = append(allErrs, validateCharts(&config.Charts, field.NewPath("charts"))...)
@@ -104,6 +105,8 @@ func validateControllers(controllers *ControllersConfiguration, path *field.Path
 		"extension":    controllers.Extension,
 		"controlPlane": controllers.ControlPlane,
 		"healthCheck":  controllers.HealthCheck.ControllerConfiguration,
+		"ingress":      controllers.Ingress,
+		"service":      controllers.Service,
 	} {
 		if *controller.ConcurrentSyncs <= 0 {
 			allErrs = append(allErrs, field.Invalid(path.Child(name, "concurrentSyncs"), *controller.ConcurrentSyncs, "must be greater than 0"))
@@ -111,52 +114,6 @@ func validateControllers(controllers *ControllersConfiguration, path *field.Path
 	}
 	if period := controllers.HealthCheck.SyncPeriod.Duration; period < time.Second {
 		allErrs = append(allErrs, field.Invalid(path.Child("healthCheck", "syncPeriod"), period.String(), "must be at least 1s"))
-	}
-	return allErrs
-}
-
-func validateDNS(dns *DNSConfiguration, path *field.Path) field.ErrorList {
-	var allErrs field.ErrorList
-	for i, zone := range dns.Zones {
-		for _, msg := range validation.IsDNS1123Subdomain(zone) {
-			allErrs = append(allErrs, field.Invalid(path.Child("zones").Index(i), zone, msg))
-		}
-	}
-	if *dns.DefaultTTL <= 0 {
-		allErrs = append(allErrs, field.Invalid(path.Child("defaultTTL"), *dns.DefaultTTL, "must be greater than 0"))
-	}
-	return append(allErrs, validateCoreDNS(&dns.CoreDNS, path.Child("coreDNS"))...)
-}
-
-func validateCoreDNS(coreDNS *CoreDNSConfiguration, path *field.Path) field.ErrorList {
-	var allErrs field.ErrorList
-	for _, msg := range validation.IsDNS1123Label(coreDNS.Namespace) {
-		allErrs = append(allErrs, field.Invalid(path.Child("namespace"), coreDNS.Namespace, msg))
-	}
-	for _, msg := range validation.IsDNS1123Subdomain(coreDNS.ClusterDomain) {
-		allErrs = append(allErrs, field.Invalid(path.Child("clusterDomain"), coreDNS.ClusterDomain, msg))
-	}
-	if *coreDNS.Deploy && coreDNS.Image == "" {
-		allErrs = append(allErrs, field.Required(path.Child("image"), "needed as long as deploy is true"))
-	}
-	if *coreDNS.Replicas < 1 {
-		allErrs = append(allErrs, field.Invalid(path.Child("replicas"), *coreDNS.Replicas, "must be at least 1"))
-	}
-	if coreDNS.ClusterIP != "" {
-		if _, err := netip.ParseAddr(coreDNS.ClusterIP); err != nil {
-			allErrs = append(allErrs, field.Invalid(path.Child("clusterIP"), coreDNS.ClusterIP, "must be an IP address"))
-		}
-	}
-	for i, server := range coreDNS.Servers {
-		if _, _, err := net.SplitHostPort(server); err != nil {
-			allErrs = append(allErrs, field.Invalid(path.Child("servers").Index(i), server, "must be host:port"))
-		}
-	}
-	if coreDNS.BatchWindow.Duration < 0 {
-		allErrs = append(allErrs, field.Invalid(path.Child("batchWindow"), coreDNS.BatchWindow.Duration.String(), "must not be negative"))
-	}
-	if coreDNS.ConfirmTimeout.Duration <= 0 {
-		allErrs = append(allErrs, field.Invalid(path.Child("confirmTimeout"), coreDNS.ConfirmTimeout.Duration.String(), "must be greater than 0"))
 	}
 	return allErrs
 }
