@@ -22,6 +22,9 @@ const (
 	// ReservedLabel is a label at the top of a zone below which no record may be: <something>._sync.<zone> tells which
 	// state a server is at.
 	ReservedLabel = "_sync"
+	// LabelIngress is on a DNSRecord that the Ingress controller made. Its value is the name of the Ingress; that there is
+	// one tells that the record leads to an Ingress controller rather than to an API server.
+	LabelIngress = "local.provider.extensions.gardener.cloud/ingress"
 )
 
 // Record types that are served.
@@ -47,6 +50,8 @@ type Record struct {
 	// Values are in the form that DNS gives them back in: addresses in their shortest form, a host name in lower case
 	// without a dot at the end, a text as it is. They are sorted.
 	Values []string
+	// Ingress tells that the DNSRecord has LabelIngress.
+	Ingress bool
 }
 
 // Provider serves records.

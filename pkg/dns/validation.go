@@ -40,6 +40,7 @@ func New(object *extensionsv1alpha1.DNSRecord, zones []string, defaultTTL int64)
 		Type:    string(object.Spec.RecordType),
 		TTL:     defaultTTL,
 	}
+	_, record.Ingress = object.Labels[LabelIngress]
 	if object.Spec.TTL != nil {
 		record.TTL = *object.Spec.TTL
 	}
