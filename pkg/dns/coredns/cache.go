@@ -32,19 +32,26 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	}
 }
 
-// stripService leaves of a Service what makes it a gateway.
+// stripService leaves of a Service what makes it a gateway, and what the controller for Services of type LoadBalancer goes
+// by. What is left must not be written back as a whole: writers send patches of single fields.
 func stripService(object any) (any, error) {
 	service, ok := object.(*corev1.Service)
 	if !ok {
 		return object, nil
 	}
+	spec := service.Spec
 	return &corev1.Service{
 		TypeMeta: service.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: service.Namespace, Name: service.Name, UID: service.UID, ResourceVersion: service.ResourceVersion,
-			DeletionTimestamp: service.DeletionTimestamp,
+			Generation: service.Generation, CreationTimestamp: service.CreationTimestamp, DeletionTimestamp: service.DeletionTimestamp,
 		},
-		Spec:   corev1.ServiceSpec{Type: service.Spec.Type, ClusterIPs: service.Spec.ClusterIPs},
-		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
+		Spec: corev1.ServiceSpec{
+			Type: spec.Type, ClusterIPs: spec.ClusterIPs, IPFamilies: spec.IPFamilies, IPFamilyPolicy: spec.IPFamilyPolicy, Ports: spec.Ports,
+			LoadBalancerClass: spec.LoadBalancerClass, LoadBalancerIP: spec.LoadBalancerIP,
+			AllocateLoadBalancerNodePorts: spec.AllocateLoadBalancerNodePorts,
+			ExternalTrafficPolicy:         spec.ExternalTrafficPolicy, HealthCheckNodePort: spec.HealthCheckNodePort,
+		},
+		Status: service.Status,
 	}, nil
 }
