@@ -290,17 +290,9 @@ func TestTheGardensOwnNamespaceCanHoldTheRelease(t *testing.T) {
 }
 
 func TestTheConfigurationIsWhatTheProgramReads(t *testing.T) {
-	config := func(t *testing.T, values map[string]any) *configv1alpha1.ExtensionConfiguration {
-		t.Helper()
-		configMap := find[corev1.ConfigMap](t, objects(t, "here", values), "ConfigMap", "gardener-extension-provider-local-garden-config")
-		decoded, err := configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]))
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		return decoded
-	}
-
 	t.Run("without values the defaults hold, and the chart's own copies of them are the same", func(t *testing.T) {
 		g := NewWithT(t)
-		decoded := config(t, gardenValues())
+		decoded := config(t, "garden", gardenValues())
 		g.Expect(decoded.ExtensionClasses).To(HaveExactElements(BeEquivalentTo("garden")))
 		g.Expect(decoded.LeaderElection.ResourceName).To(Equal("gardener-extension-provider-local-garden-leader-election"))
 		g.Expect(decoded.LeaderElection.ResourceNamespace).To(Equal("here"))
@@ -342,7 +334,7 @@ func TestTheConfigurationIsWhatTheProgramReads(t *testing.T) {
 			"backup":    map[string]any{"hostPath": "/buckets", "directory": "/mnt/buckets"},
 			"heartbeat": map[string]any{"renewIntervalSeconds": 11},
 		})
-		decoded := config(t, values)
+		decoded := config(t, "garden", values)
 		g.Expect(decoded.LogLevel).To(Equal("debug"))
 		g.Expect(decoded.LogFormat).To(Equal("text"))
 		g.Expect(decoded.ClientConnection.Burst).To(BeEquivalentTo(9))
@@ -375,17 +367,9 @@ func TestTheConfigurationIsWhatTheProgramReads(t *testing.T) {
 }
 
 func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
-	config := func(t *testing.T, values map[string]any) *configv1alpha1.ExtensionConfiguration {
-		t.Helper()
-		configMap := find[corev1.ConfigMap](t, objects(t, "here", values), "ConfigMap", "gardener-extension-provider-local-seed-config")
-		decoded, err := configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]))
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		return decoded
-	}
-
 	t.Run("without values the defaults hold, and the chart's own copies of them are the same", func(t *testing.T) {
 		g := NewWithT(t)
-		decoded := config(t, seedValues())
+		decoded := config(t, "seed", seedValues())
 		g.Expect(decoded.ExtensionClasses).To(HaveExactElements(BeEquivalentTo("seed"), BeEquivalentTo("shoot")))
 		g.Expect(decoded.LeaderElection.ResourceName).To(Equal("gardener-extension-provider-local-seed-leader-election"))
 		g.Expect(decoded.Machines.ControllerImage).To(Equal("registry.local.gardener.cloud:5001/gardenlet-extension" + digest))
@@ -420,7 +404,7 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 			"machines": map[string]any{"controllerImage": "host/mcm:v1", "registryMirrors": []any{map[string]any{"upstream": "quay.io", "hosts": []any{"http://mirror:5001"}}}},
 			"nodes":    map[string]any{"capacity": map[string]any{"cpu": 8, "memory": "16Gi"}},
 		})
-		decoded := config(t, values)
+		decoded := config(t, "seed", values)
 		g.Expect(decoded.Server.Webhooks.Port).To(Equal(9443))
 		g.Expect(*decoded.Controllers.ControlPlane.ConcurrentSyncs).To(Equal(4))
 		g.Expect(decoded.Controllers.HealthCheck.Disabled).To(BeTrue())
@@ -444,7 +428,7 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 
 	t.Run("on a self-hosted control plane the free ports of the host are used", func(t *testing.T) {
 		g := NewWithT(t)
-		decoded := config(t, selfHostedValues())
+		decoded := config(t, "seed", selfHostedValues())
 		g.Expect(decoded.Server.HealthProbes.Port).To(Equal(10001))
 		g.Expect(decoded.Server.Metrics.Port).To(Equal(10002))
 		g.Expect(decoded.Server.Webhooks.Port).To(Equal(10003))
@@ -506,7 +490,7 @@ func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
 		"garden": {"secrets", "configmaps", "pods", "leases", "managedresources", "nodes"},
 		"seed":   {"configmaps", "pods", "leases", "clusterrolebindings", "rolebindings", "serviceaccounts"},
 	}
-	mayCreate := map[string][]string{"garden": nil, "seed": {"secrets", "managedresources", "mutatingwebhookconfigurations", "networkpolicies"}}
+	mayCreate := map[string][]string{"garden": nil, "seed": {"secrets", "managedresources", "mutatingwebhookconfigurations", "networkpolicies", "dnsrecords", "events"}}
 	// Of these only objects of some names may be seen or changed.
 	onlyNamed := []string{"deployments", "roles", "clusterroles"}
 	roles := map[string]int{"garden": 3, "seed": 2}
@@ -578,6 +562,15 @@ func TestChartsFromARegistryNeedARoomAndAWayThere(t *testing.T) {
 	}
 }
 
+// config is the configuration of the program that the chart renders for a place.
+func config(t *testing.T, place string, values map[string]any) *configv1alpha1.ExtensionConfiguration {
+	t.Helper()
+	configMap := find[corev1.ConfigMap](t, objects(t, "here", values), "ConfigMap", "gardener-extension-provider-local-"+place+"-config")
+	decoded, err := configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return decoded
+}
+
 // places are the values of both places.
 func places() map[string]func() map[string]any {
 	return map[string]func() map[string]any{"garden": gardenValues, "seed": seedValues}
@@ -621,9 +614,9 @@ func TestTheSchemaHasEveryFieldOfTheConfiguration(t *testing.T) {
 	schema := map[string]any{}
 	g.Expect(json.Unmarshal(content, &schema)).To(Succeed())
 
-	config := reflect.TypeFor[configv1alpha1.ExtensionConfiguration]()
-	for _, section := range []string{"Server", "Controllers", "DNS", "Backup", "Heartbeat", "Webhooks", "Charts", "ControlPlane", "Machines", "Nodes"} {
-		field, ok := config.FieldByName(section)
+	configuration := reflect.TypeFor[configv1alpha1.ExtensionConfiguration]()
+	for _, section := range []string{"Server", "Controllers", "DNS", "Backup", "Heartbeat", "Webhooks", "Charts", "ControlPlane", "Machines", "Nodes", "LoadBalancers", "Ingress"} {
+		field, ok := configuration.FieldByName(section)
 		g.Expect(ok).To(BeTrue())
 		expectFields(t, schema, schema, field)
 	}

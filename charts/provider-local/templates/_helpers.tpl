@@ -126,7 +126,7 @@ cloud-controller too.
 */ -}}
 {{- define "provider-local.seedConfig" -}}
 {{- $config := dict -}}
-{{- range $section := list "webhooks" "nodes" -}}
+{{- range $section := list "webhooks" "nodes" "loadBalancers" "ingress" -}}
 {{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
 {{- end -}}
 {{- $own := include "provider-local.image" .Values.image -}}

@@ -86,6 +86,10 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 		"a server without a port":        {"dns: {coreDNS: {image: c, servers: [127.0.0.1]}}\n", "dns.coreDNS.servers[0]: Invalid value"},
 		"no replicas":                    {"dns: {coreDNS: {image: c, replicas: 0}}\n", "dns.coreDNS.replicas: Invalid value"},
 		"a negative window":              {"dns: {coreDNS: {image: c, batchWindow: -1s}}\n", "dns.coreDNS.batchWindow: Invalid value"},
+		"a provider that there is not":   {"dns: {provider: bind, coreDNS: {image: c}}\n", "dns.provider: Unsupported value"},
+		"a server that is no host":       {"dns: {rfc2136: {server: 'a b'}, coreDNS: {image: c}}\n", "dns.rfc2136.server: Invalid value"},
+		"a server's zone that is none":   {"dns: {rfc2136: {zones: [a_b]}, coreDNS: {image: c}}\n", "dns.rfc2136.zones[0]: Invalid value"},
+		"no time for a server":           {"dns: {rfc2136: {timeout: 0s}, coreDNS: {image: c}}\n", "dns.rfc2136.timeout: Invalid value"},
 		"no time to wait until resolved": {"dns: {coreDNS: {image: c, confirmTimeout: 0s}}\n", "dns.coreDNS.confirmTimeout: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,6 +142,64 @@ func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
 			g := NewWithT(t)
 			_, err := configv1alpha1.Decode([]byte(minimal + test.config + "\n"))
 			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+		})
+	}
+}
+
+func TestDecodeKeepsWellKnownServicesThatAreNotOverridden(t *testing.T) {
+	g := NewWithT(t)
+	config, err := configv1alpha1.Decode([]byte(minimal + "loadBalancers: {services: [{namespace: istio-ingress, name: istio-ingressgateway, addresses: [192.0.2.1]}]}\n"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.LoadBalancers.Services[0]).To(Equal(configv1alpha1.LoadBalancerService{Namespace: "istio-ingress", Name: "istio-ingressgateway", Addresses: []string{"192.0.2.1"}}))
+	g.Expect(config.LoadBalancers.Services[1:]).To(And(
+		HaveEach(HaveField("Namespace", Not(Equal("istio-ingress")))),
+		ContainElement(And(HaveField("Namespace", "istio-ingress--1"), HaveField("NodePorts", HaveExactElements(configv1alpha1.LoadBalancerNodePort{Port: 443, NodePort: 30435})))),
+	))
+	g.Expect(config.LoadBalancers.ZoneAddresses).To(HaveKeyWithValue("2", HaveExactElements("172.18.255.12", "fd00:ff::12")))
+	g.Expect(config.DNS.RFC2136.Zones).To(Equal(config.DNS.Zones))
+}
+
+func TestDecodeRefusesAddressesThatNobodyCanHave(t *testing.T) {
+	row := func(more string) string {
+		return "loadBalancers: {services: [{namespace: some, name: s, " + more + "}]}"
+	}
+	for name, test := range map[string]struct{ config, message string }{
+		"an address of the host that is none": {"loadBalancers: {hostAddresses: [here]}", "loadBalancers.hostAddresses[0]: Invalid value"},
+		"two addresses of one family":         {"loadBalancers: {zoneAddresses: {a: [192.0.2.1, 192.0.2.2]}}", "loadBalancers.zoneAddresses[a][1]: Invalid value"},
+		"a pool that is no range":             {"loadBalancers: {pools: [many]}", "loadBalancers.pools[0]: Invalid value"},
+		"a pool from behind":                  {"loadBalancers: {pools: [192.0.2.9-192.0.2.1]}", "loadBalancers.pools[0]: Invalid value"},
+		"a pool of two families":              {"loadBalancers: {pools: ['192.0.2.9-2001:db8::1']}", "loadBalancers.pools[0]: Invalid value"},
+		"a Service twice":                     {"loadBalancers: {services: [{namespace: some, name: s}, {namespace: some, name: s}]}", "loadBalancers.services[1]: Duplicate value"},
+		"a mode that there is not":            {row("ipMode: NAT"), "loadBalancers.services[0].ipMode: Unsupported value"},
+		"a node port that is none":            {row("nodePorts: [{port: 443, nodePort: 70000}]"), "loadBalancers.services[0].nodePorts[0].nodePort: Invalid value"},
+		"a node port twice":                   {row("nodePorts: [{port: 443, nodePort: 30000}, {port: 80, nodePort: 30000}]"), "loadBalancers.services[0].nodePorts[1].nodePort: Duplicate value"},
+		"a namespace that is none":            {"ingress: {gateways: [{namespace: A, name: s}]}", "ingress.gateways[0].namespace: Invalid value"},
+		"no worker for Services":              {"controllers: {service: {concurrentSyncs: 0}}", "controllers.service.concurrentSyncs: Invalid value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := configv1alpha1.Decode([]byte(minimal + test.config + "\n"))
+			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+		})
+	}
+}
+
+func TestParseAddressRange(t *testing.T) {
+	for value, want := range map[string][2]string{
+		"192.0.2.128/25":             {"192.0.2.128", "192.0.2.255"},
+		"192.0.2.130/25":             {"192.0.2.128", "192.0.2.255"},
+		"192.0.2.1/32":               {"192.0.2.1", "192.0.2.1"},
+		"192.0.2.5-192.0.2.7":        {"192.0.2.5", "192.0.2.7"},
+		"2001:db8::1:0/120":          {"2001:db8::1:0", "2001:db8::1:ff"},
+		"2001:db8::1-2001:db8::ffff": {"2001:db8::1", "2001:db8::ffff"},
+	} {
+		t.Run(value, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := configv1alpha1.ParseAddressRange(value)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect([2]string{got.First.String(), got.Last.String()}).To(Equal(want))
+			g.Expect(got.Contains(got.First) && got.Contains(got.Last)).To(BeTrue())
+			g.Expect(got.Contains(got.First.Prev()) || got.Contains(got.Last.Next())).To(BeFalse())
 		})
 	}
 }
