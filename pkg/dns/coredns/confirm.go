@@ -208,7 +208,7 @@ func (c *confirmer) ask(ctx context.Context, network, server, name, recordType s
 	var values []string
 	for _, rr := range answer.Answer {
 		if rr.Header().Rrtype == query.Question[0].Qtype {
-			values = append(values, valueOf(rr))
+			values = append(values, dns.ValueOf(rr))
 		}
 	}
 	slices.Sort(values)

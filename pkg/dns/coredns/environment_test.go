@@ -197,7 +197,7 @@ func (s *server) Exchange(ctx context.Context, network, _ string, query *miekgdn
 		s.answer(ctx, reply, configMap.Data, network, name, rrtype)
 	}
 	if s.wrong != "" {
-		reply.Answer = []miekgdns.RR{resourceRecord(dns.Record{Name: name, Type: "A"}, s.wrong)}
+		reply.Answer = []miekgdns.RR{dns.Record{Name: name, Type: "A"}.ResourceRecord(s.wrong)}
 	}
 	return reply, nil
 }
@@ -213,7 +213,7 @@ func (s *server) answer(ctx context.Context, reply *miekgdns.Msg, data map[strin
 			for _, ip := range service.Spec.ClusterIPs {
 				recordType := map[bool]string{true: "AAAA", false: "A"}[strings.Contains(ip, ":")]
 				if miekgdns.StringToType[recordType] == rrtype {
-					reply.Answer = append(reply.Answer, resourceRecord(dns.Record{Name: name, Type: recordType}, ip))
+					reply.Answer = append(reply.Answer, dns.Record{Name: name, Type: recordType}.ResourceRecord(ip))
 				}
 			}
 			return
@@ -324,9 +324,9 @@ func (a agreeing) Exchange(ctx context.Context, network, _ string, query *miekgd
 		}
 		reply.Answer = []miekgdns.RR{&miekgdns.TXT{Hdr: miekgdns.RR_Header{Name: name, Rrtype: miekgdns.TypeTXT}, Txt: []string{configMap.Annotations[AnnotationGeneration]}}}
 	case network == udp:
-		reply.Answer = []miekgdns.RR{resourceRecord(dns.Record{Name: name, Type: "A"}, "10.4.0.10")}
+		reply.Answer = []miekgdns.RR{dns.Record{Name: name, Type: "A"}.ResourceRecord("10.4.0.10")}
 	default:
-		reply.Answer = []miekgdns.RR{resourceRecord(dns.Record{Name: name, Type: "A"}, gatewayIP)}
+		reply.Answer = []miekgdns.RR{dns.Record{Name: name, Type: "A"}.ResourceRecord(gatewayIP)}
 	}
 	return reply, nil
 }

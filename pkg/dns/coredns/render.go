@@ -7,12 +7,8 @@ package coredns
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
-	"net"
 	"regexp"
 	"strings"
-
-	miekgdns "github.com/miekg/dns"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
@@ -26,8 +22,6 @@ const (
 	// looks like one of them.
 	wildcardKey = "WILDCARD."
 	hashKey     = "SHA256."
-	// maxChunk is the length of one string in a TXT record (RFC 1035, section 3.3.14).
-	maxChunk = 255
 )
 
 // entry is what is written for one name.
@@ -70,7 +64,7 @@ func render(name, zone string, records []dns.Record, service string) entry {
 	var lines strings.Builder
 	for _, record := range records {
 		for _, value := range record.Values {
-			lines.WriteString(resourceRecord(record, value).String())
+			lines.WriteString(record.ResourceRecord(value).String())
 			lines.WriteByte('\n')
 		}
 	}
@@ -86,85 +80,3 @@ func quote(name string) string {
 	}
 	return `^` + regexp.QuoteMeta(name) + `\.$`
 }
-
-// resourceRecord returns one value of a record as DNS has it.
-func resourceRecord(record dns.Record, value string) miekgdns.RR {
-	header := miekgdns.RR_Header{
-		Name:   miekgdns.Fqdn(record.Name),
-		Rrtype: miekgdns.StringToType[record.Type],
-		Class:  miekgdns.ClassINET,
-		Ttl:    uint32(record.TTL), // #nosec G115 -- checked to have 31 bits by dns.New.
-	}
-	switch record.Type {
-	case dns.TypeA:
-		return &miekgdns.A{Hdr: header, A: net.ParseIP(value)}
-	case dns.TypeAAAA:
-		return &miekgdns.AAAA{Hdr: header, AAAA: net.ParseIP(value)}
-	case dns.TypeCNAME:
-		return &miekgdns.CNAME{Hdr: header, Target: miekgdns.Fqdn(value)}
-	default:
-		return &miekgdns.TXT{Hdr: header, Txt: chunks(value)}
-	}
-}
-
-// chunks cuts a text into the strings of a TXT record, escaped as in a master file.
-func chunks(text string) []string {
-	var out []string
-	for len(text) > maxChunk {
-		out = append(out, escape(text[:maxChunk]))
-		text = text[maxChunk:]
-	}
-	return append(out, escape(text))
-}
-
-func escape(text string) string {
-	var out strings.Builder
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\':
-			out.WriteByte('\\')
-			out.WriteByte(c)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&out, `\%03d`, c)
-		default:
-			out.WriteByte(c)
-		}
-	}
-	return out.String()
-}
-
-// valueOf returns the value of a resource record in the form of dns.Record.
-func valueOf(rr miekgdns.RR) string {
-	switch rr := rr.(type) {
-	case *miekgdns.A:
-		return rr.A.String()
-	case *miekgdns.AAAA:
-		return rr.AAAA.String()
-	case *miekgdns.CNAME:
-		return strings.ToLower(strings.TrimSuffix(rr.Target, "."))
-	case *miekgdns.TXT:
-		return unescape(strings.Join(rr.Txt, ""))
-	default:
-		return rr.String()
-	}
-}
-
-func unescape(text string) string {
-	var out strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' || i+1 == len(text) {
-			out.WriteByte(text[i])
-			continue
-		}
-		i++
-		if i+2 < len(text) && isDigit(text[i]) && isDigit(text[i+1]) && isDigit(text[i+2]) {
-			out.WriteByte((text[i]-'0')*100 + (text[i+1]-'0')*10 + text[i+2] - '0')
-			i += 2
-			continue
-		}
-		out.WriteByte(text[i])
-	}
-	return out.String()
-}
-
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -38,25 +38,6 @@ func TestKeysAreUniqueAndFitAConfigMap(t *testing.T) {
 	g.Expect(entry{name: strings.Repeat("a.", 114) + "local"}.key()).NotTo(Equal(entry{name: strings.Repeat("b.", 114) + "local"}.key()))
 }
 
-func TestValuesSurviveTheWayToTheAnswer(t *testing.T) {
-	for _, value := range []string{"plain", `a "b" c`, `back\slash`, `\065`, "; comment", "$ORIGIN (", "ünï", strings.Repeat("0123456789", 100), strings.Repeat(`\"`, 300)} {
-		t.Run(value, func(t *testing.T) {
-			g := NewWithT(t)
-			line := resourceRecord(dns.Record{Name: "a.local.gardener.cloud", Type: "TXT", TTL: 1}, value).String()
-			rr, err := miekgdns.NewRR(line)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(rr.(*miekgdns.TXT).Txt).To(HaveEach(Satisfy(func(s string) bool { return len(unescape(s)) <= 255 })))
-
-			// Over the wire, as an answer comes.
-			message := &miekgdns.Msg{Answer: []miekgdns.RR{rr}}
-			wire, err := message.Pack()
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(message.Unpack(wire)).To(Succeed())
-			g.Expect(valueOf(message.Answer[0])).To(Equal(value))
-		})
-	}
-}
-
 // TestTheServerReadsWhatIsWritten keeps a sample that the tests of skaffold/images/coredns read: the two are modules of
 // their own and have just this format in common. -update writes it again.
 func TestTheServerReadsWhatIsWritten(t *testing.T) {
@@ -154,7 +135,7 @@ func checkInjection(e entry, record dns.Record) error {
 		if rr.Header().Name != record.Name+"." || miekgdns.TypeToString[rr.Header().Rrtype] != record.Type {
 			return fmt.Errorf("the zone has %s", rr)
 		}
-		values = append(values, valueOf(rr))
+		values = append(values, dns.ValueOf(rr))
 	}
 	slices.Sort(values)
 	if err := parser.Err(); err != nil {

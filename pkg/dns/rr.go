@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package dns
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	miekgdns "github.com/miekg/dns"
+)
+
+// maxChunk is the length of one string in a TXT record (RFC 1035, section 3.3.14).
+const maxChunk = 255
+
+// ResourceRecord returns one value of the record in the form of the DNS library. Its String is a line of a master file.
+func (r Record) ResourceRecord(value string) miekgdns.RR {
+	header := miekgdns.RR_Header{
+		Name:   miekgdns.Fqdn(r.Name),
+		Rrtype: miekgdns.StringToType[r.Type],
+		Class:  miekgdns.ClassINET,
+		Ttl:    uint32(r.TTL), // #nosec G115 -- checked to have 31 bits by New.
+	}
+	switch r.Type {
+	case TypeA:
+		return &miekgdns.A{Hdr: header, A: net.ParseIP(value)}
+	case TypeAAAA:
+		return &miekgdns.AAAA{Hdr: header, AAAA: net.ParseIP(value)}
+	case TypeCNAME:
+		return &miekgdns.CNAME{Hdr: header, Target: miekgdns.Fqdn(value)}
+	default:
+		return &miekgdns.TXT{Hdr: header, Txt: chunks(value)}
+	}
+}
+
+// ResourceRecords returns all values of the record in the form of the DNS library.
+func (r Record) ResourceRecords() []miekgdns.RR {
+	out := make([]miekgdns.RR, 0, len(r.Values))
+	for _, value := range r.Values {
+		out = append(out, r.ResourceRecord(value))
+	}
+	return out
+}
+
+// ValueOf returns the value of a resource record in the form of Record.Values.
+func ValueOf(rr miekgdns.RR) string {
+	switch rr := rr.(type) {
+	case *miekgdns.A:
+		return rr.A.String()
+	case *miekgdns.AAAA:
+		return rr.AAAA.String()
+	case *miekgdns.CNAME:
+		return strings.ToLower(strings.TrimSuffix(rr.Target, "."))
+	case *miekgdns.TXT:
+		return unescape(strings.Join(rr.Txt, ""))
+	default:
+		return rr.String()
+	}
+}
+
+// chunks cuts a text into the strings of a TXT record, escaped as in a master file.
+func chunks(text string) []string {
+	var out []string
+	for len(text) > maxChunk {
+		out = append(out, escape(text[:maxChunk]))
+		text = text[maxChunk:]
+	}
+	return append(out, escape(text))
+}
+
+func escape(text string) string {
+	var out strings.Builder
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '"' || c == '\\':
+			out.WriteByte('\\')
+			out.WriteByte(c)
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&out, `\%03d`, c)
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
+
+func unescape(text string) string {
+	var out strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' || i+1 == len(text) {
+			out.WriteByte(text[i])
+			continue
+		}
+		i++
+		if i+2 < len(text) && isDigit(text[i]) && isDigit(text[i+1]) && isDigit(text[i+2]) {
+			out.WriteByte((text[i]-'0')*100 + (text[i+1]-'0')*10 + text[i+2] - '0')
+			i += 2
+			continue
+		}
+		out.WriteByte(text[i])
+	}
+	return out.String()
+}
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
