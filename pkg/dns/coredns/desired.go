@@ -18,17 +18,19 @@ import (
 // desired is what all owners want. It knows nothing of clusters or servers.
 type desired struct {
 	owners map[types.NamespacedName]dns.Record
-	// byName are the owners by the name of their record, byValue the names by the values of their records: who has to
-	// be looked at again when a name or a gateway's address changes.
-	byName  map[string]map[types.NamespacedName]struct{}
-	byValue map[string]map[types.NamespacedName]struct{}
+	// byName are the owners by the name of their record, byValue by its values, byNamespace by where they are: who has
+	// to be looked at again when a name, a gateway's address or the zone of a namespace changes.
+	byName      map[string]map[types.NamespacedName]struct{}
+	byValue     map[string]map[types.NamespacedName]struct{}
+	byNamespace map[string]map[types.NamespacedName]struct{}
 }
 
 func newDesired() *desired {
 	return &desired{
-		owners:  map[types.NamespacedName]dns.Record{},
-		byName:  map[string]map[types.NamespacedName]struct{}{},
-		byValue: map[string]map[types.NamespacedName]struct{}{},
+		owners:      map[types.NamespacedName]dns.Record{},
+		byName:      map[string]map[types.NamespacedName]struct{}{},
+		byValue:     map[string]map[types.NamespacedName]struct{}{},
+		byNamespace: map[string]map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -41,6 +43,7 @@ func (d *desired) set(record dns.Record) []string {
 	names := d.remove(record.Owner)
 	d.owners[record.Owner] = record
 	add(d.byName, record.Name, record.Owner)
+	add(d.byNamespace, record.Owner.Namespace, record.Owner)
 	for _, value := range record.Values {
 		add(d.byValue, value, record.Owner)
 	}
@@ -58,6 +61,7 @@ func (d *desired) remove(owner types.NamespacedName) []string {
 	}
 	delete(d.owners, owner)
 	drop(d.byName, record.Name, owner)
+	drop(d.byNamespace, owner.Namespace, owner)
 	for _, value := range record.Values {
 		drop(d.byValue, value, owner)
 	}
@@ -76,6 +80,15 @@ func (d *desired) namesOf(values []string) []string {
 		for owner := range d.byValue[value] {
 			names[d.owners[owner].Name] = struct{}{}
 		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// namesIn returns the names of the records of a namespace.
+func (d *desired) namesIn(namespace string) []string {
+	names := map[string]struct{}{}
+	for owner := range d.byNamespace[namespace] {
+		names[d.owners[owner].Name] = struct{}{}
 	}
 	return slices.Sorted(maps.Keys(names))
 }
@@ -127,7 +140,7 @@ func newer(a, b dns.Record) bool {
 func compareTime(a, b time.Time) int { return a.Compare(b) }
 
 func equal(a, b dns.Record) bool {
-	return a.Name == b.Name && a.Type == b.Type && a.TTL == b.TTL && a.Created.Equal(b.Created) && slices.Equal(a.Values, b.Values)
+	return a.Name == b.Name && a.Type == b.Type && a.TTL == b.TTL && a.Ingress == b.Ingress && a.Created.Equal(b.Created) && slices.Equal(a.Values, b.Values)
 }
 
 func add[K, V comparable](index map[K]map[V]struct{}, key K, value V) {

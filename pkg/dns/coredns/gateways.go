@@ -29,12 +29,34 @@ type gateway struct {
 
 // gateways finds the Service behind an address.
 type gateways struct {
+	// namespace is that of the gateway which is preferred where no zone's is.
+	namespace string
 	services  map[types.NamespacedName]gateway
 	byAddress map[string]map[types.NamespacedName]struct{}
+	// zones are the zones of the namespaces that are in one only.
+	zones map[string]string
 }
 
-func newGateways() *gateways {
-	return &gateways{services: map[types.NamespacedName]gateway{}, byAddress: map[string]map[types.NamespacedName]struct{}{}}
+func newGateways(namespace string) *gateways {
+	return &gateways{
+		namespace: namespace,
+		services:  map[types.NamespacedName]gateway{},
+		byAddress: map[string]map[types.NamespacedName]struct{}{},
+		zones:     map[string]string{},
+	}
+}
+
+// setZone takes over in which zone a namespace is, with an empty text for none or several, and returns whether that
+// makes a difference.
+func (g *gateways) setZone(namespace, zone string) bool {
+	if g.zones[namespace] == zone {
+		return false
+	}
+	g.zones[namespace] = zone
+	if zone == "" {
+		delete(g.zones, namespace)
+	}
+	return true
 }
 
 // set takes over a Service and returns the addresses for which it makes a difference.
@@ -69,7 +91,7 @@ func (g *gateways) remove(key types.NamespacedName) []string {
 
 // find returns the one gateway that all records of a name point to. It has an address in the cluster of every family
 // that the records have, as a rewrite is for a name, not for a type: without one, clients would lose that family. Where
-// several gateways share the address, the first by namespace and name is it.
+// several gateways share the address, as all do that have the host's, rank tells which it is.
 func (g *gateways) find(records []dns.Record) (gateway, bool) {
 	var candidates map[types.NamespacedName]struct{}
 	for _, record := range records {
@@ -92,7 +114,7 @@ func (g *gateways) find(records []dns.Record) (gateway, bool) {
 	}
 
 	for _, key := range slices.SortedFunc(maps.Keys(candidates), func(a, b types.NamespacedName) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(g.rank(a, records), g.rank(b, records)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	}) {
 		found := g.services[key]
 		if !slices.ContainsFunc(records, func(record dns.Record) bool {
@@ -102,6 +124,24 @@ func (g *gateways) find(records []dns.Record) (gateway, bool) {
 		}
 	}
 	return gateway{}, false
+}
+
+// rank tells how likely a gateway is the one that the records of a name mean, where their values don't tell; the lowest
+// is it. What was made for an Ingress, and the wildcards of a seed's Ingress domain, mean the Ingress controller; what is
+// in the namespace of a control plane with a zone of its own means that zone's gateway.
+func (g *gateways) rank(key types.NamespacedName, records []dns.Record) int {
+	record := records[0]
+	zone, ok := g.zones[record.Owner.Namespace]
+	switch {
+	case key.Name == ingressController && (record.Ingress || strings.HasPrefix(record.Name, "*.")):
+		return 0
+	case ok && key.Namespace == zoneNamespace(zone):
+		return 1
+	case key.Namespace == g.namespace:
+		return 2
+	default:
+		return 3
+	}
 }
 
 // ofType returns the addresses in the cluster that a query for A or AAAA gets.

@@ -24,7 +24,7 @@ func TestFindReturnsTheGatewayThatServesAllOfAName(t *testing.T) {
 	clusterIP := service("istio-ingress", "cluster-ip", "172.18.255.5", "10.4.0.5")
 	clusterIP.Spec.Type = corev1.ServiceTypeClusterIP
 
-	found := newGateways()
+	found := newGateways(seedGateways)
 	for _, s := range []*corev1.Service{later, dual, single, headless, clusterIP} {
 		found.set(s)
 	}
@@ -59,7 +59,7 @@ func TestFindReturnsTheGatewayThatServesAllOfAName(t *testing.T) {
 
 func TestGatewaysTellWhichAddressesChanged(t *testing.T) {
 	g := NewWithT(t)
-	found := newGateways()
+	found := newGateways(seedGateways)
 	s := service("istio-ingress", "gateway", "172.18.255.1", "10.4.0.1")
 	g.Expect(found.set(s)).To(ConsistOf("172.18.255.1"))
 	g.Expect(found.set(s)).To(BeEmpty(), "nothing changed")

@@ -140,17 +140,18 @@ func New(opts Options) (*Provider, error) {
 	if opts.Exchanger == nil {
 		opts.Exchanger = NewExchanger(queryTimeout)
 	}
-	return &Provider{
+	p := &Provider{
 		Options:   opts,
 		confirmer: newConfirmer(opts.Exchanger),
 		started:   make(chan struct{}),
 		wake:      make(chan struct{}, 1),
 		desired:   newDesired(),
-		gateways:  newGateways(),
 		shards:    newShards(ConfigMapPrefix + opts.Instance + "-"),
 		pending:   map[string][]*ticket{},
 		suspects:  map[string]struct{}{},
-	}, nil
+	}
+	p.gateways = newGateways(p.gatewayNamespace())
+	return p, nil
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: there is one writer.

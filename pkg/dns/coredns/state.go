@@ -110,6 +110,13 @@ func (p *Provider) watch(ctx context.Context) error {
 		}},
 		{&corev1.ConfigMap{}, onChange(func(object client.Object) { p.suspect(object.GetName()) })},
 	}
+	if p.watchesNamespaces() {
+		all = append(all, watched{newNamespace(), toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { p.namespaceChanged(object, false) },
+			UpdateFunc: func(_, object any) { p.namespaceChanged(object, false) },
+			DeleteFunc: func(object any) { p.namespaceChanged(object, true) },
+		}})
+	}
 	if len(p.Servers) == 0 {
 		all = append(all, watched{&discoveryv1.EndpointSlice{}, toolscache.ResourceEventHandlerFuncs{}})
 	}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package coredns
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+)
+
+const (
+	// seedGateways is the namespace of a seed's gateway, gardenGateways that of the virtual garden's.
+	seedGateways   = v1beta1constants.DefaultSNIIngressNamespace
+	gardenGateways = "virtual-garden-" + v1beta1constants.DefaultSNIIngressNamespace
+	// ingressController is the name of the Service of Gardener's Ingress controller.
+	ingressController = "nginx-ingress-controller"
+	// zoneHashLength is how much of the hash of a zone stands for one whose name can't be in a namespace's.
+	zoneHashLength = 5
+)
+
+// newNamespace returns what a Namespace is watched as: its zones are in its metadata.
+func newNamespace() *metav1.PartialObjectMetadata {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return namespace
+}
+
+// watchesNamespaces tells whether there are namespaces with a zone of their own: those of the control planes of shoots.
+// An instance for other classes need not be allowed to read Namespaces.
+func (p *Provider) watchesNamespaces() bool {
+	_, ok := p.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
+	return ok
+}
+
+// gatewayNamespace is where the gateway is that no zone has to itself.
+func (p *Provider) gatewayNamespace() string {
+	if _, ok := p.Classes.Only(extensionsv1alpha1.ExtensionClassShoot, extensionsv1alpha1.ExtensionClassSeed); ok {
+		return seedGateways
+	}
+	return gardenGateways
+}
+
+// namespaceChanged renders the names of a namespace again if its control plane is in another zone now.
+func (p *Provider) namespaceChanged(object any, deleted bool) {
+	namespace, ok := unwrap(object)
+	if !ok {
+		return
+	}
+	zone := ""
+	if !deleted {
+		zone = singleZone(namespace)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gateways.setZone(namespace.GetName(), zone) {
+		p.enqueue(p.desired.namesIn(namespace.GetName()))
+	}
+}
+
+// singleZone returns the zone of a control plane that is in just one, or an empty text. As gardenlet exposes it, a
+// control plane in one zone is behind the gateway of that zone, any other behind the one of all zones.
+func singleZone(namespace client.Object) string {
+	single := ""
+	for zone := range strings.SplitSeq(namespace.GetAnnotations()[resourcesv1alpha1.HighAvailabilityConfigZones], ",") {
+		switch {
+		case zone == "" || zone == single:
+		case single != "":
+			return ""
+		default:
+			single = zone
+		}
+	}
+	return single
+}
+
+// zoneNamespace returns the namespace of the gateway of a zone, by the rule of gardenlet: istio-ingress--<zone>, with the
+// start of a hash where a namespace can't be named so. The function of Gardener that has the same rule is in a package
+// that needs the code of all components.
+func zoneNamespace(zone string) string {
+	namespace := seedGateways + "--" + zone
+	if strings.ToLower(zone) != zone || len(namespace) > validation.DNS1035LabelMaxLength {
+		sum := sha256.Sum256([]byte(zone))
+		namespace = seedGateways + "--" + hex.EncodeToString(sum[:])[:zoneHashLength]
+	}
+	return namespace
+}
+
+// stripNamespace leaves of the metadata of a Namespace what tells its zones.
+func stripNamespace(object any) (any, error) {
+	namespace, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	stripped := newNamespace()
+	stripped.Name, stripped.UID, stripped.ResourceVersion = namespace.Name, namespace.UID, namespace.ResourceVersion
+	if zones, ok := namespace.Annotations[resourcesv1alpha1.HighAvailabilityConfigZones]; ok {
+		stripped.Annotations = map[string]string{resourcesv1alpha1.HighAvailabilityConfigZones: zones}
+	}
+	return stripped, nil
+}
