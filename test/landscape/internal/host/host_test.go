@@ -66,7 +66,7 @@ COMMIT
 }
 
 func TestCompare(t *testing.T) {
-	before := Snapshot{Links: []string{"eth0", "lo"}, Sysctls: map[string]string{"net/ipv4/ip_forward": "0", "kernel/panic": "1"}}
+	before := Snapshot{Links: []string{"eth0", "lo"}, Routes: []string{"default via 192.0.2.1 dev eth0"}, Sysctls: map[string]string{"net/ipv4/ip_forward": "0", "kernel/panic": "1"}}
 	for _, test := range []struct {
 		name  string
 		after Snapshot
@@ -77,12 +77,12 @@ func TestCompare(t *testing.T) {
 		{
 			name: "names what is left",
 			after: Snapshot{
-				Links: []string{"cni0", "eth0", "lo"}, Rules: []string{"iptables nat :KUBE-SVC-A -"}, Mounts: []string{"/clone/.landscape/x"},
+				Links: []string{"cni0", "eth0", "lo"}, Routes: []string{"default via 192.0.2.1 dev eth0", "local 172.18.255.128/25 dev pl0"}, Rules: []string{"iptables nat :KUBE-SVC-A -"}, Mounts: []string{"/clone/.landscape/x"},
 				Namespaces: []string{"cni-1"}, Cgroups: []string{"/sys/fs/cgroup/cpu/kubepods"}, Folders: []string{"/var/lib/cni"}, Processes: []string{"7 etcd"},
 				Sysctls: map[string]string{"net/ipv4/ip_forward": "1", "kernel/panic": "1"},
 			},
 			want: []string{
-				"network device cni0", "network namespace cni-1", "mount /clone/.landscape/x", "iptables rule iptables nat :KUBE-SVC-A -",
+				"network device cni0", "route local 172.18.255.128/25 dev pl0", "network namespace cni-1", "mount /clone/.landscape/x", "iptables rule iptables nat :KUBE-SVC-A -",
 				"cgroup /sys/fs/cgroup/cpu/kubepods", "folder /var/lib/cni", "process 7 etcd", "kernel parameter net/ipv4/ip_forward is 1 and was 0",
 			},
 		},

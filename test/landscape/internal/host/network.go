@@ -14,8 +14,8 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
-// Network makes sure that the landscape's interface is there with all its addresses, and that the machine forwards between
-// pods. It tells how many addresses it added.
+// Network makes sure that the landscape's interface is there with all its addresses, that the load balancers' addresses
+// lead to this machine, and that it forwards between pods. It tells how many addresses it added.
 func Network(ctx context.Context) (int, error) {
 	names, err := links(ctx)
 	if err != nil {
@@ -48,6 +48,12 @@ func Network(ctx context.Context) (int, error) {
 			return added, err
 		}
 		added++
+	}
+	// The whole pool is the machine's own, without an address on the interface for each: kube-proxy redirects what is sent to
+	// one of them, but only after the kernel has found a route. What is sent to an address that no Service has is refused at
+	// once. The route goes with the interface.
+	if err := run(ctx, "ip", "route", "replace", "local", layout.LoadBalancerPool, "dev", layout.Interface); err != nil {
+		return added, err
 	}
 	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} {
 		// Bridged packets must meet kube-proxy's rules, or answers of a pod on the same bridge keep the wrong source. Where

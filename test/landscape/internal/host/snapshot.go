@@ -24,6 +24,7 @@ import (
 // Snapshot is the part of the machine's state that a landscape touches. All lists are sorted.
 type Snapshot struct {
 	Links      []string          `json:"links"`
+	Routes     []string          `json:"routes"`
 	Namespaces []string          `json:"networkNamespaces"`
 	Mounts     []string          `json:"mounts"`
 	Rules      []string          `json:"iptables"`
@@ -63,6 +64,7 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 		errs = append(errs, err)
 	}
 	collect(&s.Links, links)
+	collect(&s.Routes, routes)
 	collect(&s.Namespaces, func(context.Context) ([]string, error) { return globNames("/run/netns/*") })
 	collect(&s.Mounts, func(context.Context) ([]string, error) { return mounts() })
 	collect(&s.Rules, rules)
@@ -92,6 +94,10 @@ func Compare(before, after Snapshot) []string {
 		}
 	}
 	added("network device", before.Links, after.Links)
+	// A snapshot of an earlier version has none at all, as there is no machine without any.
+	if before.Routes != nil {
+		added("route", before.Routes, after.Routes)
+	}
 	added("network namespace", before.Namespaces, after.Namespaces)
 	added("mount", before.Mounts, after.Mounts)
 	added("iptables rule", before.Rules, after.Rules)
@@ -130,6 +136,20 @@ func (s Snapshot) Save(path string) error {
 		return fmt.Errorf("writing the snapshot of the machine: %w", err)
 	}
 	return nil
+}
+
+// routes lists those of IPv4, in all tables. A landscape makes none of IPv6, of which routers on the network announce new ones
+// at any time.
+func routes(ctx context.Context) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "ip", "-4", "-o", "route", "show", "table", "all").Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the machine's routes: %w", err)
+	}
+	var all []string
+	for line := range strings.Lines(string(out)) {
+		all = append(all, strings.Join(strings.Fields(line), " "))
+	}
+	return all, nil
 }
 
 func links(context.Context) ([]string, error) { return globNames("/sys/class/net/*") }

@@ -28,8 +28,16 @@ const (
 	HostServicesIP = "172.18.255.1"
 	// VirtualGardenIP is the load balancer address of the virtual garden's istio ingress gateway.
 	VirtualGardenIP = "172.18.255.3"
+	// IngressIP is the load balancer address of a seed's nginx-ingress-controller.
+	IngressIP = "172.18.255.4"
 	// HostDNSIP is the DNS server for programs on this machine.
 	HostDNSIP = "172.18.255.53"
+	// ExtensionHostDNSIP is the load balancer address of the extension's own CoreDNS. Its default is HostDNSIP, which is the
+	// landscape's here: that knows the registry too, and the node itself asks it before there is any extension.
+	ExtensionHostDNSIP = "172.18.255.54"
+	// LoadBalancerPool is where all other Services of type LoadBalancer get their addresses from in a seed: the extension's
+	// default.
+	LoadBalancerPool = "172.18.255.128/25"
 	// PodCIDR is the range of the pods' addresses.
 	PodCIDR = "10.244.0.0/16"
 	// ServiceCIDR is the range of the Services' addresses.
@@ -53,7 +61,8 @@ const (
 // Addresses returns every address of Interface, among them those of the seed's gateways (172.18.255.10 to 12).
 func Addresses() []string {
 	return []string{
-		NodeIP, HostServicesIP, VirtualGardenIP, "172.18.255.10", "172.18.255.11", "172.18.255.12", HostDNSIP,
+		NodeIP, HostServicesIP, VirtualGardenIP, IngressIP, "172.18.255.10", "172.18.255.11", "172.18.255.12", HostDNSIP,
+		ExtensionHostDNSIP,
 	}
 }
 

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package statuscontroller writes what controllers would write that the landscape does without: load balancer addresses (no
-// cloud), root certificates of the mesh (no istiod), conditions of monitoring objects (no prometheus-operator), and
+// cloud, unless there is a seed with the extension), root certificates of the mesh (no istiod), conditions of monitoring objects (no prometheus-operator), and
 // PersistentVolumes (no CSI driver). It runs as a process beside the cluster, with a user of its own that may do just this.
 package statuscontroller
 
@@ -11,10 +11,12 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -27,8 +29,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 // Options configure the controller.
@@ -55,7 +55,10 @@ func Run(ctx context.Context, config *rest.Config, opts Options) error {
 		HealthProbeBindAddress: opts.Health,
 		// The root certificates' ConfigMaps are the only ones of interest, and their content never changes.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.ConfigMap{}}}},
-		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject:         map[client.Object]cache.ByObject{&appsv1.Deployment{}: {Field: fields.OneTermEqualSelector("metadata.name", seedInstance)}},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
@@ -69,45 +72,6 @@ func Run(ctx context.Context, config *rest.Config, opts Options) error {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
 	return mgr.Start(ctx)
-}
-
-// addLoadBalancers gives Services of type LoadBalancer the address that the landscape has for them.
-func addLoadBalancers(mgr manager.Manager, _ Options) error {
-	c := mgr.GetClient()
-	err := builder.ControllerManagedBy(mgr).Named("load-balancers").For(&corev1.Service{}).
-		Complete(reconcile.AsReconciler(c, objectFunc[*corev1.Service](func(ctx context.Context, service *corev1.Service) (ctrl.Result, error) {
-			if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil || len(service.Status.LoadBalancer.Ingress) > 0 {
-				return ctrl.Result{}, nil
-			}
-			// kube-proxy leaves an address of mode Proxy to whoever listens there; with mode VIP it would grab the traffic of
-			// an address that several gateways share.
-			mode := corev1.LoadBalancerIPModeProxy
-			patch := client.MergeFrom(service.DeepCopy())
-			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: addressOf(service), IPMode: &mode}}
-			if err := c.Status().Patch(ctx, service, patch); client.IgnoreNotFound(err) != nil {
-				return ctrl.Result{}, fmt.Errorf("giving Service %s its address: %w", client.ObjectKeyFromObject(service), err)
-			}
-			return ctrl.Result{}, nil
-		})))
-	if err != nil {
-		return fmt.Errorf("adding the controller of load balancers: %w", err)
-	}
-	return nil
-}
-
-// addressOf tells the address of a gateway: the virtual garden has its own, and so has each zone of the seed's.
-func addressOf(service *corev1.Service) string {
-	switch service.Namespace {
-	case "virtual-garden-istio-ingress":
-		return layout.VirtualGardenIP
-	case "istio-ingress--0":
-		return "172.18.255.10"
-	case "istio-ingress--1":
-		return "172.18.255.11"
-	case "istio-ingress--2":
-		return "172.18.255.12"
-	}
-	return layout.HostServicesIP
 }
 
 // rootCertificate is the name of the ConfigMap which istiod puts into each namespace of its mesh.
