@@ -130,6 +130,39 @@ func TestServerFollowsChanges(t *testing.T) {
 	s.eventually(t, "udp", "plain.local.gardener.cloud", "A", "172.18.255.34")
 }
 
+func TestTheHostGetsTheViewFromOutsideByAnyProtocol(t *testing.T) {
+	s := start(t)
+	s.watch(t, "", sample())
+	s.eventually(t, "host udp", "api.local.gardener.cloud", "A", "172.18.255.1")
+
+	for _, test := range []struct {
+		name, query, rrtype, expected string
+	}{
+		{"a name of a gateway", "api.local.gardener.cloud", "A", "172.18.255.1"},
+		{"its other family", "api.local.gardener.cloud", "AAAA", "2001:db8::1"},
+		{"a wildcard", "any.ingress.local.gardener.cloud", "A", "172.18.255.2"},
+		{"a name below a wildcard", "own.ingress.local.gardener.cloud", "A", "172.18.255.4"},
+		{"an alias", "alias-of-api.local.gardener.cloud", "A", "api.local.gardener.cloud. 172.18.255.1"},
+		{"an alias of a name outside is not followed", "outside.local.gardener.cloud", "A", "elsewhere.example.org."},
+		{"no such name", "nobody.local.gardener.cloud", "A", "NXDOMAIN SOA"},
+		{"a name outside of the zones is not forwarded", "elsewhere.example.org", "A", "REFUSED"},
+		{"nor is that of a Service", "istio-ingressgateway.istio-ingress.svc.cluster.local", "A", "REFUSED"},
+		{"nor the zone above", "gardener.cloud", "SOA", "REFUSED"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, network := range []string{"host udp", "host tcp"} {
+				if answer := s.ask(t, network, test.query, test.rrtype); answer != test.expected {
+					t.Errorf("%s %s by %s is %q, expected %q", test.query, test.rrtype, network, answer, test.expected)
+				}
+			}
+		})
+	}
+
+	if answer := s.ask(t, "udp", "api.local.gardener.cloud", "A"); answer != "10.4.0.10" {
+		t.Errorf("pods get %q at their own listener", answer)
+	}
+}
+
 func TestServerLeavesOutWhatAHandEditPutsIn(t *testing.T) {
 	s := start(t)
 	edited := sample()

@@ -45,6 +45,10 @@ local.gardener.cloud:0 {
     loadbalance
     custom rewrite
 }
+local.gardener.cloud:HOST {
+    loadbalance
+    custom literal
+}
 .:0 {
     hosts {
         10.4.0.10 istio-ingressgateway.istio-ingress.svc.cluster.local
@@ -69,6 +73,8 @@ var plugin = sync.OnceValues(func() (*custom.Store, error) {
 type server struct {
 	store    *custom.Store
 	udp, tcp string
+	// host is where everybody gets the view from outside.
+	host string
 }
 
 func start(tb testing.TB) *server {
@@ -79,7 +85,9 @@ func start(tb testing.TB) *server {
 	}
 	store.Reset()
 
-	instance, err := caddy.Start(caddy.CaddyfileInput{Contents: []byte(corefile), Filepath: "Corefile", ServerTypeName: "dns"})
+	host := freePort(tb)
+	contents := strings.ReplaceAll(corefile, "HOST", host)
+	instance, err := caddy.Start(caddy.CaddyfileInput{Contents: []byte(contents), Filepath: "Corefile", ServerTypeName: "dns"})
 	if err != nil {
 		tb.Fatalf("starting CoreDNS: %v", err)
 	}
@@ -88,12 +96,27 @@ func start(tb testing.TB) *server {
 			tb.Errorf("stopping CoreDNS: %v", err)
 		}
 	})
-	s := &server{store: store}
+	s := &server{store: store, host: net.JoinHostPort("127.0.0.1", host)}
 	for _, listener := range instance.Servers() {
+		if loopback(listener.Addr()) == s.host {
+			continue
+		}
 		s.udp = loopback(listener.LocalAddr())
 		s.tcp = loopback(listener.Addr())
 	}
 	return s
+}
+
+// freePort returns a port that is free for TCP, and for UDP as far as anybody can tell.
+func freePort(tb testing.TB) string {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("looking for a free port: %v", err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return port
 }
 
 func loopback(address net.Addr) string {
@@ -118,12 +141,16 @@ func (s *server) watch(tb testing.TB, directory string, objects ...*corev1.Confi
 	return client
 }
 
+// query asks by "udp" or "tcp", or by these at the listener of the host: "host udp" or "host tcp".
 func (s *server) query(network, name, rrtype string) (*dns.Msg, error) {
-	client := dns.Client{Net: network, Timeout: 5 * time.Second}
 	address := s.udp
 	if network == "tcp" {
 		address = s.tcp
 	}
+	if onHost, ok := strings.CutPrefix(network, "host "); ok {
+		network, address = onHost, s.host
+	}
+	client := dns.Client{Net: network, Timeout: 5 * time.Second}
 	message := new(dns.Msg)
 	message.SetQuestion(dns.Fqdn(name), dns.StringToType[rrtype])
 	message.SetEdns0(4096, false)
