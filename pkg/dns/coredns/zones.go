@@ -96,7 +96,8 @@ func zoneNamespace(zone string) string {
 	return namespace
 }
 
-// stripNamespace leaves of the metadata of a Namespace what tells its zones.
+// stripNamespace leaves of the metadata of a Namespace what tells its zones, and what the controller for Ingresses goes by:
+// that it is a shoot's, and that it is being deleted.
 func stripNamespace(object any) (any, error) {
 	namespace, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -104,6 +105,10 @@ func stripNamespace(object any) (any, error) {
 	}
 	stripped := newNamespace()
 	stripped.Name, stripped.UID, stripped.ResourceVersion = namespace.Name, namespace.UID, namespace.ResourceVersion
+	stripped.DeletionTimestamp = namespace.DeletionTimestamp
+	if role, ok := namespace.Labels[v1beta1constants.GardenRole]; ok {
+		stripped.Labels = map[string]string{v1beta1constants.GardenRole: role}
+	}
 	if zones, ok := namespace.Annotations[resourcesv1alpha1.HighAvailabilityConfigZones]; ok {
 		stripped.Annotations = map[string]string{resourcesv1alpha1.HighAvailabilityConfigZones: zones}
 	}

@@ -244,14 +244,17 @@ func TestARestartKnowsTheZonesBeforeItWrites(t *testing.T) {
 	g.Expect(c.writes.count()).To(Equal(before), "it finds everything as it would write it")
 }
 
-func TestANamespaceIsWatchedByItsZonesOnly(t *testing.T) {
+func TestOfANamespaceOnlyZonesRoleAndDeletionAreKept(t *testing.T) {
 	g := NewWithT(t)
 	namespace := inZones("shoot--a", "1")
 	namespace.UID, namespace.ResourceVersion = "uid", "7"
-	namespace.Labels = map[string]string{"gardener.cloud/role": "shoot"}
+	namespace.DeletionTimestamp = new(metav1.Unix(1000, 0))
+	namespace.Labels = map[string]string{"gardener.cloud/role": "shoot", "other": "label"}
 	namespace.Annotations["large"] = "annotation"
 	expected := inZones("shoot--a", "1")
 	expected.UID, expected.ResourceVersion = "uid", "7"
+	expected.DeletionTimestamp = new(metav1.Unix(1000, 0))
+	expected.Labels = map[string]string{"gardener.cloud/role": "shoot"}
 	g.Expect(stripNamespace(namespace)).To(Equal(expected))
 	g.Expect(stripNamespace("something else")).To(Equal("something else"))
 }
