@@ -8,6 +8,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -16,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -192,6 +196,36 @@ func TestTheChartRendersToTheGoldenFile(t *testing.T) {
 		out.Write(data)
 	}
 	golden(g, "coredns.yaml", out.Bytes())
+}
+
+func TestTheCorefileOfSeveralZones(t *testing.T) {
+	g := NewWithT(t)
+	server := newServer(t, fake.NewFakeClient(), "garden", gardenNamespace, "coredns:1")
+	server.Values.Zones = []string{testZone, "other.example"}
+	rendered, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.Namespace}, server.Values.values())
+	g.Expect(err).NotTo(HaveOccurred())
+
+	blocks := map[string][]string{}
+	for _, object := range rendered.Objects {
+		corefile, _, err := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "data", "Corefile")
+		g.Expect(err).NotTo(HaveOccurred())
+		for block := range strings.SplitSeq(corefile, "\n}") {
+			name, body, _ := strings.Cut(strings.TrimSpace(block), " {\n")
+			if name != "" {
+				blocks[name] = append(blocks[name], body)
+			}
+		}
+	}
+	external, ready := ContainSubstring("view external"), ContainSubstring("ready :8181")
+	literal, rewrite, forward := ContainSubstring("custom literal"), ContainSubstring("custom rewrite"), ContainSubstring("forward")
+	g.Expect(slices.Collect(maps.Keys(blocks))).To(ConsistOf("local.gardener.cloud:9053", "other.example:9053", ".:9053",
+		"local.gardener.cloud:9054", "other.example:9054"), "port 9054 has no block for other names")
+	g.Expect(blocks["local.gardener.cloud:9053"]).To(HaveExactElements(And(external, literal, Not(ready)), And(Not(external), rewrite, ready)), "readiness is that of the records")
+	g.Expect(blocks["other.example:9053"]).To(HaveExactElements(And(external, literal, Not(ready)), And(Not(external), rewrite, Not(ready))), "one server for readiness")
+	for _, host := range []string{"local.gardener.cloud:9054", "other.example:9054"} {
+		g.Expect(blocks[host]).To(HaveExactElements(And(Not(external), literal, Not(forward))))
+	}
+	g.Expect(blocks[".:9053"]).To(HaveExactElements(And(forward, Not(ready))))
 }
 
 func TestTheChartRefusesValuesThatDoNotBelongIntoACorefile(t *testing.T) {

@@ -24,21 +24,27 @@ import (
 type CoreDNS struct {
 	// Address is where it answers, by UDP and TCP.
 	Address string
+	// HostAddress is where it answers the machine, by UDP and TCP; empty if the Corefile has no port 9054.
+	HostAddress string
 
 	cmd  *exec.Cmd
 	done chan struct{}
 }
 
 // StartCoreDNS starts our CoreDNS on a port of the loopback, with the given Corefile in which every ":9053" is replaced
-// by that port, and the health, ready and metrics servers are taken out (they have fixed ports). It reads the ConfigMaps
-// of namespace by kubeconfig.
+// by that port and every ":9054" by a free one, and the health, ready and metrics servers are taken out (they have fixed
+// ports). It reads the ConfigMaps of namespace by kubeconfig.
 func StartCoreDNS(corefile, kubeconfig, namespace, dir string, port int, logs io.Writer) (*CoreDNS, error) {
 	binary := os.Getenv(envCoreDNS)
 	if binary == "" {
 		return nil, fmt.Errorf("%s does not name our CoreDNS: `make test` builds it", envCoreDNS)
 	}
+	hostPort, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
 	path := filepath.Join(dir, "Corefile")
-	if err := os.WriteFile(path, []byte(onPort(corefile, port)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(onPorts(corefile, port, hostPort)), 0o600); err != nil {
 		return nil, err
 	}
 
@@ -51,6 +57,9 @@ func StartCoreDNS(corefile, kubeconfig, namespace, dir string, port int, logs io
 	}
 
 	c := &CoreDNS{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), cmd: cmd, done: make(chan struct{})}
+	if strings.Contains(corefile, ":9054") {
+		c.HostAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(hostPort))
+	}
 	go func() {
 		_ = cmd.Wait()
 		close(c.done)
@@ -76,7 +85,7 @@ func (c *CoreDNS) Kill(ctx context.Context) error {
 	}
 }
 
-func onPort(corefile string, port int) string {
+func onPorts(corefile string, port, hostPort int) string {
 	var (
 		lines    []string
 		skipping bool
@@ -89,7 +98,7 @@ func onPort(corefile string, port int) string {
 		case len(fields) > 0 && slices.Contains([]string{"health", "ready", "prometheus"}, fields[0]):
 			skipping = fields[len(fields)-1] == "{"
 		default:
-			lines = append(lines, strings.ReplaceAll(line, ":9053", ":"+strconv.Itoa(port)))
+			lines = append(lines, strings.NewReplacer(":9053", ":"+strconv.Itoa(port), ":9054", ":"+strconv.Itoa(hostPort)).Replace(line))
 		}
 	}
 	return strings.Join(lines, "")

@@ -10,10 +10,19 @@ app.kubernetes.io/part-of: gardener
 
 {{- /*
 Nothing that a user writes gets in here: the records come by the plugin "custom", which watches the ConfigMaps
-coredns-custom-*. Of two blocks of the same zone the first whose view fits answers.
+coredns-custom-*. Of two blocks of the same zone and port the first whose view fits answers.
+
+The plugin "ready" asks the plugins of its own block only, so it stands beside a "custom": a pod is not ready before it
+knows the records.
+
+Port 9054 is for the machine that this cluster runs on: everybody who asks there gets the view from outside, whatever the
+protocol. It is a second listener of the same server with the same records, which are in memory once. It has no block for
+names outside of the zones, so that these are refused: the name server of the machine forwards the zones to here, and
+this server forwards other names to the name servers of its node, which often is the machine's again. A query that was
+sent here by mistake would go round in circles until everybody runs out of sockets.
 */ -}}
 {{- define "coredns.corefile" -}}
-{{- range .Values.zones }}
+{{- range $index, $zone := .Values.zones }}
 {{ . }}:9053 {
     view external {
         expr {{ $.Values.externalExpression }}
@@ -25,9 +34,18 @@ coredns-custom-*. Of two blocks of the same zone the first whose view fits answe
 }
 {{ . }}:9053 {
     errors
+    {{- if eq $index 0 }}
+    ready :8181
+    {{- end }}
     prometheus :9153
     loadbalance
     custom rewrite
+}
+{{ . }}:9054 {
+    errors
+    prometheus :9153
+    loadbalance
+    custom literal
 }
 {{- end }}
 .:9053 {
@@ -35,7 +53,6 @@ coredns-custom-*. Of two blocks of the same zone the first whose view fits answe
     health :8080 {
         lameduck 5s
     }
-    ready :8181
     prometheus :9153
     loadbalance
     forward . /etc/resolv.conf
