@@ -12,14 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 )
 
 // CacheOptions returns how a manager has to cache what a Provider reads, so that the cache holds just that: of all
-// Services those of type LoadBalancer, of the Namespaces of shoots the zones, and the ConfigMaps and EndpointSlices of
-// CoreDNS' namespace. The manager can read no others of these kinds from its cache, so other readers of them need a
-// client that bypasses it.
+// Services those of type LoadBalancer, and the ConfigMaps and EndpointSlices of CoreDNS' namespace. The manager can read
+// no others of these kinds from its cache, so other readers of them need a client that bypasses it. Namespaces, of which
+// a Provider reads the zones, are all cached: the extension library asks of any whether it is one of a shoot.
 func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.Service{}: {
@@ -28,10 +26,6 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 		},
 		&corev1.ConfigMap{}: {
 			Namespaces: map[string]cache.Config{namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{LabelConfig: "true"})}},
-		},
-		newNamespace(): {
-			Label:     labels.SelectorFromSet(labels.Set{v1beta1constants.GardenRole: v1beta1constants.GardenRoleShoot}),
-			Transform: stripNamespace,
 		},
 		&discoveryv1.EndpointSlice{}: {
 			Namespaces: map[string]cache.Config{namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: ServiceName})}},

@@ -116,7 +116,7 @@ func newCluster(objects ...client.Object) *cluster {
 			return w.Delete(ctx, object, options...)
 		},
 	}).Build()
-	for _, object := range []client.Object{&extensionsv1alpha1.DNSRecord{}, &corev1.Service{}, &corev1.ConfigMap{}, &resourcesv1alpha1.ManagedResource{}, newNamespace()} {
+	for _, object := range []client.Object{&extensionsv1alpha1.DNSRecord{}, &corev1.Service{}, &corev1.ConfigMap{}, &resourcesv1alpha1.ManagedResource{}, &corev1.Namespace{}} {
 		c.informers[fmt.Sprintf("%T", object)] = controllertest.NewFakeInformer(controllertest.Synced)
 	}
 	return c

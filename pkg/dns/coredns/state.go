@@ -111,7 +111,7 @@ func (p *Provider) watch(ctx context.Context) error {
 		{&corev1.ConfigMap{}, onChange(func(object client.Object) { p.suspect(object.GetName()) })},
 	}
 	if p.watchesNamespaces() {
-		all = append(all, watched{newNamespace(), toolscache.ResourceEventHandlerFuncs{
+		all = append(all, watched{&corev1.Namespace{}, toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { p.namespaceChanged(object, false) },
 			UpdateFunc: func(_, object any) { p.namespaceChanged(object, false) },
 			DeleteFunc: func(object any) { p.namespaceChanged(object, true) },

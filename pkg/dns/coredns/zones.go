@@ -9,8 +9,6 @@ import (
 	"encoding/hex"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,15 +27,9 @@ const (
 	zoneHashLength = 5
 )
 
-// newNamespace returns what a Namespace is watched as: its zones are in its metadata.
-func newNamespace() *metav1.PartialObjectMetadata {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return namespace
-}
-
 // watchesNamespaces tells whether there are namespaces with a zone of their own: those of the control planes of shoots.
-// An instance for other classes need not be allowed to read Namespaces.
+// They are watched as a whole, as the extension library watches them anyway; a second informer, for what is needed of
+// them, would not save anything.
 func (p *Provider) watchesNamespaces() bool {
 	_, ok := p.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
 	return ok
@@ -94,23 +86,4 @@ func zoneNamespace(zone string) string {
 		namespace = seedGateways + "--" + hex.EncodeToString(sum[:])[:zoneHashLength]
 	}
 	return namespace
-}
-
-// stripNamespace leaves of the metadata of a Namespace what tells its zones, and what the controller for Ingresses goes by:
-// that it is a shoot's, and that it is being deleted.
-func stripNamespace(object any) (any, error) {
-	namespace, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return object, nil
-	}
-	stripped := newNamespace()
-	stripped.Name, stripped.UID, stripped.ResourceVersion = namespace.Name, namespace.UID, namespace.ResourceVersion
-	stripped.DeletionTimestamp = namespace.DeletionTimestamp
-	if role, ok := namespace.Labels[v1beta1constants.GardenRole]; ok {
-		stripped.Labels = map[string]string{v1beta1constants.GardenRole: role}
-	}
-	if zones, ok := namespace.Annotations[resourcesv1alpha1.HighAvailabilityConfigZones]; ok {
-		stripped.Annotations = map[string]string{resourcesv1alpha1.HighAvailabilityConfigZones: zones}
-	}
-	return stripped, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -25,11 +26,8 @@ import (
 )
 
 // inZones is the Namespace of a control plane.
-func inZones(name, zones string) *metav1.PartialObjectMetadata {
-	namespace := newNamespace()
-	namespace.Name = name
-	namespace.Annotations = map[string]string{resourcesv1alpha1.HighAvailabilityConfigZones: zones}
-	return namespace
+func inZones(name, zones string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{resourcesv1alpha1.HighAvailabilityConfigZones: zones}}}
 }
 
 // ofShoot is a record in the namespace of a shoot's control plane.
@@ -90,7 +88,7 @@ func TestSingleZone(t *testing.T) {
 			NewWithT(t).Expect(singleZone(inZones("shoot", test.zones))).To(Equal(test.expected))
 		})
 	}
-	NewWithT(t).Expect(singleZone(newNamespace())).To(BeEmpty())
+	NewWithT(t).Expect(singleZone(&corev1.Namespace{})).To(BeEmpty())
 }
 
 func TestZoneNamespaceIsAsGardenletNamesIt(t *testing.T) {
@@ -182,7 +180,7 @@ func TestRecordsFollowTheZoneOfTheirNamespace(t *testing.T) {
 	c := newCluster(all, zone1, zone2)
 	p := newProvider(t, c, seedClasses(g))
 	g.Eventually(p.started).Should(BeClosed())
-	for _, s := range []*metav1.PartialObjectMetadata{inZones("shoot--a", "1"), inZones("shoot--b", "2")} {
+	for _, s := range []*corev1.Namespace{inZones("shoot--a", "1"), inZones("shoot--b", "2")} {
 		c.tell(s, false)
 	}
 	c.tell(all, false)
@@ -244,25 +242,10 @@ func TestARestartKnowsTheZonesBeforeItWrites(t *testing.T) {
 	g.Expect(c.writes.count()).To(Equal(before), "it finds everything as it would write it")
 }
 
-func TestOfANamespaceOnlyZonesRoleAndDeletionAreKept(t *testing.T) {
-	g := NewWithT(t)
-	namespace := inZones("shoot--a", "1")
-	namespace.UID, namespace.ResourceVersion = "uid", "7"
-	namespace.DeletionTimestamp = new(metav1.Unix(1000, 0))
-	namespace.Labels = map[string]string{"gardener.cloud/role": "shoot", "other": "label"}
-	namespace.Annotations["large"] = "annotation"
-	expected := inZones("shoot--a", "1")
-	expected.UID, expected.ResourceVersion = "uid", "7"
-	expected.DeletionTimestamp = new(metav1.Unix(1000, 0))
-	expected.Labels = map[string]string{"gardener.cloud/role": "shoot"}
-	g.Expect(stripNamespace(namespace)).To(Equal(expected))
-	g.Expect(stripNamespace("something else")).To(Equal("something else"))
-}
-
 func TestAnInstanceWithoutShootsDoesNotReadNamespaces(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster()
-	delete(c.informers, fmt.Sprintf("%T", newNamespace()))
+	delete(c.informers, fmt.Sprintf("%T", &corev1.Namespace{}))
 	p := newProvider(t, c)
 	g.Eventually(p.started).Should(BeClosed())
 }
