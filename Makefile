@@ -53,7 +53,7 @@ test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
 test: export TEST_ASSET_COREDNS := $(BIN)/coredns
 test: export TEST_ASSET_RESOURCE_MANAGER := $(BIN)/gardener-resource-manager
-test: need-gcc $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN)/gardener-resource-manager
+test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN)/gardener-resource-manager
 	@for module in $(if $(PACKAGES),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
@@ -167,6 +167,15 @@ need-gcc:
 	  echo "--- install gcc"; \
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends gcc libc6-dev; \
 	} || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+# A name server that takes dynamic updates, which the tests start themselves; so Debian's own service is not to start.
+.PHONY: need-named
+need-named:
+	@PATH=$$PATH:/usr/sbin; command -v $${TEST_ASSET_NAMED:-named} >/dev/null || { \
+	  echo "--- install bind9"; \
+	  policy=/usr/sbin/policy-rc.d; [ -e $$policy ] || { trap "rm -f $$policy" EXIT; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; }; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends bind9; \
+	} || { echo "make test: the tests of dynamic updates need a name server: apt-get install bind9" >&2; exit 1; }
 
 # Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
 .PHONY: $(LANDSCAPE)
