@@ -53,11 +53,22 @@ type options struct {
 	audit   bool
 	without []string
 	crds    []string
+	flags   map[string]string
 }
 
 // WithAuditLog makes the API server log each request before the client learns its end, for AuditEvents.
 func WithAuditLog() Option {
 	return func(o *options) { o.audit = true }
+}
+
+// WithAPIServerFlag sets a flag of the API server, named without dashes.
+func WithAPIServerFlag(name, value string) Option {
+	return func(o *options) {
+		if o.flags == nil {
+			o.flags = map[string]string{}
+		}
+		o.flags[name] = value
+	}
 }
 
 // WithoutCRDs leaves out the CRDs of an API group that gardenlet may install later, see InstallSeedCRDs.
@@ -108,6 +119,9 @@ func start(scheme *runtime.Scheme, o *options) (_ *Environment, err error) {
 		scheme: scheme,
 		envs:   &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true}},
 		dir:    dir,
+	}
+	for name, value := range o.flags {
+		e.envs.ControlPlane.GetAPIServer().Configure().Set(name, value)
 	}
 	if o.audit {
 		if err := e.configureAudit(); err != nil {

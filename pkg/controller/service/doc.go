@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package service holds the controller for Services of type LoadBalancer in a seed. It writes the addresses into their
+// status and fixes the node ports of the well-known ones, as package loadbalancer decides; kube-proxy does the rest. It is
+// added by gardenlet-extension only, and not meant for a seed that has load balancers of its own.
+//
+// An unchanged Service costs no request, and nothing is polled: a Service that waits for an address is woken when one is
+// freed. The Services come from a cache that has only part of each, so what is written are patches of single fields that
+// hold for the version that was read.
+package service

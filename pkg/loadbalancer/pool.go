@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package loadbalancer
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+)
+
+var (
+	// ErrExhausted is returned if all addresses of a family are in use.
+	ErrExhausted = errors.New("all addresses of the pools are in use")
+	// ErrFamily is returned if no pool has addresses of a family.
+	ErrFamily = errors.New("no pool has addresses of this family")
+	// ErrInUse is returned if an address has another owner.
+	ErrInUse = errors.New("the address is in use")
+	// ErrNotInPool is returned for an address that is in no pool, or reserved.
+	ErrNotInPool = errors.New("the address is in no pool")
+)
+
+// Pool gives addresses to Services, the lowest that is free first. It may be used by several goroutines at a time. What it
+// holds in memory grows with the addresses in use, not with the size of its ranges.
+type Pool struct {
+	mu sync.Mutex
+	// families are those of which there are addresses at all.
+	families map[corev1.IPFamily]bool
+	// free are the addresses that have no owner, by family.
+	free   map[corev1.IPFamily][]configv1alpha1.AddressRange
+	owners map[netip.Addr]types.NamespacedName
+	held   map[types.NamespacedName][]netip.Addr
+	// waiting has who was turned away, and when, counted by turns.
+	waiting map[types.NamespacedName]int
+	turns   int
+}
+
+// NewPool returns a Pool of these ranges, which may overlap, without the reserved addresses.
+func NewPool(ranges []configv1alpha1.AddressRange, reserved ...netip.Addr) *Pool {
+	p := &Pool{
+		families: map[corev1.IPFamily]bool{},
+		free:     map[corev1.IPFamily][]configv1alpha1.AddressRange{},
+		owners:   map[netip.Addr]types.NamespacedName{},
+		held:     map[types.NamespacedName][]netip.Addr{},
+		waiting:  map[types.NamespacedName]int{},
+	}
+	for _, r := range union(ranges) {
+		family := FamilyOf(r.First)
+		p.free[family] = append(p.free[family], r)
+	}
+	for _, address := range reserved {
+		family := FamilyOf(address)
+		if i, ok := find(p.free[family], address); ok {
+			p.free[family] = without(p.free[family], i, address)
+		}
+	}
+	for family, ranges := range p.free {
+		p.families[family] = len(ranges) > 0
+	}
+	return p
+}
+
+// FamilyOf returns the family of an address.
+func FamilyOf(address netip.Addr) corev1.IPFamily {
+	if address.Is4() {
+		return corev1.IPv4Protocol
+	}
+	return corev1.IPv6Protocol
+}
+
+// Request is what an owner wants.
+type Request struct {
+	// Family is the family of the address.
+	Family corev1.IPFamily
+	// Address is the address, if it is to be a certain one.
+	Address netip.Addr
+}
+
+// Answer is what an owner gets for a Request.
+type Answer struct {
+	// Address is one that the owner has now, unless Err says why it has none. With the error nil but no address, there
+	// would have been one if another of the requests had not failed.
+	Address netip.Addr
+	// Err is ErrInUse or ErrNotInPool for a certain address, ErrExhausted or ErrFamily for any.
+	Err error
+}
+
+// Ask answers each of an owner's requests. For any address of a family, it is the lowest of those that the owner has, or
+// else the lowest that is free. If all are needed and one cannot be had, the owner gets none of the others. An owner that
+// was turned away with ErrInUse or ErrExhausted is among the next that Keep and Release name.
+func (p *Pool) Ask(owner types.NamespacedName, all bool, requests ...Request) []Answer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	answers, failed, wait := make([]Answer, len(requests)), false, false
+	for i, request := range requests {
+		answers[i].Address, answers[i].Err = p.look(owner, request)
+		failed = failed || answers[i].Err != nil
+		wait = wait || errors.Is(answers[i].Err, ErrInUse) || errors.Is(answers[i].Err, ErrExhausted)
+	}
+
+	for i := range answers {
+		switch address := answers[i].Address; {
+		case all && failed:
+			answers[i].Address = netip.Addr{}
+		case answers[i].Err == nil && p.owners[address] != owner:
+			p.take(owner, address)
+		}
+	}
+	if wait {
+		p.wait(owner)
+	} else {
+		delete(p.waiting, owner)
+	}
+	return answers
+}
+
+// Allocate asks for any address of a family.
+func (p *Pool) Allocate(owner types.NamespacedName, family corev1.IPFamily) (netip.Addr, error) {
+	answer := p.Ask(owner, false, Request{Family: family})[0]
+	return answer.Address, answer.Err
+}
+
+// Claim asks for a certain address.
+func (p *Pool) Claim(owner types.NamespacedName, address netip.Addr) error {
+	return p.Ask(owner, false, Request{Family: FamilyOf(address), Address: address})[0].Err
+}
+
+// Held returns the addresses of an owner, sorted.
+func (p *Pool) Held(owner types.NamespacedName) []netip.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return slices.Clone(p.held[owner])
+}
+
+// Keep takes from an owner all its addresses but the given ones. If it frees any, it returns the owners that were turned
+// away before, those who came first first: they may ask again now.
+func (p *Pool) Keep(owner types.NamespacedName, addresses ...netip.Addr) []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.keep(owner, addresses)
+}
+
+// Release takes from an owner all its addresses, and forgets that it wants any. It returns what Keep does.
+func (p *Pool) Release(owner types.NamespacedName) []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	delete(p.waiting, owner)
+	return p.keep(owner, nil)
+}
+
+func (p *Pool) keep(owner types.NamespacedName, addresses []netip.Addr) []types.NamespacedName {
+	var kept []netip.Addr
+	for _, address := range p.held[owner] {
+		if slices.Contains(addresses, address) {
+			kept = append(kept, address)
+			continue
+		}
+		delete(p.owners, address)
+		family := FamilyOf(address)
+		p.free[family] = with(p.free[family], address)
+	}
+	if len(kept) == len(p.held[owner]) {
+		return nil
+	}
+	p.held[owner] = kept
+	if len(kept) == 0 {
+		delete(p.held, owner)
+	}
+
+	next := slices.SortedFunc(maps.Keys(p.waiting), func(a, b types.NamespacedName) int {
+		return cmp.Compare(p.waiting[a], p.waiting[b])
+	})
+	clear(p.waiting)
+	return next
+}
+
+// look returns which address a request leads to.
+func (p *Pool) look(owner types.NamespacedName, request Request) (netip.Addr, error) {
+	if address := request.Address; address.IsValid() {
+		if holder, ok := p.owners[address]; ok {
+			if holder == owner {
+				return address, nil
+			}
+			return netip.Addr{}, ErrInUse
+		}
+		if _, ok := find(p.free[request.Family], address); !ok {
+			return netip.Addr{}, ErrNotInPool
+		}
+		return address, nil
+	}
+
+	for _, address := range p.held[owner] {
+		if FamilyOf(address) == request.Family {
+			return address, nil
+		}
+	}
+	switch {
+	case !p.families[request.Family]:
+		return netip.Addr{}, ErrFamily
+	case len(p.free[request.Family]) == 0:
+		return netip.Addr{}, ErrExhausted
+	}
+	return p.free[request.Family][0].First, nil
+}
+
+func (p *Pool) take(owner types.NamespacedName, address netip.Addr) {
+	family := FamilyOf(address)
+	if i, ok := find(p.free[family], address); ok {
+		p.free[family] = without(p.free[family], i, address)
+	}
+	p.owners[address] = owner
+	p.held[owner] = append(p.held[owner], address)
+	slices.SortFunc(p.held[owner], netip.Addr.Compare)
+}
+
+func (p *Pool) wait(owner types.NamespacedName) {
+	if _, ok := p.waiting[owner]; !ok {
+		p.turns++
+		p.waiting[owner] = p.turns
+	}
+}
