@@ -20,7 +20,7 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 // AddToScheme adds the types of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &BackupBucketStatus{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &BackupBucketStatus{}, &DNSRecordConfig{}, &DNSRecordStatus{})
 
 	return nil
 }
