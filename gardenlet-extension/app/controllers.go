@@ -81,7 +81,7 @@ func (s *seed) addControlPlanes(renderer *chart.Renderer, shootWebhooks controlp
 }
 
 func (s *seed) addDNSRecords(renderer *chart.Renderer) error {
-	provider, err := coredns.AddToManager(s, coredns.SetupOptions{
+	providers, err := dnsrecord.NewProviders(s, coredns.SetupOptions{
 		DNS:            s.config.DNS,
 		Place:          place,
 		ServiceAccount: types.NamespacedName{Namespace: s.opts.Namespace, Name: Name},
@@ -98,8 +98,8 @@ func (s *seed) addDNSRecords(renderer *chart.Renderer) error {
 		Controller:                s.ControllerOptions(s.config.Controllers.DNSRecord),
 		Classes:                   s.classes,
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
-		Provider:                  provider,
-		Zones:                     s.config.DNS.Zones,
+		Providers:                 providers,
+		DefaultProvider:           s.config.DNS.Provider,
 		DefaultTTL:                *s.config.DNS.DefaultTTL,
 	})
 }

@@ -134,7 +134,7 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 			})
 		}),
 		instance.AddController("DNSRecord", controllers.DNSRecord, func() error {
-			provider, err := coredns.AddToManager(inst, coredns.SetupOptions{
+			providers, err := dnsrecord.NewProviders(inst, coredns.SetupOptions{
 				DNS:            config.DNS,
 				Place:          place,
 				ServiceAccount: types.NamespacedName{Namespace: opts.Namespace, Name: Name},
@@ -151,8 +151,8 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 				Controller:                inst.ControllerOptions(controllers.DNSRecord),
 				Classes:                   classes,
 				IgnoreOperationAnnotation: ignore,
-				Provider:                  provider,
-				Zones:                     config.DNS.Zones,
+				Providers:                 providers,
+				DefaultProvider:           config.DNS.Provider,
 				DefaultTTL:                *config.DNS.DefaultTTL,
 			})
 		}),

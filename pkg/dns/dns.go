@@ -3,15 +3,24 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dns holds what a DNSRecord asks for, checked, and the interface of those who serve it. The DNSRecord
-// controller makes a Record of an object and hands it to a Provider; the providers are the packages below this one. The
+// controller makes a Request of an object and hands it to a Provider; the providers are the packages below this one. The
 // rules for names and values are here, apart from both, as they are those of DNS and the same for all providers.
 package dns
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
 const (
@@ -54,13 +63,61 @@ type Record struct {
 	Ingress bool
 }
 
+// Request is what a Provider is asked for.
+type Request struct {
+	// Record is what the DNSRecord asks for. Only Owner is certain to be set if it is to be removed.
+	Record Record
+	// Config is the DNSRecord's providerConfig.
+	Config localv1alpha1.DNSRecordConfig
+	// Secret is the DNSRecord's spec.secretRef.
+	Secret corev1.SecretReference
+	// Serving is the provider that serves the record by the providerStatus, and Written what servers may have of it.
+	Serving string
+	Written []localv1alpha1.WrittenRecord
+	// Save writes the providerStatus. A provider that leaves anything behind which is not found again from the DNSRecord
+	// itself saves it before.
+	Save func(ctx context.Context, status localv1alpha1.DNSRecordStatus) error
+}
+
 // Provider serves records.
 type Provider interface {
 	// Apply serves a record in place of what its owner had before. It returns nil only once the record resolves. The
-	// error is a ConflictError if another DNSRecord stands against it; any other may pass by itself.
-	Apply(ctx context.Context, record Record) error
-	// Remove forgets what an owner had; nil if there was nothing.
-	Remove(ctx context.Context, owner types.NamespacedName) error
+	// error is a ConflictError if another DNSRecord stands against it, and one with a code of Gardener's if only a user
+	// can put it right; any other may pass by itself.
+	Apply(ctx context.Context, request Request) error
+	// Remove removes what an owner had; nil if there was nothing. The errors are those of Apply.
+	Remove(ctx context.Context, request Request) error
+}
+
+// ProviderOf returns who has to serve a DNSRecord by its providerConfig. An error is a mistake in the providerConfig.
+func ProviderOf(object *extensionsv1alpha1.DNSRecord, defaultProvider configv1alpha1.DNSProvider) (configv1alpha1.DNSProvider, *localv1alpha1.DNSRecordConfig, error) {
+	config, err := localv1alpha1.DecodeDNSRecordConfig(object.Spec.ProviderConfig)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case config.Provider != "":
+		return configv1alpha1.DNSProvider(config.Provider), config, nil
+	case config.RFC2136 != nil && defaultProvider != configv1alpha1.DNSProviderRFC2136:
+		return "", nil, fmt.Errorf("spec.providerConfig.rfc2136: has no meaning with provider %s, which is the default here: set spec.providerConfig.provider to %s", defaultProvider, configv1alpha1.DNSProviderRFC2136)
+	default:
+		return defaultProvider, config, nil
+	}
+}
+
+// IsServedBy tells whether a provider has to keep serving a DNSRecord: one that asks for another provider is kept until
+// it has been seen to resolve there.
+func IsServedBy(provider configv1alpha1.DNSProvider, object *extensionsv1alpha1.DNSRecord, defaultProvider configv1alpha1.DNSProvider) bool {
+	serving := localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus).Provider
+	if serving == "" || serving == string(provider) {
+		return true
+	}
+	wanted, _, err := ProviderOf(object, defaultProvider)
+	return err == nil && wanted == provider
+}
+
+// ConfigurationProblem returns an error with Gardener's code for what only a user can put right.
+func ConfigurationProblem(err error) error {
+	return v1beta1helper.NewErrorWithCodes(err, gardencorev1beta1.ErrorConfigurationProblem)
 }
 
 // ConflictError tells that a record can't be served because of another one.

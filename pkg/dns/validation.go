@@ -29,11 +29,23 @@ const (
 // labelPattern is a label of a name: RFC 1123, and underscores as in _acme-challenge or _dmarc.
 var labelPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
-// New returns the record that a DNSRecord asks for. Any error is a mistake in the object, which only its author can put
-// right. spec.region and spec.zone have no meaning here: the zone is found by the name.
+// New returns the record that a DNSRecord asks for, in one of the zones. Any error is a mistake in the object, which only
+// its author can put right. spec.region and spec.zone have no meaning here: the zone is found by the name.
 //
 // zones are the domains in which records may be, in any spelling.
 func New(object *extensionsv1alpha1.DNSRecord, zones []string, defaultTTL int64) (Record, error) {
+	record, err := Parse(object, defaultTTL)
+	if err != nil {
+		return Record{}, err
+	}
+	if _, err := record.Zone(zones); err != nil {
+		return Record{}, err
+	}
+	return record, nil
+}
+
+// Parse is New for a provider that finds the zones later, by Record.Zone.
+func Parse(object *extensionsv1alpha1.DNSRecord, defaultTTL int64) (Record, error) {
 	record := Record{
 		Owner:   client.ObjectKeyFromObject(object),
 		Created: object.CreationTimestamp.Time,
@@ -52,20 +64,9 @@ func New(object *extensionsv1alpha1.DNSRecord, zones []string, defaultTTL int64)
 	}
 
 	var err error
-	if record.Name, err = normalizeName(object.Spec.Name); err != nil {
+	if record.Name, err = NormalizeName(object.Spec.Name); err != nil {
 		return Record{}, fmt.Errorf("spec.name: %w", err)
 	}
-	zone, ok := ZoneOf(record.Name, zones)
-	if !ok {
-		return Record{}, fmt.Errorf("spec.name: %s is in none of the zones that are served here: %s", record.Name, strings.Join(zones, ", "))
-	}
-	if reserved := ReservedLabel + "." + zone; record.Name == reserved || strings.HasSuffix(record.Name, "."+reserved) {
-		return Record{}, fmt.Errorf("spec.name: names below %s are reserved", reserved)
-	}
-	if record.Type == TypeCNAME && record.Name == zone {
-		return Record{}, fmt.Errorf("spec.name: %s is a zone, whose own name can't be an alias (RFC 1034, section 3.6.2)", zone)
-	}
-
 	if record.Values, err = normalizeValues(record.Type, object.Spec.Values); err != nil {
 		return Record{}, err
 	}
@@ -73,6 +74,22 @@ func New(object *extensionsv1alpha1.DNSRecord, zones []string, defaultTTL int64)
 		return Record{}, fmt.Errorf("spec.values: %s can't be an alias of itself", record.Name)
 	}
 	return record, nil
+}
+
+// Zone returns the longest of the zones that the record is in, in lower case and without a dot at the end. An error is a
+// mistake in the DNSRecord: no zone has its name, or the zone can't have such a record.
+func (r Record) Zone(zones []string) (string, error) {
+	zone, ok := ZoneOf(r.Name, zones)
+	if !ok {
+		return "", fmt.Errorf("spec.name: %s is in none of the zones that are served here: %s", r.Name, strings.Join(zones, ", "))
+	}
+	if reserved := ReservedLabel + "." + zone; r.Name == reserved || strings.HasSuffix(r.Name, "."+reserved) {
+		return "", fmt.Errorf("spec.name: names below %s are reserved", reserved)
+	}
+	if r.Type == TypeCNAME && r.Name == zone {
+		return "", fmt.Errorf("spec.name: %s is a zone, whose own name can't be an alias (RFC 1034, section 3.6.2)", zone)
+	}
+	return zone, nil
 }
 
 // ZoneOf returns the longest of the zones that a name is in, in lower case and without a dot at the end.
@@ -87,7 +104,8 @@ func ZoneOf(name string, zones []string) (string, bool) {
 	return longest, longest != ""
 }
 
-func normalizeName(name string) (string, error) {
+// NormalizeName returns a DNS name in lower case and without a dot at the end. It may start with "*.".
+func NormalizeName(name string) (string, error) {
 	normalized := strings.ToLower(strings.TrimSuffix(name, "."))
 	return normalized, checkName(normalized, strings.TrimPrefix(normalized, "*."))
 }

@@ -11,10 +11,13 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
 var zones = []string{"Local.Gardener.Cloud.", "other.example"}
@@ -110,6 +113,60 @@ func TestNewRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := New(test.object, zones, 0)
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.says)))
+		})
+	}
+}
+
+func TestTheProviderOfADNSRecord(t *testing.T) {
+	for _, test := range []struct {
+		name, config string
+		byDefault    configv1alpha1.DNSProvider
+		expected     configv1alpha1.DNSProvider
+		says         string
+	}{
+		{name: "is the default if there is no providerConfig", byDefault: "rfc2136", expected: "rfc2136"},
+		{name: "is the default if the providerConfig has none", config: `{}`, byDefault: "coredns", expected: "coredns"},
+		{name: "is that of the providerConfig", config: `{"provider": "coredns"}`, byDefault: "rfc2136", expected: "coredns"},
+		{name: "may be left out beside a server if it is the default", config: `{"rfc2136": {"server": "a"}}`, byDefault: "rfc2136", expected: "rfc2136"},
+		{name: "may not be left out beside a server otherwise", config: `{"rfc2136": {"server": "a"}}`, byDefault: "coredns", says: "set spec.providerConfig.provider to rfc2136"},
+		{name: "must be known", config: `{"provider": "bind"}`, byDefault: "coredns", says: "spec.providerConfig.provider"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			object := dnsRecord("a.other.example", "A", "1.2.3.4")
+			if test.config != "" {
+				object.Spec.ProviderConfig = &runtime.RawExtension{Raw: []byte(test.config)}
+			}
+			provider, config, err := ProviderOf(object, test.byDefault)
+			if test.says != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.says)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(provider).To(Equal(test.expected))
+			g.Expect(config).NotTo(BeNil())
+		})
+	}
+}
+
+func TestADNSRecordIsKeptUntilAnotherProviderServesIt(t *testing.T) {
+	for _, test := range []struct {
+		name, config, status string
+		coreDNS              bool
+	}{
+		{"nothing said", ``, ``, true},
+		{"moving to another provider", `{"provider": "rfc2136"}`, `{"kind": "DNSRecordStatus", "written": [{"server": "a:53"}]}`, true},
+		{"moved to another provider", `{"provider": "rfc2136"}`, `{"kind": "DNSRecordStatus", "provider": "rfc2136"}`, false},
+		{"moving back", `{"provider": "coredns"}`, `{"kind": "DNSRecordStatus", "provider": "rfc2136"}`, true},
+		{"an invalid providerConfig at another provider", `{"provider": "bind"}`, `{"kind": "DNSRecordStatus", "provider": "rfc2136"}`, false},
+		{"an invalid providerConfig here", `{"provider": "bind"}`, ``, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			object := dnsRecord("a.other.example", "A", "1.2.3.4")
+			object.Spec.ProviderConfig = &runtime.RawExtension{Raw: []byte(test.config)}
+			object.Status.ProviderStatus = &runtime.RawExtension{Raw: []byte(test.status)}
+			g.Expect(IsServedBy(configv1alpha1.DNSProviderCoreDNS, object, configv1alpha1.DNSProviderCoreDNS)).To(Equal(test.coreDNS))
 		})
 	}
 }

@@ -7,6 +7,7 @@ package dnsrecord
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,6 +19,8 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
@@ -30,34 +33,53 @@ const (
 	retryServer = 5 * time.Second
 )
 
+// ActuatorOptions are what an Actuator needs.
+type ActuatorOptions struct {
+	// Client writes the providerStatus of DNSRecords.
+	Client client.Client
+	// Providers serve the records, DefaultProvider those that don't say by which.
+	Providers       map[configv1alpha1.DNSProvider]dns.Provider
+	DefaultProvider configv1alpha1.DNSProvider
+	// DefaultTTL is the TTL in seconds of a record without one.
+	DefaultTTL int64
+}
+
 type actuator struct {
-	provider   dns.Provider
-	zones      []string
-	defaultTTL int64
+	ActuatorOptions
 }
 
 // NewActuator returns the Actuator of the controller.
-func NewActuator(provider dns.Provider, zones []string, defaultTTL int64) dnsrecord.Actuator {
-	return &actuator{provider: provider, zones: zones, defaultTTL: defaultTTL}
+func NewActuator(opts ActuatorOptions) dnsrecord.Actuator {
+	return &actuator{ActuatorOptions: opts}
 }
 
-// Reconcile implements dnsrecord.Actuator: a DNSRecord is Succeeded once it resolves.
+// Reconcile implements dnsrecord.Actuator: a DNSRecord is Succeeded once it resolves, and nothing is left where it was
+// before.
 func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, object *extensionsv1alpha1.DNSRecord, _ *extensionscontroller.Cluster) error {
-	record, err := dns.New(object, a.zones, a.defaultTTL)
+	name, config, err := dns.ProviderOf(object, a.DefaultProvider)
+	if err != nil {
+		return common.ConfigurationProblem(err, common.RetryMistake)
+	}
+	provider, ok := a.Providers[name]
+	if !ok {
+		return common.ConfigurationProblem(fmt.Errorf("DNS provider %s does not run in this instance: set spec.providerConfig.provider to another, or dns.provider or dns.coreDNS.deploy in the configuration of the instance", name), common.RetryMistake)
+	}
+	record, err := dns.Parse(object, a.DefaultTTL)
 	if err != nil {
 		return common.ConfigurationProblem(err, common.RetryMistake)
 	}
 
-	err = a.provider.Apply(ctx, record)
-	var conflict *dns.ConflictError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &conflict):
-		return common.ConfigurationProblem(err, retryConflict)
-	default:
-		return common.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, retryServer)
+	request := a.request(object, record, config)
+	if err := provider.Apply(ctx, request); err != nil {
+		return withCode(err)
 	}
+	if name == configv1alpha1.DNSProviderRFC2136 {
+		return nil
+	}
+	if err := a.removeWritten(ctx, request); err != nil {
+		return withCode(fmt.Errorf("the record is served by %s, but not removed from where it was before: %w", name, err))
+	}
+	return withCode(request.Save(ctx, localv1alpha1.DNSRecordStatus{}))
 }
 
 // Restore implements dnsrecord.Actuator. There is no state to restore: all of a record is in its spec.
@@ -65,29 +87,99 @@ func (a *actuator) Restore(ctx context.Context, log logr.Logger, object *extensi
 	return a.Reconcile(ctx, log, object, cluster)
 }
 
-// Delete implements dnsrecord.Actuator.
+// Delete implements dnsrecord.Actuator. It goes by what was written rather than by the spec, which may have become
+// invalid since.
 func (a *actuator) Delete(ctx context.Context, _ logr.Logger, object *extensionsv1alpha1.DNSRecord, _ *extensionscontroller.Cluster) error {
-	if err := a.provider.Remove(ctx, client.ObjectKeyFromObject(object)); err != nil {
-		return common.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, retryServer)
+	name, config := a.serving(object)
+	record, err := dns.Parse(object, a.DefaultTTL)
+	if err != nil {
+		record = dns.Record{Owner: client.ObjectKeyFromObject(object)}
+	}
+	request := a.request(object, record, config)
+
+	var errs []error
+	if name != configv1alpha1.DNSProviderRFC2136 {
+		errs = append(errs, a.removeWritten(ctx, request))
+	}
+	// An instance that has the provider no more has nothing there either.
+	if provider, ok := a.Providers[name]; ok {
+		errs = append(errs, provider.Remove(ctx, request))
+	}
+	return withCode(errors.Join(errs...))
+}
+
+// ForceDelete implements dnsrecord.Actuator. What can't be removed now CoreDNS drops once the DNSRecord is gone; another
+// server keeps it.
+func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, object *extensionsv1alpha1.DNSRecord, cluster *extensionscontroller.Cluster) error {
+	if err := a.Delete(ctx, log, object, cluster); err != nil {
+		log.Error(err, "Leaving a record behind, as it is deleted by force")
 	}
 	return nil
 }
 
-// ForceDelete implements dnsrecord.Actuator. What can't be removed now the provider drops once the DNSRecord is gone.
-func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, object *extensionsv1alpha1.DNSRecord, _ *extensionscontroller.Cluster) error {
-	if err := a.provider.Remove(ctx, client.ObjectKeyFromObject(object)); err != nil {
-		log.Error(err, "Leaving a record to be removed later, as it is deleted by force")
-	}
-	return nil
-}
-
-// Migrate implements dnsrecord.Actuator. The seed that a shoot moves to serves its names, so this one forgets them. A
-// shoot that runs its own control plane takes its machines along, which still need the names that they know, and a
-// DNSRecord without a Cluster belongs to the garden or the seed itself, which don't move.
-func (a *actuator) Migrate(ctx context.Context, log logr.Logger, object *extensionsv1alpha1.DNSRecord, cluster *extensionscontroller.Cluster) error {
+// Migrate implements dnsrecord.Actuator. The seed that a shoot moves to serves its names, so this one forgets them: its
+// CoreDNS, that is, as a server that takes dynamic updates is the same for both seeds, and the other one replaces there
+// what is still needed until then. A shoot that runs its own control plane takes its machines along, which still need
+// the names that they know, and a DNSRecord without a Cluster belongs to the garden or the seed itself, which don't move.
+func (a *actuator) Migrate(ctx context.Context, _ logr.Logger, object *extensionsv1alpha1.DNSRecord, cluster *extensionscontroller.Cluster) error {
 	shoot := extensioncluster.From(cluster).Shoot()
 	if shoot == nil || v1beta1helper.IsShootSelfHosted(shoot.Spec.Provider.Workers) {
 		return nil
 	}
-	return a.Delete(ctx, log, object, cluster)
+	provider, ok := a.Providers[configv1alpha1.DNSProviderCoreDNS]
+	if name, _ := a.serving(object); name != configv1alpha1.DNSProviderCoreDNS || !ok {
+		return nil
+	}
+	return withCode(provider.Remove(ctx, dns.Request{Record: dns.Record{Owner: client.ObjectKeyFromObject(object)}}))
+}
+
+// serving returns who has to serve a DNSRecord, or who last did if its providerConfig is invalid.
+func (a *actuator) serving(object *extensionsv1alpha1.DNSRecord) (configv1alpha1.DNSProvider, *localv1alpha1.DNSRecordConfig) {
+	name, config, err := dns.ProviderOf(object, a.DefaultProvider)
+	if err == nil {
+		return name, config
+	}
+	config = &localv1alpha1.DNSRecordConfig{}
+	if last := localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus).Provider; last != "" {
+		return configv1alpha1.DNSProvider(last), config
+	}
+	return a.DefaultProvider, config
+}
+
+// removeWritten removes what was sent to servers, which only dynamic updates are.
+func (a *actuator) removeWritten(ctx context.Context, request dns.Request) error {
+	provider, ok := a.Providers[configv1alpha1.DNSProviderRFC2136]
+	if !ok || len(request.Written) == 0 {
+		return nil
+	}
+	return provider.Remove(ctx, request)
+}
+
+func (a *actuator) request(object *extensionsv1alpha1.DNSRecord, record dns.Record, config *localv1alpha1.DNSRecordConfig) dns.Request {
+	status := localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus)
+	return dns.Request{
+		Record:  record,
+		Config:  *config,
+		Secret:  object.Spec.SecretRef,
+		Serving: status.Provider,
+		Written: status.Written,
+		Save: func(ctx context.Context, status localv1alpha1.DNSRecordStatus) error {
+			return saveStatus(ctx, a.Client, object, status)
+		},
+	}
+}
+
+// withCode gives an error of a provider the code of its cause and an interval for the next try.
+func withCode(err error) error {
+	var conflict *dns.ConflictError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &conflict):
+		return common.ConfigurationProblem(err, retryConflict)
+	}
+	if codes := v1beta1helper.ExtractErrorCodes(err); len(codes) > 0 {
+		return common.WithCode(err, codes[0], common.RetryMissing)
+	}
+	return common.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, retryServer)
 }

@@ -8,114 +8,307 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
+	"github.com/gardener/gardener/extensions/pkg/controller/dnsrecord"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
 type fakeProvider struct {
 	err     error
-	records map[types.NamespacedName]dns.Record
-	removed []types.NamespacedName
+	applied []dns.Request
+	removed []dns.Request
+	// saves is what it saves before it is done.
+	saves *localv1alpha1.DNSRecordStatus
 }
 
-func (f *fakeProvider) Apply(_ context.Context, record dns.Record) error {
-	if f.records == nil {
-		f.records = map[types.NamespacedName]dns.Record{}
+func (f *fakeProvider) Apply(ctx context.Context, request dns.Request) error {
+	f.applied = append(f.applied, request)
+	if f.saves != nil {
+		if err := request.Save(ctx, *f.saves); err != nil {
+			return err
+		}
 	}
-	f.records[record.Owner] = record
 	return f.err
 }
 
-func (f *fakeProvider) Remove(_ context.Context, owner types.NamespacedName) error {
-	f.removed = append(f.removed, owner)
+func (f *fakeProvider) Remove(_ context.Context, request dns.Request) error {
+	f.removed = append(f.removed, request)
 	return f.err
 }
 
-func object() *extensionsv1alpha1.DNSRecord {
-	return &extensionsv1alpha1.DNSRecord{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "api"},
-		Spec:       extensionsv1alpha1.DNSRecordSpec{Name: "api.local.gardener.cloud", RecordType: "A", Values: []string{"1.2.3.4"}},
+func (f *fakeProvider) owners() []types.NamespacedName {
+	var owners []types.NamespacedName
+	for _, request := range f.removed {
+		owners = append(owners, request.Record.Owner)
 	}
+	return owners
 }
+
+const (
+	coreDNS = configv1alpha1.DNSProviderCoreDNS
+	updates = configv1alpha1.DNSProviderRFC2136
+)
 
 var owner = types.NamespacedName{Namespace: "garden", Name: "api"}
 
+func object() *extensionsv1alpha1.DNSRecord {
+	return &extensionsv1alpha1.DNSRecord{
+		ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name},
+		Spec:       extensionsv1alpha1.DNSRecordSpec{Name: "api.local.gardener.cloud", RecordType: "A", Values: []string{"1.2.3.4"}, SecretRef: corev1.SecretReference{Namespace: "garden", Name: "secret"}},
+	}
+}
+
+func servedBy(provider configv1alpha1.DNSProvider) *extensionsv1alpha1.DNSRecord {
+	out := object()
+	out.Spec.ProviderConfig = &runtime.RawExtension{Raw: []byte(`{"provider": "` + string(provider) + `"}`)}
+	return out
+}
+
+func written() localv1alpha1.DNSRecordStatus {
+	return localv1alpha1.DNSRecordStatus{Provider: "rfc2136", Written: []localv1alpha1.WrittenRecord{
+		{Server: "ns:53", Zone: "local.gardener.cloud", Name: "api.local.gardener.cloud", Type: "A", Values: []string{"1.2.3.4"}, TTL: 60},
+	}}
+}
+
+// scenario is an actuator with fake providers and a fake API server.
+type scenario struct {
+	dnsrecord.Actuator
+	client           client.Client
+	coreDNS, updates *fakeProvider
+	object           *extensionsv1alpha1.DNSRecord
+	patches          int
+}
+
+func newScenario(t *testing.T, object *extensionsv1alpha1.DNSRecord, status ...localv1alpha1.DNSRecordStatus) *scenario {
+	t.Helper()
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(extensionsv1alpha1.AddToScheme(scheme)).To(Succeed())
+	s := &scenario{coreDNS: &fakeProvider{}, updates: &fakeProvider{}, object: object}
+	s.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(object).WithObjects(object).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, subResource string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			s.patches++
+			return c.SubResource(subResource).Patch(ctx, obj, patch, opts...)
+		},
+	}).Build()
+	s.Actuator = NewActuator(ActuatorOptions{
+		Client:          s.client,
+		Providers:       map[configv1alpha1.DNSProvider]dns.Provider{coreDNS: s.coreDNS, updates: s.updates},
+		DefaultProvider: coreDNS,
+		DefaultTTL:      60,
+	})
+	for _, status := range status {
+		g.Expect(saveStatus(t.Context(), s.client, object, status)).To(Succeed())
+	}
+	s.patches = 0
+	return s
+}
+
+func (s *scenario) reconcile(t *testing.T) error {
+	return s.Reconcile(t.Context(), logr.Discard(), s.object, nil)
+}
+
+// status is what the API server has.
+func (s *scenario) status(t *testing.T) extensionsv1alpha1.DNSRecordStatus {
+	t.Helper()
+	actual := &extensionsv1alpha1.DNSRecord{}
+	NewWithT(t).Expect(s.client.Get(t.Context(), owner, actual)).To(Succeed())
+	return actual.Status
+}
+
 func TestReconcileHandsTheRecordToTheProvider(t *testing.T) {
-	for name, call := range map[string]func(*fakeProvider) error{
-		"reconcile": func(f *fakeProvider) error {
-			return NewActuator(f, []string{"local.gardener.cloud"}, 60).Reconcile(context.Background(), logr.Discard(), object(), nil)
-		},
-		"restore": func(f *fakeProvider) error {
-			return NewActuator(f, []string{"local.gardener.cloud"}, 60).Restore(context.Background(), logr.Discard(), object(), nil)
-		},
+	for name, call := range map[string]func(*scenario) error{
+		"reconcile": func(s *scenario) error { return s.Reconcile(context.Background(), logr.Discard(), s.object, nil) },
+		"restore":   func(s *scenario) error { return s.Restore(context.Background(), logr.Discard(), s.object, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			provider := &fakeProvider{}
-			g.Expect(call(provider)).To(Succeed())
-			g.Expect(provider.records).To(HaveKeyWithValue(owner, And(HaveField("Name", "api.local.gardener.cloud"), HaveField("TTL", int64(60)))))
+			s := newScenario(t, object())
+			g.Expect(call(s)).To(Succeed())
+			g.Expect(s.coreDNS.applied).To(ConsistOf(HaveField("Record", And(
+				HaveField("Owner", owner), HaveField("Name", "api.local.gardener.cloud"), HaveField("TTL", int64(60))))))
+			g.Expect(s.updates.applied).To(BeEmpty())
+			g.Expect(s.updates.removed).To(BeEmpty())
+			g.Expect(s.patches).To(BeZero())
 		})
 	}
 }
 
+func TestTheProviderConfigTellsTheProvider(t *testing.T) {
+	g := NewWithT(t)
+	s := newScenario(t, servedBy(updates), written())
+	g.Expect(s.reconcile(t)).To(Succeed())
+	g.Expect(s.coreDNS.applied).To(BeEmpty())
+	g.Expect(s.updates.applied).To(ConsistOf(And(
+		HaveField("Config.Provider", "rfc2136"),
+		HaveField("Secret", corev1.SecretReference{Namespace: "garden", Name: "secret"}),
+		HaveField("Serving", "rfc2136"),
+		HaveField("Written", written().Written),
+	)))
+}
+
+func TestAProviderThatDoesNotRunIsToldWithARemedy(t *testing.T) {
+	g := NewWithT(t)
+	s := newScenario(t, object())
+	delete(s.Actuator.(*actuator).Providers, coreDNS)
+	g.Expect(s.reconcile(t)).To(MatchError(ContainSubstring("set spec.providerConfig.provider to another")))
+	g.Expect(s.Delete(t.Context(), logr.Discard(), s.object, nil)).To(Succeed(), "there is nothing to remove")
+}
+
 func TestErrorsHaveTheCodeOfTheirCauseAndAreNotRetriedHot(t *testing.T) {
-	wrong := object()
+	wrong, unknown := object(), object()
 	wrong.Spec.RecordType = "AAAA"
+	unknown.Spec.ProviderConfig = &runtime.RawExtension{Raw: []byte(`{"porvider": "rfc2136"}`)}
 	for _, test := range []struct {
 		name   string
 		object *extensionsv1alpha1.DNSRecord
 		err    error
 		code   gardencorev1beta1.ErrorCode
+		after  time.Duration
 		says   string
 	}{
-		{"a mistake of the user", wrong, nil, gardencorev1beta1.ErrorConfigurationProblem, "AAAA record needs an IPv6"},
-		{"a conflict", object(), &dns.ConflictError{Reason: "it is newer"}, gardencorev1beta1.ErrorConfigurationProblem, "it is newer"},
-		{"a server that doesn't answer", object(), errors.New("timeout"), gardencorev1beta1.ErrorRetryableInfraDependencies, "timeout"},
+		{"a mistake of the user", wrong, nil, gardencorev1beta1.ErrorConfigurationProblem, common.RetryMistake, "AAAA record needs an IPv6"},
+		{"a mistake in the providerConfig", unknown, nil, gardencorev1beta1.ErrorConfigurationProblem, common.RetryMistake, `unknown field "porvider"`},
+		{"a conflict", object(), &dns.ConflictError{Reason: "it is newer"}, gardencorev1beta1.ErrorConfigurationProblem, retryConflict, "it is newer"},
+		{"a mistake that the provider finds", object(), dns.ConfigurationProblem(errors.New("no zone")), gardencorev1beta1.ErrorConfigurationProblem, common.RetryMissing, "no zone"},
+		{"a key that is not taken", object(), v1beta1helper.NewErrorWithCodes(errors.New("BADKEY"), gardencorev1beta1.ErrorInfraUnauthorized), gardencorev1beta1.ErrorInfraUnauthorized, common.RetryMissing, "BADKEY"},
+		{"a server that doesn't answer", object(), errors.New("timeout"), gardencorev1beta1.ErrorRetryableInfraDependencies, retryServer, "timeout"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
-			provider := &fakeProvider{err: test.err}
-			err := NewActuator(provider, []string{"local.gardener.cloud"}, 0).Reconcile(context.Background(), logr.Discard(), test.object, nil)
+			s := newScenario(t, test.object)
+			s.coreDNS.err = test.err
 			var requeue *reconcilerutils.RequeueAfterError
-			g.Expect(errors.As(err, &requeue)).To(BeTrue())
-			g.Expect(requeue.RequeueAfter).To(BeNumerically(">", 0))
+			g.Expect(errors.As(s.reconcile(t), &requeue)).To(BeTrue())
+			g.Expect(requeue.RequeueAfter).To(Equal(test.after))
 			g.Expect(requeue.Cause).To(MatchError(ContainSubstring(test.says)))
 			g.Expect(v1beta1helper.ExtractErrorCodes(requeue.Cause)).To(ConsistOf(test.code))
 			if test.err == nil {
-				g.Expect(provider.records).To(BeEmpty())
+				g.Expect(s.coreDNS.applied).To(BeEmpty())
 			}
+		})
+	}
+}
+
+func TestARecordWhoseProviderChangedIsRemovedFromTheOldOne(t *testing.T) {
+	g := NewWithT(t)
+	s := newScenario(t, servedBy(coreDNS), written())
+	s.updates.err = errors.New("no answer")
+	g.Expect(s.reconcile(t)).To(MatchError(And(ContainSubstring("no answer"), ContainSubstring("served by coredns"))))
+	g.Expect(s.status(t).ProviderStatus).NotTo(BeNil(), "it is to be removed yet")
+
+	s.updates.err = nil
+	g.Expect(s.reconcile(t)).To(Succeed())
+	g.Expect(s.coreDNS.applied).To(HaveLen(2))
+	g.Expect(s.updates.removed).To(HaveEach(HaveField("Written", written().Written)))
+	g.Expect(s.status(t).ProviderStatus).To(BeNil())
+	g.Expect(s.patches).To(Equal(1))
+
+	g.Expect(s.reconcile(t)).To(Succeed())
+	g.Expect(s.updates.removed).To(HaveLen(2), "once is enough")
+}
+
+func TestTheOldProviderKeepsARecordThatTheNewOneCannotServe(t *testing.T) {
+	g := NewWithT(t)
+	s := newScenario(t, servedBy(coreDNS), written())
+	s.coreDNS.err = errors.New("no answer")
+	g.Expect(s.reconcile(t)).NotTo(Succeed())
+	g.Expect(s.updates.removed).To(BeEmpty())
+}
+
+func TestWhatMayBeWrittenIsDeletedThoughTheFirstReconcileFails(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		before []gardencorev1beta1.Condition
+		after  gardencorev1beta1.ConditionStatus
+	}{
+		{"in the first reconcile", nil, gardencorev1beta1.ConditionUnknown},
+		{"after a reconcile that wrote nothing", []gardencorev1beta1.Condition{{Type: "Created", Status: "False"}}, gardencorev1beta1.ConditionUnknown},
+		{"after a success", []gardencorev1beta1.Condition{{Type: "Created", Status: "True"}}, gardencorev1beta1.ConditionTrue},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			object := servedBy(updates)
+			object.Status.Conditions = test.before
+			s := newScenario(t, object)
+			s.updates.err = errors.New("no answer")
+			s.updates.saves = new(written())
+			g.Expect(s.reconcile(t)).NotTo(Succeed())
+			g.Expect(s.status(t).Conditions).To(ConsistOf(And(HaveField("Type", gardencorev1beta1.ConditionType("Created")), HaveField("Status", test.after))))
+			g.Expect(localv1alpha1.DecodeDNSRecordStatus(s.status(t).ProviderStatus).Written).To(Equal(written().Written))
+			g.Expect(s.patches).To(Equal(1))
+
+			g.Expect(s.reconcile(t)).NotTo(Succeed())
+			g.Expect(s.patches).To(Equal(1), "what is saved is not saved again")
 		})
 	}
 }
 
 func TestDeletionRemovesTheRecordEvenIfItIsNotValid(t *testing.T) {
 	g := NewWithT(t)
-	provider := &fakeProvider{}
 	invalid := object()
 	invalid.Spec.Values = nil
-	g.Expect(NewActuator(provider, nil, 0).Delete(context.Background(), logr.Discard(), invalid, nil)).To(Succeed())
-	g.Expect(provider.removed).To(ConsistOf(owner))
+	s := newScenario(t, invalid)
+	g.Expect(s.Delete(t.Context(), logr.Discard(), invalid, nil)).To(Succeed())
+	g.Expect(s.coreDNS.owners()).To(ConsistOf(owner))
+	g.Expect(s.updates.removed).To(BeEmpty())
 
-	provider.err = errors.New("no answer")
-	g.Expect(NewActuator(provider, nil, 0).Delete(context.Background(), logr.Discard(), invalid, nil)).NotTo(Succeed())
+	s.coreDNS.err = errors.New("no answer")
+	g.Expect(s.Delete(t.Context(), logr.Discard(), invalid, nil)).NotTo(Succeed())
+}
+
+func TestDeletionGoesByWhatWasWritten(t *testing.T) {
+	invalid := servedBy("bind")
+	for _, test := range []struct {
+		name             string
+		object           *extensionsv1alpha1.DNSRecord
+		status           []localv1alpha1.DNSRecordStatus
+		coreDNS, updates int
+	}{
+		{"dynamic updates", servedBy(updates), []localv1alpha1.DNSRecordStatus{written()}, 0, 1},
+		{"dynamic updates whose status got lost", servedBy(updates), nil, 0, 1},
+		{"an invalid providerConfig", invalid, []localv1alpha1.DNSRecordStatus{written()}, 0, 1},
+		{"an invalid providerConfig and nothing known", invalid.DeepCopy(), nil, 1, 0},
+		{"half-way from dynamic updates to CoreDNS", servedBy(coreDNS), []localv1alpha1.DNSRecordStatus{written()}, 1, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := newScenario(t, test.object, test.status...)
+			g.Expect(s.Delete(t.Context(), logr.Discard(), s.object, nil)).To(Succeed())
+			g.Expect(s.coreDNS.removed).To(HaveLen(test.coreDNS))
+			g.Expect(s.updates.removed).To(HaveLen(test.updates))
+		})
+	}
 }
 
 func TestDeletionByForceIsNotHeldUp(t *testing.T) {
 	g := NewWithT(t)
-	provider := &fakeProvider{err: errors.New("no answer")}
-	g.Expect(NewActuator(provider, nil, 0).ForceDelete(context.Background(), logr.Discard(), object(), nil)).To(Succeed())
-	g.Expect(provider.removed).To(ConsistOf(owner))
+	for _, provider := range []configv1alpha1.DNSProvider{coreDNS, updates} {
+		s := newScenario(t, servedBy(provider))
+		s.coreDNS.err, s.updates.err = errors.New("no answer"), errors.New("no answer")
+		g.Expect(s.ForceDelete(t.Context(), logr.Discard(), s.object, nil)).To(Succeed())
+		g.Expect(append(s.coreDNS.owners(), s.updates.owners()...)).To(ConsistOf(owner))
+	}
 }
 
 func TestMigrationRemovesWhatTheOtherSeedWillServe(t *testing.T) {
@@ -124,19 +317,22 @@ func TestMigrationRemovesWhatTheOtherSeedWillServe(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name    string
+		object  *extensionsv1alpha1.DNSRecord
 		cluster *extensionscontroller.Cluster
 		removes bool
 	}{
-		{"a shoot", shoot(gardencorev1beta1.Worker{Name: "worker"}), true},
-		{"a self-hosted shoot", shoot(gardencorev1beta1.Worker{Name: "control-plane", ControlPlane: &gardencorev1beta1.WorkerControlPlane{}}), false},
-		{"no Cluster", nil, false},
-		{"a Cluster without a Shoot", &extensionscontroller.Cluster{}, false},
+		{"a shoot", object(), shoot(gardencorev1beta1.Worker{Name: "worker"}), true},
+		{"a shoot on a server that the seeds share", servedBy(updates), shoot(gardencorev1beta1.Worker{Name: "worker"}), false},
+		{"a self-hosted shoot", object(), shoot(gardencorev1beta1.Worker{Name: "control-plane", ControlPlane: &gardencorev1beta1.WorkerControlPlane{}}), false},
+		{"no Cluster", object(), nil, false},
+		{"a Cluster without a Shoot", object(), &extensionscontroller.Cluster{}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
-			provider := &fakeProvider{}
-			g.Expect(NewActuator(provider, nil, 0).Migrate(context.Background(), logr.Discard(), object(), test.cluster)).To(Succeed())
-			g.Expect(provider.removed).To(HaveLen(map[bool]int{true: 1, false: 0}[test.removes]))
+			s := newScenario(t, test.object)
+			g.Expect(s.Migrate(t.Context(), logr.Discard(), s.object, test.cluster)).To(Succeed())
+			g.Expect(s.coreDNS.removed).To(HaveLen(map[bool]int{true: 1, false: 0}[test.removes]))
+			g.Expect(s.updates.removed).To(BeEmpty())
 		})
 	}
 }

@@ -3,12 +3,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dnsrecord holds the controller for DNSRecords of type local. It checks what a DNSRecord asks for, hands it to
-// a dns.Provider and reports what that says; whatever is done about a record is the provider's matter.
+// the dns.Provider that is to serve it and reports what that says; whatever is done about a record is the provider's
+// matter.
 package dnsrecord
 
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -20,6 +22,7 @@ import (
 	"github.com/gardener/gardener/pkg/controllerutils"
 	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
@@ -29,10 +32,9 @@ import (
 type Options struct {
 	// Classes are those of the DNSRecords to reconcile.
 	Classes class.Set
-	// Provider serves the records.
-	Provider dns.Provider
-	// Zones are the domains in which records may be.
-	Zones []string
+	// Providers serve the records, see NewProviders; DefaultProvider those whose providerConfig doesn't say by which.
+	Providers       map[configv1alpha1.DNSProvider]dns.Provider
+	DefaultProvider configv1alpha1.DNSProvider
 	// DefaultTTL is the TTL in seconds of a record without one.
 	DefaultTTL int64
 	// Controller are the options of the controller itself. A reconcile mostly waits for a batched write, so a high
@@ -42,10 +44,12 @@ type Options struct {
 	IgnoreOperationAnnotation bool
 }
 
-// AddToManager adds the controller to a manager.
+// AddToManager adds the controller to a manager. Permissions that it needs, besides those of the providers: get, list,
+// watch, patch and update of dnsrecords and patch of dnsrecords/status; for class shoot also get, list and watch of
+// clusters.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.Provider == nil || len(opts.Zones) == 0 {
-		return errors.New("adding the DNSRecord controller: a provider and at least one zone are needed")
+	if opts.Providers[opts.DefaultProvider] == nil {
+		return fmt.Errorf("adding the DNSRecord controller: DNS provider %q, which is the default, is not among those given", opts.DefaultProvider)
 	}
 	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot)
 	if !ok {
@@ -70,5 +74,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 
 	own := common.OnlyOwn[*extensionsv1alpha1.DNSRecord](mgr, dns.Type, classes)
-	return b.Complete(dnsrecord.NewReconciler(own, NewActuator(opts.Provider, opts.Zones, opts.DefaultTTL)))
+	return b.Complete(dnsrecord.NewReconciler(own, NewActuator(ActuatorOptions{
+		Client:          own.GetClient(),
+		Providers:       opts.Providers,
+		DefaultProvider: opts.DefaultProvider,
+		DefaultTTL:      opts.DefaultTTL,
+	})))
 }

@@ -38,20 +38,21 @@ type SetupOptions struct {
 func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 	dns := opts.DNS
 	provider, err := New(Options{
-		Client:         mgr.GetClient(),
-		Reader:         mgr.GetAPIReader(),
-		Informers:      mgr.GetCache(),
-		Log:            mgr.GetLogger().WithName("dns"),
-		Instance:       opts.Place,
-		Owner:          opts.ServiceAccount.Namespace,
-		Classes:        opts.Classes,
-		Namespace:      dns.CoreDNS.Namespace,
-		Zones:          dns.Zones,
-		DefaultTTL:     *dns.DefaultTTL,
-		ClusterDomain:  dns.CoreDNS.ClusterDomain,
-		Servers:        dns.CoreDNS.Servers,
-		BatchWindow:    dns.CoreDNS.BatchWindow.Duration,
-		ConfirmTimeout: dns.CoreDNS.ConfirmTimeout.Duration,
+		Client:          mgr.GetClient(),
+		Reader:          mgr.GetAPIReader(),
+		Informers:       mgr.GetCache(),
+		Log:             mgr.GetLogger().WithName("dns"),
+		Instance:        opts.Place,
+		Owner:           opts.ServiceAccount.Namespace,
+		Classes:         opts.Classes,
+		Namespace:       dns.CoreDNS.Namespace,
+		Zones:           dns.Zones,
+		DefaultTTL:      *dns.DefaultTTL,
+		ClusterDomain:   dns.CoreDNS.ClusterDomain,
+		DefaultProvider: dns.Provider,
+		Servers:         dns.CoreDNS.Servers,
+		BatchWindow:     dns.CoreDNS.BatchWindow.Duration,
+		ConfirmTimeout:  dns.CoreDNS.ConfirmTimeout.Duration,
 	})
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func BenchmarkApply(b *testing.B) {
 					group.Go(func() {
 						for i := range work {
 							name := strings.TrimSuffix(numbered(i).name, ".")
-							if err := p.Apply(ctx, record(name, name, "A", gatewayIP)); err != nil {
+							if err := p.apply(ctx, record(name, name, "A", gatewayIP)); err != nil {
 								b.Error(err)
 							}
 						}

@@ -330,3 +330,11 @@ func (a agreeing) Exchange(ctx context.Context, network, _ string, query *miekgd
 	}
 	return reply, nil
 }
+
+func (p *Provider) apply(ctx context.Context, record dns.Record) error {
+	return p.Apply(ctx, dns.Request{Record: record})
+}
+
+func (p *Provider) remove(ctx context.Context, owner types.NamespacedName) error {
+	return p.Remove(ctx, dns.Request{Record: dns.Record{Owner: owner}})
+}

@@ -25,11 +25,11 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
@@ -78,6 +78,8 @@ type Options struct {
 	DefaultTTL int64
 	// ClusterDomain is the domain of the cluster's Services.
 	ClusterDomain string
+	// DefaultProvider serves the DNSRecords that don't say who is to serve them. Default: this one.
+	DefaultProvider configv1alpha1.DNSProvider
 	// Servers are the addresses (host:port) of CoreDNS. Default: the ready endpoints of its Service.
 	Servers []string
 	// BatchWindow is how long changes are collected before they are written.
@@ -134,6 +136,9 @@ func New(opts Options) (*Provider, error) {
 	case opts.ConfirmTimeout <= 0 || opts.BatchWindow < 0:
 		return nil, errors.New("the confirm timeout must be more than 0 and the batch window not less")
 	}
+	if opts.DefaultProvider == "" {
+		opts.DefaultProvider = configv1alpha1.DNSProviderCoreDNS
+	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
@@ -159,7 +164,11 @@ func (p *Provider) NeedLeaderElection() bool { return true }
 
 // Apply implements dns.Provider. It waits for at most ConfirmTimeout; what it was given stays wanted even if it returns
 // an error, so trying again is to look again.
-func (p *Provider) Apply(ctx context.Context, record dns.Record) error {
+func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
+	record := request.Record
+	if _, err := record.Zone(p.Zones); err != nil {
+		return dns.ConfigurationProblem(err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, p.ConfirmTimeout)
 	defer cancel()
 	if err := p.waitStarted(ctx); err != nil {
@@ -183,7 +192,8 @@ func (p *Provider) Apply(ctx context.Context, record dns.Record) error {
 }
 
 // Remove implements dns.Provider. It waits until it is written, not until it is served: nobody needs a name to be gone.
-func (p *Provider) Remove(ctx context.Context, owner types.NamespacedName) error {
+func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
+	owner := request.Record.Owner
 	ctx, cancel := context.WithTimeout(ctx, p.ConfirmTimeout)
 	defer cancel()
 	if err := p.waitStarted(ctx); err != nil {

@@ -16,10 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
@@ -33,9 +35,9 @@ func TestApplyWritesARecordAndItsRewriteToTheGateway(t *testing.T) {
 	g.Eventually(p.started).Should(BeClosed())
 	c.tellServices(g)
 
-	g.Expect(p.Apply(ctx, record("api", "api.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
-	g.Expect(p.Apply(ctx, record("plain", "plain.local.gardener.cloud", "A", "192.0.2.9"))).To(Succeed())
-	g.Expect(p.Apply(ctx, record("ingress", "*.ingress.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
+	g.Expect(p.apply(ctx, record("api", "api.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
+	g.Expect(p.apply(ctx, record("plain", "plain.local.gardener.cloud", "A", "192.0.2.9"))).To(Succeed())
+	g.Expect(p.apply(ctx, record("ingress", "*.ingress.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
 
 	g.Expect(c.data(g)).To(Equal(map[string]string{
 		"api.local.gardener.cloud.override":              rewriteLine,
@@ -61,9 +63,9 @@ func (c *cluster) tellServices(g Gomega) {
 func TestApplyAgainWritesNothing(t *testing.T) {
 	g := NewWithT(t)
 	p := newProvider(t, newCluster())
-	g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	g.Expect(p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
 	before := p.cluster.writes.count()
-	g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	g.Expect(p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
 	g.Expect(p.cluster.writes.count()).To(Equal(before))
 }
 
@@ -74,7 +76,7 @@ func TestManyChangesAreFewWrites(t *testing.T) {
 	errs := make(chan error, 50)
 	for i := range 50 {
 		group.Go(func() {
-			errs <- p.Apply(ctx, record(strconv.Itoa(i), fmt.Sprintf("n%d.local.gardener.cloud", i), "A", "192.0.2.1"))
+			errs <- p.apply(ctx, record(strconv.Itoa(i), fmt.Sprintf("n%d.local.gardener.cloud", i), "A", "192.0.2.1"))
 		})
 	}
 	group.Wait()
@@ -102,7 +104,7 @@ func TestApplyFailsAsLongAsTheRecordDoesNotResolve(t *testing.T) {
 			g.Eventually(p.started).Should(BeClosed())
 			p.server.set(func(*server) { test.spoil(p) })
 
-			err := p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))
+			err := p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))
 			for _, says := range test.says {
 				g.Expect(err).To(MatchError(ContainSubstring(says)))
 			}
@@ -110,7 +112,7 @@ func TestApplyFailsAsLongAsTheRecordDoesNotResolve(t *testing.T) {
 			// It stays wanted: once whatever it was is over, the same call succeeds.
 			p.server.set(func(s *server) { s.failure, s.wrong, s.behind = nil, "", false })
 			p.cluster.writes.fail(nil)
-			g.Eventually(func() error { return p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1")) }).Should(Succeed())
+			g.Eventually(func() error { return p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1")) }).Should(Succeed())
 		})
 	}
 }
@@ -118,8 +120,8 @@ func TestApplyFailsAsLongAsTheRecordDoesNotResolve(t *testing.T) {
 func TestApplyReplacesWhatTheOwnerHad(t *testing.T) {
 	g := NewWithT(t)
 	p := newProvider(t, newCluster())
-	g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
-	g.Expect(p.Apply(ctx, record("a", "b.local.gardener.cloud", "TXT", `say "hi" \ é`))).To(Succeed())
+	g.Expect(p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	g.Expect(p.apply(ctx, record("a", "b.local.gardener.cloud", "TXT", `say "hi" \ é`))).To(Succeed())
 	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", "b.local.gardener.cloud.\t120\tIN\tTXT\t\"say \\\"hi\\\" \\\\ \\195\\169\"\n"))
 }
 
@@ -129,18 +131,18 @@ func TestRemoveLeavesWhatAnotherOwnerHasOfTheSameName(t *testing.T) {
 	first, second := record("first", "a.local.gardener.cloud", "A", "192.0.2.1"), record("second", "a.local.gardener.cloud", "A", "192.0.2.2")
 	second.Created = first.Created.Add(time.Hour)
 
-	g.Expect(p.Apply(ctx, first)).To(Succeed())
-	g.Expect(p.Apply(ctx, second)).To(Succeed(), "the newest has the name")
+	g.Expect(p.apply(ctx, first)).To(Succeed())
+	g.Expect(p.apply(ctx, second)).To(Succeed(), "the newest has the name")
 	var conflict *dns.ConflictError
-	g.Expect(errors.As(p.Apply(ctx, first), &conflict)).To(BeTrue())
+	g.Expect(errors.As(p.apply(ctx, first), &conflict)).To(BeTrue())
 	g.Expect(conflict.Other).To(Equal(second.Owner))
 
-	g.Expect(p.Remove(ctx, second.Owner)).To(Succeed())
+	g.Expect(p.remove(ctx, second.Owner)).To(Succeed())
 	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", ContainSubstring("192.0.2.1")))
-	g.Expect(p.Apply(ctx, first)).To(Succeed())
-	g.Expect(p.Remove(ctx, first.Owner)).To(Succeed())
+	g.Expect(p.apply(ctx, first)).To(Succeed())
+	g.Expect(p.remove(ctx, first.Owner)).To(Succeed())
 	g.Expect(p.cluster.configMaps(g)).To(BeEmpty(), "nothing is left")
-	g.Expect(p.Remove(ctx, first.Owner)).To(Succeed(), "nothing to remove is no error")
+	g.Expect(p.remove(ctx, first.Owner)).To(Succeed(), "nothing to remove is no error")
 }
 
 func TestAnAliasCannotTakeANameThatIsInUse(t *testing.T) {
@@ -149,18 +151,18 @@ func TestAnAliasCannotTakeANameThatIsInUse(t *testing.T) {
 	address, alias := record("address", "a.local.gardener.cloud", "A", "192.0.2.1"), record("alias", "a.local.gardener.cloud", "CNAME", "elsewhere.example.org")
 	alias.Created = address.Created.Add(time.Hour)
 
-	g.Expect(p.Apply(ctx, address)).To(Succeed())
-	g.Expect(p.Apply(ctx, alias)).To(MatchError(ContainSubstring("can't stand beside")))
-	g.Expect(p.Apply(ctx, address)).To(Succeed())
-	g.Expect(p.Remove(ctx, address.Owner)).To(Succeed())
-	g.Expect(p.Apply(ctx, alias)).To(Succeed())
+	g.Expect(p.apply(ctx, address)).To(Succeed())
+	g.Expect(p.apply(ctx, alias)).To(MatchError(ContainSubstring("can't stand beside")))
+	g.Expect(p.apply(ctx, address)).To(Succeed())
+	g.Expect(p.remove(ctx, address.Owner)).To(Succeed())
+	g.Expect(p.apply(ctx, alias)).To(Succeed())
 }
 
 func TestGatewaysThatComeChangeAndGo(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster()
 	p := newProvider(t, c)
-	g.Expect(p.Apply(ctx, record("api", "api.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
+	g.Expect(p.apply(ctx, record("api", "api.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
 	g.Expect(c.data(g)).NotTo(HaveKey("api.local.gardener.cloud.override"))
 
 	gateway := service("istio-ingress", "istio-ingressgateway", gatewayIP, "10.4.0.10")
@@ -181,7 +183,7 @@ func TestGatewaysThatComeChangeAndGo(t *testing.T) {
 func TestALostOrEditedConfigMapIsWrittenAgain(t *testing.T) {
 	g := NewWithT(t)
 	p := newProvider(t, newCluster())
-	g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	g.Expect(p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
 	written := p.cluster.configMaps(g)[0]
 
 	edited := written.DeepCopy()
@@ -224,7 +226,11 @@ func TestStartServesWhatWasReconciledAndPrunesTheRest(t *testing.T) {
 	empty.Name = "coredns-custom-garden-4"
 	empty.Data = map[string]string{"local.gardener.cloud.zone": "gone2.local.gardener.cloud.\t120\tIN\tA\t192.0.2.8\n"}
 
-	p := newProvider(t, newCluster(served, failed, going, shoots, others, migrated, invalid, stale, empty))
+	elsewhere := dnsRecord("elsewhere", "elsewhere.local.gardener.cloud", "192.0.2.1")
+	elsewhere.Spec.ProviderConfig = &runtime.RawExtension{Raw: []byte(`{"provider": "rfc2136"}`)}
+	elsewhere.Status.ProviderStatus = &runtime.RawExtension{Raw: []byte(`{"kind": "DNSRecordStatus", "provider": "rfc2136"}`)}
+
+	p := newProvider(t, newCluster(elsewhere, served, failed, going, shoots, others, migrated, invalid, stale, empty))
 	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(map[string]string{
 		"local.gardener.cloud.zone": "served.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\n",
 	}))
@@ -243,7 +249,7 @@ func TestStartAgainWritesNothing(t *testing.T) {
 	before := c.writes.count()
 
 	second := newProvider(t, c)
-	g.Expect(second.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	g.Expect(second.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
 	g.Expect(c.writes.count()).To(Equal(before))
 }
 
@@ -258,6 +264,16 @@ func TestARecordWhoseDNSRecordGoesWithoutAReconcileIsDropped(t *testing.T) {
 			g.Expect(c.Update(ctx, object)).To(Succeed())
 			c.tell(object, false)
 		},
+		"served by another provider now": func(g Gomega, c *cluster, object *extensionsv1alpha1.DNSRecord) {
+			object.Spec.ProviderConfig = &runtime.RawExtension{Raw: []byte(`{"provider": "rfc2136"}`)}
+			g.Expect(c.Update(ctx, object)).To(Succeed())
+			c.tell(object, false)
+			g.Consistently(func() []corev1.ConfigMap { return c.configMaps(g) }, "100ms").Should(HaveLen(1), "until it is served there")
+
+			object.Status.ProviderStatus = &runtime.RawExtension{Raw: []byte(`{"kind": "DNSRecordStatus", "provider": "rfc2136"}`)}
+			g.Expect(c.Update(ctx, object)).To(Succeed())
+			c.tell(object, false)
+		},
 		"of another type now": func(g Gomega, c *cluster, object *extensionsv1alpha1.DNSRecord) {
 			object.Spec.Type = "aws-route53"
 			g.Expect(c.Update(ctx, object)).To(Succeed())
@@ -268,7 +284,7 @@ func TestARecordWhoseDNSRecordGoesWithoutAReconcileIsDropped(t *testing.T) {
 			g := NewWithT(t)
 			c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"))
 			p := newProvider(t, c)
-			g.Expect(p.Apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+			g.Expect(p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
 			object := &extensionsv1alpha1.DNSRecord{}
 			g.Expect(c.Get(ctx, types.NamespacedName{Namespace: "garden", Name: "a"}, object)).To(Succeed())
 
@@ -280,6 +296,14 @@ func TestARecordWhoseDNSRecordGoesWithoutAReconcileIsDropped(t *testing.T) {
 			g.Eventually(func() []corev1.ConfigMap { return c.configMaps(g) }).Should(BeEmpty())
 		})
 	}
+}
+
+func TestANameOutsideOfTheZonesIsAMistakeOfTheUser(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster())
+	err := p.apply(ctx, record("a", "a.example.org", "A", "192.0.2.1"))
+	g.Expect(err).To(MatchError(ContainSubstring("none of the zones")))
+	g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
 }
 
 func TestServersAreTheReadyEndpoints(t *testing.T) {
@@ -314,7 +338,7 @@ func TestOneServerIsAskedOnceForAllWhoWait(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 50 {
 		group.Go(func() {
-			_ = p.Apply(ctx, record(strconv.Itoa(i), fmt.Sprintf("n%d.local.gardener.cloud", i), "A", "192.0.2.1"))
+			_ = p.apply(ctx, record(strconv.Itoa(i), fmt.Sprintf("n%d.local.gardener.cloud", i), "A", "192.0.2.1"))
 		})
 	}
 	group.Wait()

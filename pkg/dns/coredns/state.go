@@ -24,6 +24,7 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
@@ -160,7 +161,8 @@ func unwrap(object any) (client.Object, bool) {
 }
 
 // dnsRecordChanged drops what no reconcile will drop: a DNSRecord that went without one, as Gardener's library skips
-// the deletion of what it takes for never created, and one that is another instance's or extension's now.
+// the deletion of what it takes for never created, one that is another instance's or extension's now,
+// and one that another provider serves.
 func (p *Provider) dnsRecordChanged(ctx context.Context, object client.Object) {
 	key := client.ObjectKeyFromObject(object)
 	p.mu.Lock()
@@ -180,7 +182,7 @@ func (p *Provider) dnsRecordChanged(ctx context.Context, object client.Object) {
 	if err == nil && p.isMine(current) {
 		return
 	}
-	p.Log.Info("Dropping the record of a DNSRecord that is gone or no more of this instance", "dnsRecord", key)
+	p.Log.Info("Dropping the record of a DNSRecord that is gone or no more to be served here", "dnsRecord", key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.enqueue(p.desired.remove(key))
@@ -208,7 +210,7 @@ func (p *Provider) serviceChanged(object any, deleted bool) {
 }
 
 func (p *Provider) isMine(object *extensionsv1alpha1.DNSRecord) bool {
-	return object.Spec.Type == dns.Type && p.Classes.Has(object)
+	return object.Spec.Type == dns.Type && p.Classes.Has(object) && dns.IsServedBy(configv1alpha1.DNSProviderCoreDNS, object, p.DefaultProvider)
 }
 
 // rebuild makes the state from the DNSRecords, and takes over where names are from the ConfigMaps.

@@ -192,8 +192,8 @@ func TestRecordsFollowTheZoneOfTheirNamespace(t *testing.T) {
 		g.Eventually(func() string { return c.data(g)["api.a.local.gardener.cloud.override"] }).Should(ContainSubstring(" istio-ingressgateway." + namespace + ".svc."))
 		g.Expect(c.data(g)).To(HaveKeyWithValue("api.b.local.gardener.cloud.override", ContainSubstring(" istio-ingressgateway.istio-ingress--2.svc.")))
 	}
-	g.Expect(p.Apply(ctx, ofShoot("shoot--b", "api.b.local.gardener.cloud", gatewayIP))).To(Succeed())
-	g.Expect(p.Apply(ctx, ofShoot("shoot--a", "api.a.local.gardener.cloud", gatewayIP))).To(Succeed(), "both views are confirmed")
+	g.Expect(p.apply(ctx, ofShoot("shoot--b", "api.b.local.gardener.cloud", gatewayIP))).To(Succeed())
+	g.Expect(p.apply(ctx, ofShoot("shoot--a", "api.a.local.gardener.cloud", gatewayIP))).To(Succeed(), "both views are confirmed")
 	leadsTo("istio-ingress--1")
 
 	c.tell(inZones("shoot--a", "0,1,2"), false)
@@ -232,13 +232,13 @@ func TestARestartKnowsTheZonesBeforeItWrites(t *testing.T) {
 	}
 
 	first := start()
-	g.Expect(first.Apply(ctx, wanted)).To(Succeed())
+	g.Expect(first.apply(ctx, wanted)).To(Succeed())
 	g.Expect(c.data(g)).To(HaveKeyWithValue("api.a.local.gardener.cloud.override", ContainSubstring("istio-ingress--1.svc.")))
 	first.stop()
 
 	before := c.writes.count()
 	second := start()
-	g.Expect(second.Apply(ctx, wanted)).To(Succeed())
+	g.Expect(second.apply(ctx, wanted)).To(Succeed())
 	g.Expect(c.writes.count()).To(Equal(before), "it finds everything as it would write it")
 }
 

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rfc2136 serves records by dynamic updates (RFC 2136), which BIND 9, Knot DNS and others take. The DNSRecord
+// controller uses it as its dns.Provider.
+//
+// A server is shared: by the seeds that a shoot may move between, and by whoever else writes to its zones. So a record is
+// replaced in one message, and removed only if the server still has what was written (RFC 2136, section 2.4.2): what
+// another has written since stays. What was written is in the status of the DNSRecord before it is sent, so a restart at
+// any point leaves nothing behind.
+//
+// All exchanges are by TCP and, if the Secret of the DNSRecord has a key, signed and their answers verified (TSIG, RFC
+// 8945). The Secret has the form of that of the same provider of Gardener's external-dns-management.
+package rfc2136
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	miekgdns "github.com/miekg/dns"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+)
+
+// maxConnections is how many connections to one server are open at a time.
+const maxConnections = 8
+
+// DialFunc connects to an address; net.Dialer.DialContext is one.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Options are what a Provider needs.
+type Options struct {
+	// Reader reads the Secrets of DNSRecords; it should not cache them.
+	Reader client.Reader
+	// Server, HOST[:PORT], and Zones are those of DNSRecords which don't name any, and whose Secret doesn't either.
+	Server string
+	Zones  []string
+	// Timeout bounds the connecting to a server, and each exchange with it.
+	Timeout time.Duration
+	// Dial connects to a server. Default: one that really does.
+	Dial DialFunc
+	// Clock is that of signatures. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+// Provider is a dns.Provider. It holds no state but the connections in use.
+type Provider struct {
+	Options
+	slots *slots
+}
+
+var _ dns.Provider = (*Provider)(nil)
+
+// New returns a Provider. An error is a mistake in the options.
+func New(opts Options) (*Provider, error) {
+	switch {
+	case opts.Reader == nil:
+		return nil, errors.New("a reader for Secrets is needed")
+	case opts.Timeout <= 0:
+		return nil, errors.New("the timeout must be more than 0")
+	}
+	if opts.Dial == nil {
+		opts.Dial = new(net.Dialer).DialContext
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	return &Provider{Options: opts, slots: newSlots(maxConnections)}, nil
+}
+
+// Apply implements dns.Provider. If the server answers with just what was written, that is all that is asked of it.
+func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
+	target, err := p.target(ctx, request)
+	if err != nil {
+		return err
+	}
+	record := request.Record
+	zone, err := record.Zone(target.zones)
+	if err != nil {
+		return dns.ConfigurationProblem(err)
+	}
+	server, err := p.connect(ctx, target.server, target.key)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+
+	current, err := server.query(ctx, record)
+	if err != nil {
+		return err
+	}
+	change := plan(request.Written, localv1alpha1.WrittenRecord{
+		Server: target.server, Zone: zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL,
+	}, current)
+	if !change.isDone {
+		if err := p.write(ctx, server, request, change, current); err != nil {
+			return err
+		}
+	}
+	if err := p.removeAll(ctx, target.key, change.elsewhere); err != nil {
+		return fmt.Errorf("%s record %s is served, but not removed from where it was before: %w", record.Type, record.Name, err)
+	}
+	return request.Save(ctx, localv1alpha1.DNSRecordStatus{Provider: localv1alpha1.DNSProviderRFC2136, Written: []localv1alpha1.WrittenRecord{change.wanted}})
+}
+
+// write updates a server and sees whether it answers accordingly.
+func (p *Provider) write(ctx context.Context, server *session, request dns.Request, change change, current answer) error {
+	record := request.Record
+	if current.alias && !slices.ContainsFunc(change.replaced, func(old localv1alpha1.WrittenRecord) bool {
+		return old.Type == dns.TypeCNAME && old.Name == record.Name
+	}) {
+		return dns.ConfigurationProblem(fmt.Errorf("server %s has an alias (CNAME) of the name %s, beside which no %s record can stand: delete one of them", server.address, record.Name, record.Type))
+	}
+	if err := request.Save(ctx, change.pending(request)); err != nil {
+		return err
+	}
+
+	err := server.replace(ctx, record, change.wanted.Zone, change.replaced)
+	if isChanged(err) {
+		// Others have what was to be replaced, or some of it. What they don't have goes by itself.
+		if err := p.removeAll(ctx, server.key, change.replaced); err != nil {
+			return err
+		}
+		err = server.replace(ctx, record, change.wanted.Zone, nil)
+	}
+	if err != nil {
+		return err
+	}
+
+	confirmed, err := server.query(ctx, record)
+	switch {
+	case err != nil:
+		return err
+	case slices.Equal(confirmed.values, record.Values):
+		return nil
+	case len(confirmed.values) == 0 && confirmed.rcode == miekgdns.RcodeSuccess:
+		// A server passes over what can't be, and says nothing (RFC 2136, section 3.4.2.2).
+		return dns.ConfigurationProblem(fmt.Errorf("server %s has taken in %s record %s and doesn't answer with it: it has other records of that name, and an alias (CNAME) can't stand beside any; delete one of them", server.address, record.Type, record.Name))
+	default:
+		return fmt.Errorf("server %s has taken in %s record %s and answers %s", server.address, record.Type, record.Name, confirmed)
+	}
+}
+
+// Remove implements dns.Provider. Without a note of what was written, as when the status got lost, that is taken to be
+// what the spec says now.
+func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
+	if len(request.Written) > 0 {
+		key, err := p.key(ctx, request.Secret)
+		if err != nil {
+			return err
+		}
+		return p.removeAll(ctx, key, request.Written)
+	}
+
+	target, err := p.target(ctx, request)
+	var zone string
+	if err == nil {
+		zone, err = request.Record.Zone(target.zones)
+	}
+	switch {
+	case isUsersMistake(err):
+		logf.FromContext(ctx).Info("Nothing is known to be written for the DNSRecord, so nothing is removed", "dnsRecord", request.Record.Owner, "reason", err.Error())
+		return nil
+	case err != nil:
+		return err
+	}
+	return p.removeAll(ctx, target.key, []localv1alpha1.WrittenRecord{{
+		Server: target.server, Zone: zone, Name: request.Record.Name, Type: request.Record.Type, Values: request.Record.Values,
+	}})
+}
+
+// removeAll removes records from where they are, as far as they are still as they were written.
+func (p *Provider) removeAll(ctx context.Context, key *key, written []localv1alpha1.WrittenRecord) error {
+	var errs []error
+	for _, record := range written {
+		errs = append(errs, p.remove(ctx, key, record))
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Provider) remove(ctx context.Context, key *key, record localv1alpha1.WrittenRecord) error {
+	server, err := p.connect(ctx, record.Server, key)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+
+	err = server.remove(ctx, record)
+	if isChanged(err) {
+		logf.FromContext(ctx).Info("Leaving a record that is gone or another's by now", "server", record.Server, "name", record.Name, "type", record.Type)
+		return nil
+	}
+	return err
+}
