@@ -13,20 +13,27 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var update = flag.Bool("update", false, "write the files of testdata again")
 
 // BenchmarkApply reports what it costs to write that many records as 50 workers do, each waiting until its record
-// resolves: time and bytes per record would grow with the number if writes were not batched and sharded.
+// resolves: time and bytes per record would grow with the number if writes were not batched and sharded. The records of
+// three zones are of as many shoots in turn, behind gateways that share an address.
 func BenchmarkApply(b *testing.B) {
-	for _, number := range []int{100, 1000, 10000} {
-		b.Run(fmt.Sprint(number), func(b *testing.B) {
+	for _, test := range []struct{ number, zones int }{{100, 1}, {1000, 1}, {1000, 3}, {10000, 1}, {10000, 3}} {
+		number := test.number
+		b.Run(fmt.Sprintf("%d/zones=%d", number, test.zones), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				g := NewWithT(b)
-				c := newCluster(service("istio-ingress", "istio-ingressgateway", gatewayIP, "10.4.0.10"))
-				p := newProvider(b, c, func(o *Options) {
+				gateways := []client.Object{service("istio-ingress", "istio-ingressgateway", gatewayIP, "10.4.0.10")}
+				for zone := 0; test.zones > 1 && zone < test.zones; zone++ {
+					gateways = append(gateways, service(zoneNamespace(fmt.Sprint(zone)), "istio-ingressgateway", gatewayIP, "10.4.0.10"))
+				}
+				c := newCluster(gateways...)
+				p := newProvider(b, c, seedClasses(g), func(o *Options) {
 					o.BatchWindow = 50 * time.Millisecond
 					o.ConfirmTimeout = time.Minute
 					// The server is measured elsewhere; this one just remembers.
@@ -34,6 +41,9 @@ func BenchmarkApply(b *testing.B) {
 				})
 				g.Eventually(p.started).Should(BeClosed())
 				c.tellServices(g)
+				for zone := range test.zones {
+					c.tell(inZones(fmt.Sprintf("shoot--%d", zone), fmt.Sprint(zone)), false)
+				}
 				b.StartTimer()
 
 				work := make(chan int)
@@ -42,7 +52,9 @@ func BenchmarkApply(b *testing.B) {
 					group.Go(func() {
 						for i := range work {
 							name := strings.TrimSuffix(numbered(i).name, ".")
-							if err := p.apply(ctx, record(name, name, "A", gatewayIP)); err != nil {
+							wanted := record(name, name, "A", gatewayIP)
+							wanted.Owner.Namespace = fmt.Sprintf("shoot--%d", i%test.zones)
+							if err := p.apply(ctx, wanted); err != nil {
 								b.Error(err)
 							}
 						}

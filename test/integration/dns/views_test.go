@@ -116,13 +116,9 @@ var _ = Describe("DNS of a seed", func() {
 	})
 
 	It("serves the machine by a listener that knows no other names", func(ctx SpecContext) {
-		for _, v := range views {
-			expected := "REFUSED"
-			if v.server() == coreDNS.Address {
-				continue
-			}
+		for _, v := range views[1:] {
 			for _, name := range []string{"kubernetes.default.svc.cluster.local", "gardener.cloud", "example.org"} {
-				Expect(v.asks(ctx, name)()).To(Equal([]string{expected}), "%s for %s", name, v.name)
+				Expect(v.asks(ctx, name)()).To(Equal([]string{"REFUSED"}), "%s for %s", name, v.name)
 			}
 			Expect(v.asks(ctx, "nobody.local.gardener.cloud")()).To(Equal([]string{"NXDOMAIN"}))
 		}
@@ -146,7 +142,6 @@ var _ = Describe("DNS of a seed", func() {
 		}
 
 		experiment := gmeasure.NewExperiment("1,000 DNSRecords of three zones")
-		AddReportEntry(experiment.Name, experiment)
 		begin := time.Now()
 		work := make(chan int)
 		var group sync.WaitGroup
@@ -185,6 +180,7 @@ var _ = Describe("DNS of a seed", func() {
 			Expect(views[i%3].asks(ctx, name)()).To(Equal([]string{hostAddress}), name)
 		}
 		experiment.RecordDuration("2,000 queries, one after the other", time.Since(asked))
+		AddReportEntry(experiment.Name, experiment)
 	})
 })
 
