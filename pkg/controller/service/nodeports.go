@@ -41,7 +41,7 @@ const (
 	moveAttempts = 16
 	// claimAttempts is how often a node port is taken from other Services in one reconcile.
 	claimAttempts = 3
-	maxPort      = 65535
+	maxPort       = 65535
 )
 
 // fixNodePorts sets the node ports that a well-known Service is to have, and returns the Service as it is after that.

@@ -1,0 +1,510 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
+)
+
+var resource = schema.GroupResource{Resource: "services"}
+
+// bench is a reconciler on a fake API server that counts requests and may refuse them.
+type bench struct {
+	*reconciler
+	client   client.Client
+	recorder *events.FakeRecorder
+	woken    []types.NamespacedName
+	writes   int
+	// refusePorts and refuseStatus are asked before a write of ports or of a status.
+	refusePorts  func(*corev1.Service) error
+	refuseStatus func() error
+	refuseList   error
+	// stale is what the cache has instead of the API server's Services.
+	stale map[string]*corev1.Service
+}
+
+func newBench(t *testing.T, pool string, services ...*corev1.Service) *bench {
+	t.Helper()
+	config := &configv1alpha1.ExtensionConfiguration{LoadBalancers: configv1alpha1.LoadBalancersConfiguration{
+		Pools: []string{pool},
+		Services: []configv1alpha1.LoadBalancerService{{
+			Namespace: "garden", Name: "second", NodePorts: []configv1alpha1.LoadBalancerNodePort{{Port: 443, NodePort: 30500}},
+		}},
+	}}
+	configv1alpha1.SetDefaults(config)
+	allocator, err := loadbalancer.NewAllocator(config.LoadBalancers)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+
+	b := &bench{recorder: events.NewFakeRecorder(20), stale: map[string]*corev1.Service{}}
+	builder := fakeclient.NewClientBuilder().WithStatusSubresource(&corev1.Service{}).
+		WithIndex(&corev1.Service{}, "spec.type", func(obj client.Object) []string {
+			return []string{string(obj.(*corev1.Service).Spec.Type)}
+		}).
+		WithInterceptorFuncs(b.funcs())
+	for _, s := range services {
+		builder.WithObjects(s)
+	}
+	b.client = builder.Build()
+	b.reconciler = &reconciler{
+		cache: b, live: b.client, client: b.client, events: b.recorder, allocator: allocator, written: newVersions(),
+		wake: func(services []types.NamespacedName) { b.woken = append(b.woken, services...) },
+	}
+	return b
+}
+
+func (b *bench) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if b.refuseList != nil {
+				return b.refuseList
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			b.writes++
+			if b.refusePorts != nil {
+				patched, err := afterwards(ctx, c, obj, patch)
+				if err != nil {
+					return err
+				}
+				if err := b.refusePorts(patched); err != nil {
+					return err
+				}
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			b.writes++
+			if b.refuseStatus != nil {
+				if err := b.refuseStatus(); err != nil {
+					return err
+				}
+			}
+			return c.SubResource(subresource).Patch(ctx, obj, patch, opts...)
+		},
+	}
+}
+
+// afterwards returns a Service as it would be after a patch of node ports. The fake client's dry run does not tell.
+func afterwards(ctx context.Context, c client.Client, obj client.Object, patch client.Patch) (*corev1.Service, error) {
+	patched := &corev1.Service{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), patched); err != nil {
+		return nil, err
+	}
+	data, err := patch.Data(obj)
+	if err != nil {
+		return nil, err
+	}
+	var operations []operation
+	if err := json.Unmarshal(data, &operations); err != nil {
+		return nil, err
+	}
+	for _, o := range operations[1:] {
+		var i int
+		if _, err := fmt.Sscanf(o.Path, "/spec/ports/%d/nodePort", &i); err != nil {
+			return nil, err
+		}
+		value, _ := o.Value.(float64)
+		patched.Spec.Ports[i].NodePort = int32(value)
+	}
+	return patched, nil
+}
+
+// Get implements client.Reader as the cache would.
+func (b *bench) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	service := obj.(*corev1.Service)
+	if stale, ok := b.stale[key.Name]; ok {
+		stale.DeepCopyInto(service)
+		return nil
+	}
+	if err := b.client.Get(ctx, key, service, opts...); err != nil {
+		return err
+	}
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		return apierrors.NewNotFound(resource, key.Name)
+	}
+	return nil
+}
+
+// List implements client.Reader.
+func (b *bench) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("nothing lists from the cache")
+}
+
+func (b *bench) run(t *testing.T, service *corev1.Service) (reconcile.Result, error) {
+	t.Helper()
+	return b.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(service)})
+}
+
+func (b *bench) get(t *testing.T, service *corev1.Service) *corev1.Service {
+	t.Helper()
+	out := &corev1.Service{}
+	NewWithT(t).Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(service), out)).To(Succeed())
+	return out
+}
+
+func (b *bench) address(t *testing.T, service *corev1.Service) string {
+	t.Helper()
+	if ingress := b.get(t, service).Status.LoadBalancer.Ingress; len(ingress) > 0 {
+		return ingress[0].IP
+	}
+	return ""
+}
+
+func (b *bench) condition(t *testing.T, service *corev1.Service) metav1.Condition {
+	t.Helper()
+	condition := meta.FindStatusCondition(b.get(t, service).Status.Conditions, ConditionReady)
+	NewWithT(t).Expect(condition).NotTo(BeNil())
+	return *condition
+}
+
+// allocated refuses node ports that another Service has or that are taken by nothing that can be seen, like the API
+// server.
+func (b *bench) allocated(taken ...int32) func(*corev1.Service) error {
+	return func(patched *corev1.Service) error {
+		all := &corev1.ServiceList{}
+		if err := b.client.List(context.Background(), all); err != nil {
+			return err
+		}
+		used := map[int32]bool{}
+		for _, port := range taken {
+			used[port] = true
+		}
+		for _, s := range all.Items {
+			if s.Name != patched.Name {
+				used[s.Spec.HealthCheckNodePort] = true
+				for _, port := range s.Spec.Ports {
+					used[port.NodePort] = true
+				}
+			}
+		}
+		for i, port := range patched.Spec.Ports {
+			if port.NodePort != 0 && used[port.NodePort] {
+				return refusal(patched.Name, i, port.NodePort, messageAllocated)
+			}
+		}
+		return nil
+	}
+}
+
+func refusal(name string, i int, nodePort int32, message string) error {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, name, field.ErrorList{
+		field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), nodePort, message),
+	})
+}
+
+func newService(namespace, name string, changes ...func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Ports: []corev1.ServicePort{{Name: "https", Port: 443, NodePort: 31000}},
+		},
+	}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+func nodePort(port int32) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Spec.Ports[0].NodePort = port }
+}
+
+func TestAnUnchangedServiceCostsNothing(t *testing.T) {
+	g := NewWithT(t)
+	s := newService("istio-ingress", "istio-ingressgateway")
+	b := newBench(t, "10.1.0.0/30", s)
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.writes).To(Equal(2), "the node port and the status")
+	g.Expect(b.address(t, s)).To(Equal("172.18.255.1"))
+	g.Expect(b.get(t, s).Spec.Ports[0].NodePort).To(Equal(int32(30433)))
+
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.writes).To(Equal(2))
+	g.Expect(b.recorder.Events).To(BeEmpty())
+}
+
+func TestNothingIsAssignedBeforeItIsKnownWhatIsInUse(t *testing.T) {
+	g := NewWithT(t)
+	s, other := newService("default", "it"), newService("default", "other")
+	other.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "10.1.0.0"}}
+	b := newBench(t, "10.1.0.0/30", s, other)
+	b.refuseList = errors.New("no luck")
+	_, err := b.run(t, s)
+	g.Expect(err).To(MatchError(And(ContainSubstring("in use"), ContainSubstring("no luck"))))
+	g.Expect(b.writes).To(BeZero())
+
+	b.refuseList = nil
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.address(t, s)).To(Equal("10.1.0.1"))
+}
+
+func TestACacheThatLagsBehindCostsNoRequest(t *testing.T) {
+	g := NewWithT(t)
+	s := newService("default", "it")
+	b := newBench(t, "10.1.0.0/30", s)
+	before := b.get(t, s)
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.writes).To(Equal(1))
+
+	b.stale["it"] = before
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.writes).To(Equal(1))
+
+	delete(b.stale, "it")
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.writes).To(Equal(1))
+	g.Expect(b.written.latest).To(BeEmpty(), "it need not be remembered any more")
+}
+
+func TestAServiceThatHasChangedMeanwhileWaitsForItsEvent(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"as it was written to": apierrors.NewConflict(resource, "it", errors.New("changed")),
+		"as it was deleted":    apierrors.NewNotFound(resource, "it"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s, other := newService("default", "it"), newService("default", "other")
+			b := newBench(t, "10.1.0.0/32", s, other)
+			b.refuseStatus = func() error { return refusal }
+			g.Expect(b.run(t, s)).To(BeZero())
+			b.refuseStatus = nil
+			g.Expect(b.run(t, other)).To(BeZero())
+			g.Expect(b.condition(t, other).Reason).To(Equal(loadbalancer.ReasonExhausted), "the address is not given to another meanwhile")
+
+			g.Expect(b.run(t, s)).To(BeZero())
+			g.Expect(b.address(t, s)).To(Equal("10.1.0.0"))
+		})
+	}
+
+	t.Run("nor are its node ports written", func(t *testing.T) {
+		g := NewWithT(t)
+		s := newService("istio-ingress", "istio-ingressgateway")
+		b := newBench(t, "10.1.0.0/32", s)
+		old := b.get(t, s)
+		labelled := b.get(t, s)
+		labelled.Labels = map[string]string{"changed": "true"}
+		g.Expect(b.client.Update(t.Context(), labelled)).To(Succeed())
+
+		b.stale[s.Name] = old
+		g.Expect(b.run(t, s)).To(BeZero())
+		g.Expect(b.get(t, s).Spec.Ports[0].NodePort).To(Equal(int32(31000)))
+		delete(b.stale, s.Name)
+		g.Expect(b.run(t, s)).To(BeZero())
+		g.Expect(b.get(t, s).Spec.Ports[0].NodePort).To(Equal(int32(30433)))
+	})
+}
+
+func TestAnAddressIsNotFreedBeforeTheStatusShowsThat(t *testing.T) {
+	g := NewWithT(t)
+	s, other := newService("default", "it"), newService("default", "other")
+	b := newBench(t, "10.1.0.0/31", s, other)
+	g.Expect(b.run(t, s)).To(BeZero())
+	changed := b.get(t, s)
+	changed.Spec.LoadBalancerIP = "10.1.0.1"
+	g.Expect(b.client.Update(t.Context(), changed)).To(Succeed())
+	b.refuseStatus = func() error { return errors.New("no luck") }
+	_, err := b.run(t, s)
+	g.Expect(err).To(MatchError(ContainSubstring("no luck")))
+	b.refuseStatus = nil
+
+	g.Expect(b.run(t, other)).To(BeZero())
+	g.Expect(b.address(t, other)).To(BeEmpty())
+	g.Expect(b.recorder.Events).To(Receive(ContainSubstring("Warning PoolExhausted")))
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.woken).To(Equal([]types.NamespacedName{client.ObjectKeyFromObject(other)}))
+	g.Expect(b.run(t, other)).To(BeZero())
+	g.Expect(b.address(t, other)).To(Equal("10.1.0.0"))
+	g.Expect(b.condition(t, other).Status).To(Equal(metav1.ConditionTrue))
+}
+
+func TestServicesThatAreNotOursAreLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Service){
+		"of another class": func(s *corev1.Service) { s.Spec.LoadBalancerClass = new("other") },
+		"of another type":  func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort },
+		"being deleted":    func(s *corev1.Service) { s.DeletionTimestamp, s.Finalizers = new(metav1.Now()), []string{"suite"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := newService("istio-ingress", "istio-ingressgateway", change)
+			b := newBench(t, "10.1.0.0/31", s)
+			g.Expect(b.run(t, s)).To(BeZero())
+			g.Expect(b.writes).To(BeZero())
+		})
+	}
+}
+
+func TestOtherConditionsStay(t *testing.T) {
+	g := NewWithT(t)
+	s := newService("default", "it")
+	s.Status.Conditions = []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue, Reason: "Because"}}
+	b := newBench(t, "10.1.0.0/31", s)
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.get(t, s).Status.Conditions).To(ConsistOf(HaveField("Type", "Other"), HaveField("Type", ConditionReady)))
+}
+
+func TestNodePortsOfOthers(t *testing.T) {
+	gateway := newService("istio-ingress", "istio-ingressgateway")
+
+	t.Run("are taken from them", func(t *testing.T) {
+		g := NewWithT(t)
+		other := newService("default", "other", nodePort(30433), func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort })
+		b := newBench(t, "10.1.0.0/31", gateway.DeepCopy(), other)
+		b.refusePorts = b.allocated(30432)
+		g.Expect(b.run(t, gateway)).To(BeZero())
+		g.Expect(b.get(t, gateway).Spec.Ports[0].NodePort).To(Equal(int32(30433)))
+		g.Expect(b.get(t, other).Spec.Ports[0].NodePort).To(Equal(int32(30431)), "one that the API server has")
+		g.Expect(b.recorder.Events).To(Receive(HavePrefix("Warning NodePortMoved")))
+		g.Expect(b.recorder.Events).To(Receive(HavePrefix("Normal NodePortMoved")))
+		g.Expect(b.condition(t, gateway).Status).To(Equal(metav1.ConditionTrue))
+	})
+
+	for name, test := range map[string]struct {
+		services []*corev1.Service
+		ports    func(b *bench) func(*corev1.Service) error
+		message  string
+		// err is set where another try may be of use soon.
+		err string
+	}{
+		"are left where they are fixed, too": {
+			[]*corev1.Service{newService("garden", "second", nodePort(30500))}, func(b *bench) func(*corev1.Service) error { return b.allocated() },
+			"node port 30500 is fixed for Service garden/second, too", "",
+		},
+		"are left where health is checked at them": {
+			[]*corev1.Service{newService("default", "other", func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 30500 })},
+			func(b *bench) func(*corev1.Service) error { return b.allocated() },
+			"health check node port of Service default/other", "",
+		},
+		"that cannot be found are asked for again": {
+			nil, func(b *bench) func(*corev1.Service) error { return b.allocated(30500) },
+			"no Service has it", "no Service has it",
+		},
+		"that are out of range are not asked for again": {
+			nil, func(*bench) func(*corev1.Service) error {
+				return func(s *corev1.Service) error {
+					return refusal(s.Name, 0, 30500, messageRange+". The range of valid ports is 31000-32000")
+				}
+			},
+			"node port 30500 is not in the API server's --service-node-port-range", "",
+		},
+		"that are refused for another reason are not asked for again": {
+			nil, func(*bench) func(*corev1.Service) error {
+				return func(s *corev1.Service) error { return refusal(s.Name, 0, 30500, "because") }
+			},
+			"the API server refuses node port 30500: Invalid value: 30500: because", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := newService("garden", "first")
+			b := newBench(t, "10.1.0.0/31", append(test.services, s)...)
+			b.fixAlso(t, s, 30500)
+			b.refusePorts = test.ports(b)
+			result, err := b.run(t, s)
+			if test.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.err)))
+			} else {
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(result.RequeueAfter).To(Equal(common.RetryMistake))
+			}
+			g.Expect(b.get(t, s).Spec.Ports[0].NodePort).To(Equal(int32(31000)))
+			g.Expect(b.condition(t, s)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring(test.message))))
+			g.Expect(b.address(t, s)).NotTo(BeEmpty(), "it has its address all the same")
+			for _, other := range test.services {
+				g.Expect(b.get(t, other).Spec).To(Equal(other.Spec))
+			}
+			g.Expect(b.recorder.Events).To(HaveLen(1))
+		})
+	}
+}
+
+// fixAlso has the configuration fix a node port a second time, which its validation would refuse.
+func (b *bench) fixAlso(t *testing.T, s *corev1.Service, nodePort int32) {
+	t.Helper()
+	config := &configv1alpha1.ExtensionConfiguration{LoadBalancers: configv1alpha1.LoadBalancersConfiguration{}}
+	for _, name := range []string{s.Name, "second"} {
+		config.LoadBalancers.Services = append(config.LoadBalancers.Services, configv1alpha1.LoadBalancerService{
+			Namespace: s.Namespace, Name: name, NodePorts: []configv1alpha1.LoadBalancerNodePort{{Port: 443, NodePort: nodePort}},
+		})
+	}
+	configv1alpha1.SetDefaults(config)
+	var err error
+	b.allocator, err = loadbalancer.NewAllocator(config.LoadBalancers)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+}
+
+func TestANodePortIsNotFoughtFor(t *testing.T) {
+	t.Run("with one who takes it back at once", func(t *testing.T) {
+		g := NewWithT(t)
+		s, other := newService("istio-ingress", "istio-ingressgateway"), newService("default", "other", nodePort(30433))
+		b := newBench(t, "10.1.0.0/31", s, other)
+		attempts := 0
+		b.refusePorts = func(patched *corev1.Service) error {
+			if patched.Name == s.Name {
+				attempts++
+				return refusal(s.Name, 0, 30433, messageAllocated)
+			}
+			return apierrors.NewConflict(resource, "other", errors.New("changed"))
+		}
+		_, err := b.run(t, s)
+		g.Expect(err).To(MatchError(ContainSubstring("taking node port 30433 from Service default/other")))
+
+		b.refusePorts = func(patched *corev1.Service) error {
+			if patched.Name == s.Name {
+				attempts++
+				back := b.get(t, other)
+				back.Spec.Ports[0].NodePort = 30433
+				g.Expect(b.client.Update(t.Context(), back)).To(Succeed())
+				return refusal(s.Name, 0, 30433, messageAllocated)
+			}
+			return nil
+		}
+		attempts = 0
+		_, err = b.run(t, s)
+		g.Expect(err).To(MatchError(ContainSubstring("node port 30433 is taken again and again")))
+		g.Expect(attempts).To(Equal(claimAttempts))
+	})
+
+	t.Run("where no other is to be had", func(t *testing.T) {
+		g := NewWithT(t)
+		s, other := newService("istio-ingress", "istio-ingressgateway"), newService("default", "other", nodePort(30433))
+		b := newBench(t, "10.1.0.0/31", s, other)
+		b.refusePorts = func(patched *corev1.Service) error {
+			return refusal(patched.Name, 0, patched.Spec.Ports[0].NodePort, messageAllocated)
+		}
+		_, err := b.run(t, s)
+		g.Expect(err).To(MatchError(ContainSubstring("finding another node port for it")))
+		g.Expect(b.writes).To(BeNumerically("<=", moveAttempts+4))
+		g.Expect(b.get(t, other).Spec.Ports[0].NodePort).To(Equal(int32(30433)))
+	})
+}
+
+func TestWakerNeedsNoQueueForNobody(t *testing.T) {
+	(&waker{}).add(nil)
+	NewWithT(t).Expect(fmt.Sprint(isOutdated(nil))).To(Equal("false"))
+}
