@@ -164,7 +164,9 @@ func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 	target, err := p.target(ctx, request)
 	var zone string
 	if err == nil {
-		zone, err = request.Record.Zone(target.zones)
+		if zone, err = request.Record.Zone(target.zones); err != nil {
+			err = dns.ConfigurationProblem(err)
+		}
 	}
 	switch {
 	case isUsersMistake(err):

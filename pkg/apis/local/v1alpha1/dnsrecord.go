@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
+// What DNSRecordConfig.Provider may be.
 const (
-	// DNSProviderCoreDNS and DNSProviderRFC2136 are what DNSRecordConfig.Provider may be.
+	// DNSProviderCoreDNS is the CoreDNS that the instances of a cluster share.
 	DNSProviderCoreDNS = "coredns"
+	// DNSProviderRFC2136 is a server that takes dynamic updates.
 	DNSProviderRFC2136 = "rfc2136"
 )
 
