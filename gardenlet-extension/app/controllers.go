@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
@@ -17,6 +18,8 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/dnsrecord"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/extension"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 )
@@ -38,6 +41,8 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		instance.AddController("health check", controllers.HealthCheck.ControllerConfiguration, func() error {
 			return s.addHealthChecks(shootWebhooks != nil)
 		}),
+		instance.AddController("Ingress", controllers.Ingress, s.addIngresses),
+		instance.AddController("Service", controllers.Service, s.addServices),
 	)
 }
 
@@ -120,5 +125,23 @@ func (s *seed) addHealthChecks(shootWebhooks bool) error {
 		Classes:              s.classes,
 		SyncPeriod:           config.SyncPeriod.Duration,
 		WithoutShootWebhooks: !shootWebhooks,
+	})
+}
+
+func (s *seed) addIngresses() error {
+	var gateways []client.ObjectKey
+	for _, gateway := range s.config.Ingress.Gateways {
+		gateways = append(gateways, client.ObjectKey(gateway))
+	}
+	return ingress.AddToManager(s, ingress.Options{
+		Controller: s.ControllerOptions(s.config.Controllers.Ingress),
+		Gateways:   gateways,
+	})
+}
+
+func (s *seed) addServices() error {
+	return service.AddToManager(s, service.Options{
+		Controller:    s.ControllerOptions(s.config.Controllers.Service),
+		LoadBalancers: s.config.LoadBalancers,
 	})
 }

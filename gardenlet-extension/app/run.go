@@ -25,6 +25,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
@@ -79,6 +80,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 
 	byObject := coredns.CacheOptions(opts.Config.DNS.CoreDNS.Namespace)
 	maps.Copy(byObject, healthcheck.CacheOptions())
+	maps.Copy(byObject, ingress.CacheOptions())
 
 	inst, err := instance.New(instance.Options{
 		Name:       Name,
