@@ -42,6 +42,18 @@ func isFailure(rcode int) bool {
 	}
 }
 
+// isRejected tells whether an error is an answer that nothing was done. After a failure of the server that isn't certain.
+func isRejected(err error) bool {
+	var problem *rcodeError
+	return errors.As(err, &problem) && isFailure(problem.rcode) && problem.rcode != miekgdns.RcodeServerFailure
+}
+
+// isOfNoZone tells whether an error is an answer that the server hasn't such a zone, and so no record of it.
+func isOfNoZone(err error) bool {
+	var problem *rcodeError
+	return errors.As(err, &problem) && problem.rcode == miekgdns.RcodeNotAuth
+}
+
 func isUsersMistake(err error) bool {
 	return err != nil && len(v1beta1helper.ExtractErrorCodes(err)) > 0
 }

@@ -41,6 +41,11 @@ func plan(written []localv1alpha1.WrittenRecord, wanted localv1alpha1.WrittenRec
 	return out
 }
 
+// undone returns the status for when the server has rejected the change.
+func (c change) undone(request dns.Request) localv1alpha1.DNSRecordStatus {
+	return localv1alpha1.DNSRecordStatus{Provider: request.Serving, Written: slices.Concat(c.elsewhere, c.replaced, c.present)}
+}
+
 // pending returns the status for while the change is being sent. What served the record before still does.
 func (c change) pending(request dns.Request) localv1alpha1.DNSRecordStatus {
 	written := slices.Concat(c.elsewhere, c.replaced)

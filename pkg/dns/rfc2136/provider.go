@@ -132,6 +132,9 @@ func (p *Provider) write(ctx context.Context, server *session, request dns.Reque
 		}
 		err = server.replace(ctx, record, change.wanted.Zone, nil)
 	}
+	if isRejected(err) {
+		return errors.Join(err, request.Save(ctx, change.undone(request)))
+	}
 	if err != nil {
 		return err
 	}
@@ -197,8 +200,8 @@ func (p *Provider) remove(ctx context.Context, key *key, record localv1alpha1.Wr
 	defer server.close()
 
 	err = server.remove(ctx, record)
-	if isChanged(err) {
-		logf.FromContext(ctx).Info("Leaving a record that is gone or another's by now", "server", record.Server, "name", record.Name, "type", record.Type)
+	if isChanged(err) || isOfNoZone(err) {
+		logf.FromContext(ctx).Info("Leaving a record that is gone or another's by now", "reason", err.Error(), "server", record.Server, "name", record.Name, "type", record.Type)
 		return nil
 	}
 	return err

@@ -329,15 +329,17 @@ func TestWhatAServerAnswersIsExplained(t *testing.T) {
 		rcode int
 		code  gardencorev1beta1.ErrorCode
 		says  string
+		// isRejection tells that the server has certainly done nothing.
+		isRejection bool
 	}{
-		{"REFUSED", miekgdns.RcodeRefused, gardencorev1beta1.ErrorInfraUnauthorized, "with the key seed.; see its access lists"},
-		{"NOTAUTH", miekgdns.RcodeNotAuth, gardencorev1beta1.ErrorConfigurationProblem, "not a server of the zone"},
-		{"NOTZONE", miekgdns.RcodeNotZone, gardencorev1beta1.ErrorConfigurationProblem, "check the zones"},
-		{"NOTIMP", miekgdns.RcodeNotImplemented, gardencorev1beta1.ErrorConfigurationProblem, "no dynamic updates"},
-		{"SERVFAIL", miekgdns.RcodeServerFailure, none, "see its log"},
-		{"FORMERR", miekgdns.RcodeFormatError, none, "see its log"},
-		{"YXDOMAIN", miekgdns.RcodeYXDomain, none, "has not what was there before"},
-		{"RCODE3841", 3841 & 0xf, none, "server"},
+		{"REFUSED", miekgdns.RcodeRefused, gardencorev1beta1.ErrorInfraUnauthorized, "with the key seed.; see its access lists", true},
+		{"NOTAUTH", miekgdns.RcodeNotAuth, gardencorev1beta1.ErrorConfigurationProblem, "not a server of the zone", true},
+		{"NOTZONE", miekgdns.RcodeNotZone, gardencorev1beta1.ErrorConfigurationProblem, "check the zones", true},
+		{"NOTIMP", miekgdns.RcodeNotImplemented, gardencorev1beta1.ErrorConfigurationProblem, "no dynamic updates", true},
+		{"SERVFAIL", miekgdns.RcodeServerFailure, none, "see its log", false},
+		{"FORMERR", miekgdns.RcodeFormatError, none, "see its log", true},
+		{"YXDOMAIN", miekgdns.RcodeYXDomain, none, "has not what was there before", false},
+		{"an unknown code", 12, none, "answers RCODE12", false},
 	} {
 		for _, opcode := range []int{miekgdns.OpcodeQuery, miekgdns.OpcodeUpdate} {
 			t.Run(test.name+" to "+miekgdns.OpcodeToString[opcode], func(t *testing.T) {
@@ -352,16 +354,54 @@ func TestWhatAServerAnswersIsExplained(t *testing.T) {
 					_ = w.WriteMsg(reply)
 					return true
 				})
-				err := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1")).apply(t)
+				o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
+				err := o.apply(t)
 				g.Expect(err).To(MatchError(And(ContainSubstring(test.says), ContainSubstring(s.address), ContainSubstring("a.example.org"))))
 				if test.code == none {
 					g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(BeEmpty())
 				} else {
 					g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(test.code))
 				}
+				if opcode == miekgdns.OpcodeQuery || test.isRejection {
+					g.Expect(o.status.Written).To(BeEmpty(), "nothing can have been written")
+				} else {
+					g.Expect(o.status.Written).To(HaveLen(1))
+				}
 			})
 		}
 	}
+}
+
+func TestARejectedChangeLeavesTheStatusAsItWas(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
+	g.Expect(o.apply(t)).To(Succeed())
+	before := o.status
+
+	s.misbehave(func(w miekgdns.ResponseWriter, m *miekgdns.Msg) bool {
+		if m.Opcode != miekgdns.OpcodeUpdate {
+			return false
+		}
+		reply := new(miekgdns.Msg).SetRcode(m, miekgdns.RcodeRefused)
+		reply.SetTsig(testKey, miekgdns.HmacSHA256, fudge, time.Now().Unix())
+		_ = w.WriteMsg(reply)
+		return true
+	})
+	for _, next := range []dns.Record{record("b.example.org", "A", "192.0.2.1"), record("a.example.org", "A", "192.0.2.2")} {
+		o.request.Record = next
+		g.Expect(o.apply(t)).To(MatchError(ContainSubstring("REFUSED")))
+		g.Expect(o.status).To(Equal(before))
+	}
+}
+
+func TestARecordOfAZoneThatTheServerHasNoMoreIsGone(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
+	o.status.Written = []localv1alpha1.WrittenRecord{{Server: s.address, Zone: "example.net", Name: "a.example.net", Type: "A", Values: []string{"192.0.2.1"}}}
+	g.Expect(o.apply(t)).To(Succeed())
+	g.Expect(o.status.Written).To(ConsistOf(HaveField("Zone", testZone)))
 }
 
 func TestSignaturesAreVerified(t *testing.T) {
