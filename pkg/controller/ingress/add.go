@@ -62,7 +62,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 
 	for _, src := range []source.Source{
 		source.Kind(mgr.GetCache(), client.Object(&networkingv1.Ingress{}), &handler.EnqueueRequestForObject{}, ingressChanged()),
-		source.Kind(mgr.GetCache(), client.Object(&extensionsv1alpha1.DNSRecord{}), handler.EnqueueRequestsFromMapFunc(r.byRecord), recordChanged()),
+		source.Kind(mgr.GetCache(), client.Object(&extensionsv1alpha1.DNSRecord{}), r.recordHandler(), recordChanged()),
 		source.Kind(mgr.GetCache(), client.Object(newNamespace()), handler.EnqueueRequestsFromMapFunc(r.byNamespace), namespaceChanged()),
 		source.Kind(mgr.GetCache(), client.Object(&corev1.Service{}), handler.EnqueueRequestsFromMapFunc(r.byGateway), r.gatewayChanged()),
 	} {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -27,6 +28,9 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
+
+// retryConflict is when something is tried again that somebody else has changed meanwhile: the cache knows by then.
+const retryConflict = 100 * time.Millisecond
 
 type reconciler struct {
 	// reader reads from the cache.
@@ -66,11 +70,28 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 	if !isShootNamespace(namespace) {
 		r.reporter.forget(request.NamespacedName)
-		return reconcile.Result{}, r.removeAll(ctx, records.own, func(*extensionsv1alpha1.DNSRecord) bool { return true })
+		return outcome(r.removeAll(ctx, records.own, func(*extensionsv1alpha1.DNSRecord) bool { return true }))
 	}
 	problems, err := r.reconcile(ctx, ingress, records)
 	r.reporter.report(ingress, problems)
+	return outcome(err)
+}
+
+// outcome tries again soon, and without a fuss, where somebody else has just written: mostly the DNSRecord controller.
+func outcome(err error) (reconcile.Result, error) {
+	if isConflict(err) {
+		return reconcile.Result{RequeueAfter: retryConflict}, nil
+	}
 	return reconcile.Result{}, err
+}
+
+// isConflict tells whether an error is a conflict, or several are nothing else.
+func isConflict(err error) bool {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !isConflict(err) })
+	}
+	return apierrors.IsConflict(err)
 }
 
 // records are the DNSRecords in the namespace of an Ingress. They are the cache's own, so they are never changed.

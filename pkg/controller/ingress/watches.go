@@ -7,13 +7,16 @@ package ingress
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -67,6 +70,24 @@ func (r *reconciler) gatewayChanged() predicate.Predicate {
 			return !equalAnswers(answersOfService(before), answersOfService(after))
 		}),
 	)
+}
+
+// settle is how long a new DNSRecord is left alone. Those that were made along with it are in the cache by then, so that
+// nothing is made twice. There is no hurry: who made it here made it right.
+const settle = time.Second
+
+// recordHandler wakes by DNSRecords.
+func (r *reconciler) recordHandler() handler.EventHandler {
+	at := handler.EnqueueRequestsFromMapFunc(r.byRecord)
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			for _, request := range r.byRecord(ctx, e.Object) {
+				queue.AddAfter(request, settle)
+			}
+		},
+		UpdateFunc: at.Update,
+		DeleteFunc: at.Delete,
+	}
 }
 
 // byRecord maps a DNSRecord to the Ingress that it belongs to. Any other one may name the Secret that the records of all
