@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ingress_test runs the Ingress controller against a real API server, with no more permissions than it says it
+// needs. Its hand is that of users, of the Ingress controller that serves, of gardenlet and of the DNSRecord controller.
+package ingress_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/logger"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+)
+
+const instanceNamespace = "extension-provider-local"
+
+var (
+	env      *environment.Environment
+	seed     client.Client
+	scheme   *runtime.Scheme
+	access   *rest.Config
+	requests = &recorder{}
+	instance *running
+	nginx    = client.ObjectKey{Namespace: "garden", Name: "nginx-ingress-controller"}
+	istio    = client.ObjectKey{Namespace: "istio-ingress", Name: "istio-ingressgateway"}
+)
+
+func TestIngress(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "Ingresses against a real API server")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	logf.SetLogger(logger.MustNewZapLogger(logger.InfoLevel, logger.FormatText))
+
+	scheme = runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+
+	By("starting the API server of the seed")
+	var err error
+	env, err = environment.Start(scheme, environment.WithAPIServerFlag("enable-admission-plugins", "OwnerReferencesPermissionEnforcement"))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(env.Stop)
+	seed = env.Client
+	Expect(env.CreateNamespaces(ctx, instanceNamespace, nginx.Namespace, istio.Namespace)).To(Succeed())
+
+	By("running the controller with the permissions that it names")
+	Expect(seed.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "ingress"}, Rules: permissions()})).To(Succeed())
+	Expect(seed.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "ingress"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ingress"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: instanceNamespace, Name: "instance"}},
+	})).To(Succeed())
+	access, err = env.ServiceAccountConfig(instanceNamespace, "instance")
+	Expect(err).NotTo(HaveOccurred())
+	// What an instance is configured with by default.
+	access.QPS, access.Burst = 100, 130
+	access.Wrap(requests.wrap)
+	instance = run()
+	DeferCleanup(func() { instance.stop() })
+})
+
+// permissions are those that AddToManager documents.
+func permissions() []rbacv1.PolicyRule {
+	read := []string{"get", "list", "watch"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{extensionsv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"dnsrecords"}, Verbs: append(read, "create", "patch", "delete")},
+		{APIGroups: []string{networkingv1.GroupName}, Resources: []string{"ingresses"}, Verbs: read},
+		{APIGroups: []string{networkingv1.GroupName}, Resources: []string{"ingresses/finalizers"}, Verbs: []string{"update"}},
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"services", "namespaces"}, Verbs: read},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	}
+}
+
+// running is a manager with the controller.
+type running struct {
+	manager.Manager
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// run runs a manager with the controller and the caches that gardenlet-extension gives it.
+func run() *running {
+	GinkgoHelper()
+	byObject := coredns.CacheOptions("gardener-extension-provider-local-coredns")
+	maps.Copy(byObject, ingress.CacheOptions())
+	mgr, err := manager.New(access, manager.Options{
+		Scheme:     scheme,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	opts := ingress.Options{Gateways: []client.ObjectKey{nginx, istio}}
+	opts.Controller.MaxConcurrentReconciles = 5
+	Expect(ingress.AddToManager(mgr, opts)).To(Succeed())
+
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Manager: mgr, cancel: cancel, ended: make(chan error, 1)}
+	go func() { r.ended <- mgr.Start(ctx) }()
+	return r
+}
+
+// stop ends the manager. It does nothing the second time.
+func (r *running) stop() {
+	GinkgoHelper()
+	if r.cancel == nil {
+		return
+	}
+	r.cancel()
+	r.cancel = nil
+	Eventually(r.ended).Should(Receive(BeNil()), "the manager ends without an error")
+}
+
+// recorder knows all requests but watches. Informers renew those from time to time.
+type recorder struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if query := request.URL.Query(); query.Get("watch") != "true" && query.Get("watch") != "1" {
+			r.mu.Lock()
+			r.seen = append(r.seen, request.Method+" "+request.URL.Path)
+			r.mu.Unlock()
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+func (r *recorder) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = nil
+}
+
+func (r *recorder) list() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen)
+}
+
+// writes returns the requests that are no reads.
+func (r *recorder) writes() []string {
+	return slices.DeleteFunc(r.list(), func(request string) bool { return request[:3] == "GET" })
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
