@@ -503,8 +503,3 @@ func TestANodePortIsNotFoughtFor(t *testing.T) {
 		g.Expect(b.get(t, other).Spec.Ports[0].NodePort).To(Equal(int32(30433)))
 	})
 }
-
-func TestWakerNeedsNoQueueForNobody(t *testing.T) {
-	(&waker{}).add(nil)
-	NewWithT(t).Expect(fmt.Sprint(isOutdated(nil))).To(Equal("false"))
-}
