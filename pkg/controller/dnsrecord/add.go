@@ -45,8 +45,7 @@ type Options struct {
 }
 
 // AddToManager adds the controller to a manager. Permissions that it needs, besides those of the providers: get, list,
-// watch, patch and update of dnsrecords and patch of dnsrecords/status; for class shoot also get, list and watch of
-// clusters.
+// watch and patch of dnsrecords, patch of dnsrecords/status, and get, list and watch of namespaces and clusters.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Providers[opts.DefaultProvider] == nil {
 		return fmt.Errorf("adding the DNSRecord controller: DNS provider %q, which is the default, is not among those given", opts.DefaultProvider)

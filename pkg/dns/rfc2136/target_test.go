@@ -7,7 +7,6 @@ package rfc2136
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -119,7 +118,7 @@ func TestKeysAreReadAsServersHaveThem(t *testing.T) {
 			actual, err := keyOf(toBytes(map[string]string{KeyTSIGKeyName: "Seed", KeyTSIGSecret: testSecret + "\n", KeyTSIGSecretAlgorithm: algorithm}))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(actual).To(Equal(&key{name: "seed.", algorithm: expected, secret: testSecret}))
-			g.Expect(fmt.Sprintf("%v", actual)).To(Equal("seed."))
+			g.Expect(actual.String()).To(Equal("seed."))
 		})
 	}
 	NewWithT(t).Expect(keyOf(nil)).To(BeNil())
