@@ -133,6 +133,9 @@ func ownerOf(ref environment.AuditObject) (user string, owner object, shared boo
 	case "/configmaps":
 		// Those with the records, one or more for each instance.
 		return userOfPlace(strings.TrimPrefix(ref.Name, coredns.ConfigMapPrefix)), object{}, false
+	case "/services":
+		// The address of the one that the shared CoreDNS has for the machine.
+		return seedUser, object{}, false
 	case "coordination.k8s.io/leases", "/events", "events.k8s.io/events":
 		if ref.Namespace == gardenPlace {
 			return gardenUser, object{}, false
