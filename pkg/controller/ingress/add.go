@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -63,7 +62,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	for _, src := range []source.Source{
 		source.Kind(mgr.GetCache(), client.Object(&networkingv1.Ingress{}), &handler.EnqueueRequestForObject{}, ingressChanged()),
 		source.Kind(mgr.GetCache(), client.Object(&extensionsv1alpha1.DNSRecord{}), r.recordHandler(), recordChanged()),
-		source.Kind(mgr.GetCache(), client.Object(newNamespace()), handler.EnqueueRequestsFromMapFunc(r.byNamespace), namespaceChanged()),
+		source.Kind(mgr.GetCache(), client.Object(&corev1.Namespace{}), handler.EnqueueRequestsFromMapFunc(r.byNamespace), namespaceChanged()),
 		source.Kind(mgr.GetCache(), client.Object(&corev1.Service{}), handler.EnqueueRequestsFromMapFunc(r.byGateway), r.gatewayChanged()),
 	} {
 		if err := c.Watch(src); err != nil {
@@ -71,11 +70,4 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		}
 	}
 	return nil
-}
-
-// newNamespace returns what a Namespace is read as: all that counts is in its metadata.
-func newNamespace() *metav1.PartialObjectMetadata {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return namespace
 }

@@ -54,7 +54,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil
 	}
 
-	namespace := newNamespace()
+	namespace := &corev1.Namespace{}
 	if err := r.reader.Get(ctx, client.ObjectKey{Name: ingress.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading Namespace %s: %w", ingress.Namespace, err)
 	}

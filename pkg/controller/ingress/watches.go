@@ -57,7 +57,7 @@ func recordChanged() predicate.Predicate {
 }
 
 func namespaceChanged() predicate.Predicate {
-	return updated(func(before, after *metav1.PartialObjectMetadata) bool {
+	return updated(func(before, after *corev1.Namespace) bool {
 		return isShootNamespace(before) != isShootNamespace(after) || isDeleted(before) != isDeleted(after)
 	})
 }

@@ -32,8 +32,8 @@ func TestUpdatesThatCount(t *testing.T) {
 		change(obj)
 		return obj
 	}
-	ofNamespace := func(change func(*metav1.PartialObjectMetadata)) client.Object {
-		obj := newNamespace()
+	ofNamespace := func(change func(*corev1.Namespace)) client.Object {
+		obj := &corev1.Namespace{}
 		obj.Name, obj.Labels = namespace, newShootNamespace().Labels
 		change(obj)
 		return obj
@@ -80,9 +80,9 @@ func TestUpdatesThatCount(t *testing.T) {
 			r.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: "Create", State: "Processing"}
 		}), false},
 
-		{"a Namespace that becomes a shoot's", namespaceChanged(), ofNamespace(func(n *metav1.PartialObjectMetadata) { n.Labels = nil }), ofNamespace(func(*metav1.PartialObjectMetadata) {}), true},
-		{"a Namespace that is deleted", namespaceChanged(), ofNamespace(func(*metav1.PartialObjectMetadata) {}), ofNamespace(func(n *metav1.PartialObjectMetadata) { n.DeletionTimestamp = now }), true},
-		{"a Namespace with other annotations", namespaceChanged(), ofNamespace(func(*metav1.PartialObjectMetadata) {}), ofNamespace(func(n *metav1.PartialObjectMetadata) { n.Annotations = map[string]string{"a": "b"} }), false},
+		{"a Namespace that becomes a shoot's", namespaceChanged(), ofNamespace(func(n *corev1.Namespace) { n.Labels = nil }), ofNamespace(func(*corev1.Namespace) {}), true},
+		{"a Namespace that is deleted", namespaceChanged(), ofNamespace(func(*corev1.Namespace) {}), ofNamespace(func(n *corev1.Namespace) { n.DeletionTimestamp = now }), true},
+		{"a Namespace with other annotations", namespaceChanged(), ofNamespace(func(*corev1.Namespace) {}), ofNamespace(func(n *corev1.Namespace) { n.Annotations = map[string]string{"a": "b"} }), false},
 
 		{"a gateway with another address", gateways, newGateway(nginx, "10.0.0.1"), newGateway(nginx, "10.0.0.2"), true},
 		{"a gateway that loses its address", gateways, newGateway(istio, "10.0.0.1"), newGateway(istio), true},
@@ -112,7 +112,7 @@ func TestWhomEventsWake(t *testing.T) {
 
 	owned := newForeign("it-1", secret)
 	owned.OwnerReferences = ownerOf("uid", "it")
-	shootNamespace := newNamespace()
+	shootNamespace := &corev1.Namespace{}
 	shootNamespace.Name = namespace
 	named := func(names ...string) []any {
 		var out []any
