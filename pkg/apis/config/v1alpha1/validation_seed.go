@@ -115,8 +115,9 @@ func isHost(value string) bool {
 			return false
 		}
 		host = name
-	} else {
-		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	} else if inner, ok := strings.CutPrefix(value, "["); ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+		return ok && strings.Contains(inner, ":") && net.ParseIP(inner) != nil
 	}
 	return net.ParseIP(host) != nil || len(validation.IsDNS1123Subdomain(host)) == 0
 }
