@@ -7,6 +7,7 @@ package seed_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -29,6 +30,7 @@ import (
 	"github.com/gardener/gardener/pkg/component/nodemanagement/machinecontrollermanager"
 	"github.com/gardener/gardener/pkg/utils"
 	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
+	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
@@ -71,15 +73,10 @@ func prepareSeed(ctx context.Context) {
 // undone in the same order. It returns the folder of all buckets.
 func install(ctx context.Context) string {
 	GinkgoHelper()
-	extension := &operatorv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: registration}}
-	Expect(c.Get(ctx, client.ObjectKeyFromObject(extension), extension)).To(Succeed())
-	deployment := extension.Spec.Deployment.ExtensionDeployment
-	values := map[string]any{}
-	Expect(json.Unmarshal(deployment.Values.Raw, &values)).To(Succeed())
+	extension, values := registered(ctx)
 	hostPath, _, err := unstructured.NestedString(values, "backup", "hostPath")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(hostPath).To(HavePrefix("/"), "the landscape says where buckets are")
-	values["nodes"] = map[string]any{"capacity": map[string]any{"cpu": seedCPU, "memory": seedMemory}}
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: seedInstanceNamespace,
@@ -94,20 +91,40 @@ func install(ctx context.Context) string {
 	}}
 	Expect(client.IgnoreAlreadyExists(c.Create(ctx, namespace))).To(Succeed())
 	DeferCleanup(uninstall)
+	deploy(ctx, "0")
+	return hostPath
+}
 
+// registered is the Extension of the landscape, with the values that it has for seeds and what this suite adds.
+func registered(ctx context.Context) (*operatorv1alpha1.Extension, map[string]any) {
+	GinkgoHelper()
+	extension := &operatorv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: registration}}
+	Expect(c.Get(ctx, client.ObjectKeyFromObject(extension), extension)).To(Succeed())
+	values := map[string]any{}
+	Expect(json.Unmarshal(extension.Spec.Deployment.ExtensionDeployment.Values.Raw, &values)).To(Succeed())
+	values["nodes"] = map[string]any{"capacity": map[string]any{"cpu": seedCPU, "memory": seedMemory}}
+	return extension, values
+}
+
+// deploy writes the ManagedResource of the instance in a seed with these zones, and waits until that is rolled out.
+func deploy(ctx context.Context, zones ...any) {
+	GinkgoHelper()
+	extension, values := registered(ctx)
+	deployment := extension.Spec.Deployment.ExtensionDeployment
 	Expect(writer.Apply(ctx, resources.ManagedResource{
 		Namespace: gardenNamespace,
 		Name:      installation,
 		Class:     v1beta1constants.SeedResourceManagerClass,
 		Labels:    map[string]string{"controllerinstallation-name": installation, "controllerregistration-name": registration},
-		Objects:   render(ctx, deployment.Helm.OCIRepository.GetURL(), utils.MergeMaps(values, injectedValues())),
+		Objects:   render(ctx, deployment.Helm.OCIRepository.GetURL(), utils.MergeMaps(values, injectedValues(zones...))),
 	})).To(Succeed())
+	mr := named[*resourcesv1alpha1.ManagedResource](gardenNamespace, installation)
+	Eventually(get(ctx, mr)).Should(WithTransform(health.CheckManagedResourceApplied, Succeed()))
 	eventuallyReady(ctx, named[*appsv1.Deployment](seedInstanceNamespace, seedInstance))
-	return hostPath
 }
 
 // injectedValues are what gardenlet v1.149 puts over those of the ControllerDeployment.
-func injectedValues() map[string]any {
+func injectedValues(zones ...any) map[string]any {
 	networks := map[string]any{"pods": "10.244.0.0/16", "services": "10.96.0.0/16", "nodes": "172.18.0.0/24", "ipFamilies": []any{"IPv4"}}
 	return map[string]any{"gardener": map[string]any{
 		"version":   "v1.149.3",
@@ -128,7 +145,7 @@ func injectedValues() map[string]any {
 			"networks":        networks,
 			"blockCIDRs":      nil,
 			"ingressDomain":   "ingress." + seedName + ".seed.local.gardener.cloud",
-			"spec":            map[string]any{"networks": networks, "provider": map[string]any{"type": "local", "region": "local", "zones": []any{"0"}}},
+			"spec":            map[string]any{"networks": networks, "provider": map[string]any{"type": "local", "region": "local", "zones": zones}},
 		},
 	}}
 }
@@ -137,7 +154,11 @@ func injectedValues() map[string]any {
 func render(ctx context.Context, ref string, values map[string]any) []client.Object {
 	GinkgoHelper()
 	Expect(ref).To(ContainSubstring("@sha256:"), "the chart is pinned")
-	puller, err := oci.New(oci.Options{Directory: GinkgoT().TempDir(), Log: GinkgoLogr})
+	// Not GinkgoT's, as this is called by cleanups as well.
+	folder, err := os.MkdirTemp("", "charts")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(os.RemoveAll(folder)).To(Succeed()) }()
+	puller, err := oci.New(oci.Options{Directory: folder, Log: GinkgoLogr})
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { Expect(puller.Close()).To(Succeed()) }()
 	source, err := puller.Source(configv1alpha1.OCIChart{Ref: ref, PlainHTTP: true})

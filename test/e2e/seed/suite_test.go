@@ -8,7 +8,8 @@
 // There is neither a gardenlet nor a shoot in the landscape yet, so the suite does what gardenlet does: it installs the
 // chart which the Extension names as a ControllerInstallation would be, and makes the namespace of a shoot with its
 // gardener-resource-manager. The runtime cluster plays all three: it is the garden's, it is a seed, and the shoot is the
-// same cluster once more. Everything else is real.
+// same cluster once more. A program of the tests stands in for the ingress gateways and the ingress controller (test/probe),
+// whose images there are none of. Everything else is real.
 package seed_test
 
 import (
@@ -18,6 +19,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -52,6 +54,8 @@ var (
 	writer    *resources.Writer
 	// backups is the folder of all buckets, which the landscape has on this machine.
 	backups string
+	// gardenNodePorts are those of the virtual garden's gateway without a seed.
+	gardenNodePorts map[int32]int32
 )
 
 func TestSeed(t *testing.T) {
@@ -69,12 +73,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Eventually(func() map[string]string { return nodes(ctx) }).Should(Equal(asItWas), "Nodes have again what they had")
 	})
 
+	ofGarden := named[*corev1.Service]("virtual-garden-istio-ingress", gatewayName)
+	Expect(c.Get(ctx, client.ObjectKeyFromObject(ofGarden), ofGarden)).To(Succeed())
+	gardenNodePorts = nodePorts(ofGarden)
+
 	By("bringing what gardenlet brings into a seed")
 	prepareSeed(ctx)
 	By("installing the chart as gardenlet does")
 	backups = install(ctx)
 	By("making a shoot's namespace with a gardener-resource-manager")
 	createShoot(ctx)
+	By("running a pod that asks what pods ask")
+	prepareNetwork(ctx)
 })
 
 func connect() {

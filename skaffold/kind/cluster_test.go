@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kind_test checks that the kind configurations map the node ports which the seed instance fixes by default.
+package kind_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+)
+
+// cluster is what counts here of a kind configuration.
+type cluster struct {
+	Kind       string            `json:"kind"`
+	APIVersion string            `json:"apiVersion"`
+	Name       string            `json:"name"`
+	Networking map[string]string `json:"networking"`
+	Nodes      []struct {
+		Role   string            `json:"role"`
+		Labels map[string]string `json:"labels"`
+		// ExtraPortMappings are ports of the machine.
+		ExtraPortMappings []struct {
+			ListenAddress string `json:"listenAddress"`
+			HostPort      int32  `json:"hostPort"`
+			ContainerPort int32  `json:"containerPort"`
+			Protocol      string `json:"protocol"`
+		} `json:"extraPortMappings"`
+	} `json:"nodes"`
+}
+
+// mapping is ADDRESS:PORT/PROTOCOL to NODEPORT.
+func mapping(address string, port int32, protocol string, nodePort int32) string {
+	return fmt.Sprintf("%s:%d/%s to %d", address, port, protocol, nodePort)
+}
+
+// fixed are the mappings that the defaults of the seed instance need.
+func fixed(t *testing.T) []string {
+	t.Helper()
+	config := &configv1alpha1.ExtensionConfiguration{}
+	configv1alpha1.SetDefaults(config)
+	var expected []string
+	for _, service := range config.LoadBalancers.Services {
+		addresses := service.Addresses
+		if zone, ok := strings.CutPrefix(service.Namespace, "istio-ingress--"); ok {
+			addresses = config.LoadBalancers.ZoneAddresses[zone]
+		}
+		if len(addresses) == 0 {
+			addresses = config.LoadBalancers.HostAddresses
+		}
+		for _, address := range addresses {
+			if !netip.MustParseAddr(address).Is4() {
+				continue
+			}
+			for _, port := range service.NodePorts {
+				expected = append(expected, mapping(address, port.Port, "TCP", port.NodePort))
+				if port.Port == 53 {
+					expected = append(expected, mapping(address, port.Port, "UDP", port.NodePort))
+				}
+			}
+		}
+	}
+	return expected
+}
+
+func TestKindMapsTheNodePortsThatTheSeedInstanceFixes(t *testing.T) {
+	for file, zones := range map[string][]string{"cluster.yaml": {"0"}, "cluster-zones.yaml": {"0", "1", "2"}} {
+		t.Run(file, func(t *testing.T) {
+			g := NewWithT(t)
+			content, err := os.ReadFile(file)
+			g.Expect(err).NotTo(HaveOccurred())
+			found := &cluster{}
+			g.Expect(yaml.UnmarshalStrict(content, found)).To(Succeed())
+			g.Expect(found.Kind + " " + found.APIVersion).To(Equal("Cluster kind.x-k8s.io/v1alpha4"))
+
+			var mapped, inZones []string
+			for _, node := range found.Nodes {
+				for _, m := range node.ExtraPortMappings {
+					protocol := m.Protocol
+					if protocol == "" {
+						protocol = "TCP"
+					}
+					mapped = append(mapped, mapping(m.ListenAddress, m.HostPort, protocol, m.ContainerPort))
+				}
+				if zone, ok := node.Labels["topology.kubernetes.io/zone"]; ok {
+					inZones = append(inZones, zone)
+				}
+			}
+			g.Expect(mapped).To(ConsistOf(fixed(t)))
+			g.Expect(inZones).To(Equal(zones))
+
+			script, err := os.ReadFile("loadbalancers")
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, m := range mapped {
+				address, _, _ := strings.Cut(m, ":")
+				g.Expect(string(script)).To(MatchRegexp(`addresses=\(.*\b`+address+`\b.*\)`), "the machine gets the address")
+			}
+		})
+	}
+}
+
+func TestTheScriptRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	for _, test := range []struct{ name, args, says string }{
+		{"nothing", "", "expected 'addresses add'"},
+		{"an unknown action", "pool change", "expected 'addresses add'"},
+		{"an unknown flag", "pool add --nodes x", "unknown argument '--nodes'"},
+		{"a flag of the other command", "addresses add --node x", "unknown argument '--node'"},
+		{"a flag without its value", "pool add --node", "--node needs a value"},
+		{"no node", "pool add", "expected the name of a container"},
+		{"a node that is a flag of Docker", "pool add --node --privileged", "expected the name of a container"},
+		{"a pool without a prefix", "pool add --node x --pool 172.18.255.128", "expected a CIDR"},
+		{"a pool with everything in it", "pool add --node x --pool 0.0.0.0/0", "expected a CIDR"},
+		{"a pool of IPv6 that is too large", "pool add --node x --pool fd00::/32", "expected a CIDR"},
+		{"a number that no address has", "addresses add --address 172.18.255.256", "expected an IPv4 or IPv6 address"},
+		{"two gaps in an address", "addresses add --address fd00::1::2", "expected an IPv4 or IPv6 address"},
+		{"something after a good one", "pool add --node x --pool 172.18.255.128/25;reboot", "expected a CIDR"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			out, err := exec.CommandContext(t.Context(), "./loadbalancers", strings.Fields(test.args)...).CombinedOutput()
+			var exit *exec.ExitError
+			g.Expect(err).To(BeAssignableToTypeOf(exit))
+			g.Expect(err.(*exec.ExitError).ExitCode()).To(Equal(2), string(out))
+			g.Expect(string(out)).To(ContainSubstring(test.says))
+		})
+	}
+}
