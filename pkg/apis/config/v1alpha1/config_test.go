@@ -32,7 +32,7 @@ func TestDecodeFillsInDefaults(t *testing.T) {
 	g.Expect(config.ExtensionClasses).To(HaveExactElements(extensionsv1alpha1.ExtensionClassGarden))
 	g.Expect(*config.LeaderElection.LeaderElect).To(BeTrue())
 	g.Expect(config.LeaderElection.ResourceLock).To(Equal("leases"))
-	g.Expect(config.ClientConnection.QPS).To(BeNumerically("==", 100))
+	g.Expect(config.ClientConnection.QPS).To(BeNumerically("==", 500))
 	g.Expect(*config.Controllers.DNSRecord.ConcurrentSyncs).To(Equal(50))
 	g.Expect(*config.Controllers.BackupBucket.ConcurrentSyncs).To(Equal(5))
 	g.Expect(config.DNS.Zones).To(HaveExactElements("local.gardener.cloud"))

@@ -74,10 +74,10 @@ func SetDefaults(config *ExtensionConfiguration) {
 
 func setConnectionDefaults(config *ExtensionConfiguration) {
 	if config.ClientConnection.QPS == 0 {
-		config.ClientConnection.QPS = 100
+		config.ClientConnection.QPS = 500
 	}
 	if config.ClientConnection.Burst == 0 {
-		config.ClientConnection.Burst = 130
+		config.ClientConnection.Burst = 1000
 	}
 	// The recommended default is the lock that client-go does not have any more.
 	setDefault(&config.LeaderElection.ResourceLock, resourcelock.LeasesResourceLock)

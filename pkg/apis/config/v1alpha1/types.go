@@ -20,7 +20,9 @@ import (
 type ExtensionConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// ClientConnection configures the client of the cluster in which the instance runs.
+	// ClientConnection configures the client of the cluster in which the instance runs. Default: 500 requests a second and
+	// bursts of 1000. Every object costs several requests, so a lower limit is what many of them wait for; that nobody gets
+	// too much is what the API server's priority and fairness sees to.
 	ClientConnection componentbaseconfigv1alpha1.ClientConnectionConfiguration `json:"clientConnection"`
 	// LeaderElection configures which replica of the instance works.
 	LeaderElection componentbaseconfigv1alpha1.LeaderElectionConfiguration `json:"leaderElection"`
