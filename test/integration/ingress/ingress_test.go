@@ -44,11 +44,11 @@ var _ = Describe("Ingresses", Ordered, func() {
 		told := ConsistOf(ContainSubstring("NoAddress Hosts get no DNSRecords yet"))
 		Eventually(eventsOf(ctx, first)).Should(told)
 		Eventually(eventsOf(ctx, short)).Should(told)
-		requests.reset()
+		requests.Reset()
 
 		wake(ctx, namespace)
 		elapse(ctx, settle)
-		Expect(requests.list()).To(BeEmpty())
+		Expect(requests.List()).To(BeEmpty())
 		Expect(eventsOf(ctx, first)()).To(told)
 
 		Expect(seed.Delete(ctx, short)).To(Succeed())
@@ -213,9 +213,9 @@ var _ = Describe("Ingresses", Ordered, func() {
 
 		Expect(seed.Delete(ctx, later)).To(Succeed())
 		setHosts(ctx, ingress, "other.local.gardener.cloud")
-		requests.reset()
+		requests.Reset()
 		elapse(ctx, settle)
-		Expect(requests.list()).To(BeEmpty(), "nothing is made or taken away in a namespace that goes")
+		Expect(requests.List()).To(BeEmpty(), "nothing is made or taken away in a namespace that goes")
 	})
 
 	It("are cached without what they are not served by", func(ctx SpecContext) {
@@ -228,7 +228,7 @@ var _ = Describe("Ingresses", Ordered, func() {
 	It("get the rest of their records after a restart", func(ctx SpecContext) {
 		setHosts(ctx, first, "a.local.gardener.cloud", "b.local.gardener.cloud", "c.local.gardener.cloud", "d.local.gardener.cloud")
 		Eventually(answersOf(ctx, first)).Should(HaveLen(4))
-		instance.stop()
+		instance.Stop()
 
 		records, err := recordsOf(ctx, first)
 		Expect(err).NotTo(HaveOccurred())
@@ -237,12 +237,12 @@ var _ = Describe("Ingresses", Ordered, func() {
 		}
 		gone := existing(ctx, namespace, "same")
 		Expect(seed.Delete(ctx, gone)).To(Succeed())
-		requests.reset()
+		requests.Reset()
 
 		instance = run()
 		Eventually(answersOf(ctx, first)).Should(HaveLen(4))
 		elapse(ctx, settle)
-		Expect(requests.writes()).To(HaveLen(2), "just what was missing")
+		Expect(requests.Writes()).To(HaveLen(2), "just what was missing")
 	})
 })
 
@@ -280,33 +280,33 @@ var _ = Describe("Many Ingresses", Ordered, func() {
 		Eventually(complete(ctx)).Should(Equal(2 * count))
 
 		By("doing nothing in a restart")
-		instance.stop()
-		requests.reset()
+		instance.Stop()
+		requests.Reset()
 		instance = run()
 		Expect(instance.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
 		elapse(ctx, 4*settle)
-		Expect(requests.writes()).To(BeEmpty())
-		AddReportEntry("requests of a start", requests.list())
+		Expect(requests.Writes()).To(BeEmpty())
+		AddReportEntry("requests of a start", requests.List())
 
 		By("doing nothing when all are looked at again")
-		requests.reset()
+		requests.Reset()
 		wake(ctx, namespace)
 		elapse(ctx, 2*settle)
-		Expect(requests.list()).To(BeEmpty())
+		Expect(requests.List()).To(BeEmpty())
 	})
 
 	It("have their records soon after a start", func(ctx SpecContext) {
-		instance.stop()
+		instance.Stop()
 		Expect(seed.DeleteAllOf(ctx, &extensionsv1alpha1.DNSRecord{}, client.InNamespace(namespace))).To(Succeed())
-		requests.reset()
+		requests.Reset()
 		start := time.Now()
 		instance = run()
 		Eventually(complete(ctx)).Should(Equal(2 * count))
 		AddReportEntry("time for 200 Ingresses with 2 hosts each", time.Since(start).String())
-		Expect(len(requests.writes())).To(BeNumerically("<=", 2*count+count/20), "hardly anything is made twice")
+		Expect(len(requests.Writes())).To(BeNumerically("<=", 2*count+count/20), "hardly anything is made twice")
 
 		By("following their gateway")
-		requests.reset()
+		requests.Reset()
 		setAddresses(ctx, nginx, "10.0.0.200")
 		start = time.Now()
 		Eventually(func() (int, error) {

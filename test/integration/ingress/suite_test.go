@@ -7,11 +7,7 @@
 package ingress_test
 
 import (
-	"context"
 	"maps"
-	"net/http"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,9 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,6 +31,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
 
 const instanceNamespace = "extension-provider-local"
@@ -46,7 +41,7 @@ var (
 	seed     client.Client
 	scheme   *runtime.Scheme
 	access   *rest.Config
-	requests = &recorder{}
+	requests = &suite.Recorder{}
 	instance *running
 	nginx    = client.ObjectKey{Namespace: "garden", Name: "nginx-ingress-controller"}
 	istio    = client.ObjectKey{Namespace: "istio-ingress", Name: "istio-ingressgateway"}
@@ -63,10 +58,7 @@ func TestIngress(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(logger.MustNewZapLogger(logger.InfoLevel, logger.FormatText))
 
-	scheme = runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme = suite.NewScheme(extensionsv1alpha1.AddToScheme)
 
 	By("starting the API server of the seed")
 	var err error
@@ -77,19 +69,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(env.CreateNamespaces(ctx, instanceNamespace, nginx.Namespace, istio.Namespace)).To(Succeed())
 
 	By("running the controller with the permissions that it names")
-	Expect(seed.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "ingress"}, Rules: permissions()})).To(Succeed())
-	Expect(seed.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "ingress"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ingress"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: instanceNamespace, Name: "instance"}},
-	})).To(Succeed())
-	access, err = env.ServiceAccountConfig(instanceNamespace, "instance")
-	Expect(err).NotTo(HaveOccurred())
-	// What an instance is configured with by default.
+	access = suite.Account(ctx, env, instanceNamespace, "instance", permissions()...)
+	// A limit by which times can be compared.
 	access.QPS, access.Burst = 100, 130
-	access.Wrap(requests.wrap)
+	access.Wrap(requests.Wrap)
 	instance = run()
-	DeferCleanup(func() { instance.stop() })
+	DeferCleanup(func() { instance.Stop() })
 })
 
 // permissions are those that AddToManager documents.
@@ -106,9 +91,8 @@ func permissions() []rbacv1.PolicyRule {
 
 // running is a manager with the controller.
 type running struct {
+	*suite.Running
 	manager.Manager
-	cancel context.CancelFunc
-	ended  chan error
 }
 
 // run runs a manager with the controller and the caches that gardenlet-extension gives it.
@@ -127,57 +111,5 @@ func run() *running {
 	opts.Controller.MaxConcurrentReconciles = 5
 	Expect(ingress.AddToManager(mgr, opts)).To(Succeed())
 
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{Manager: mgr, cancel: cancel, ended: make(chan error, 1)}
-	go func() { r.ended <- mgr.Start(ctx) }()
-	return r
+	return &running{Running: suite.Run("the manager", mgr.Start), Manager: mgr}
 }
-
-// stop ends the manager. It does nothing the second time.
-func (r *running) stop() {
-	GinkgoHelper()
-	if r.cancel == nil {
-		return
-	}
-	r.cancel()
-	r.cancel = nil
-	Eventually(r.ended).Should(Receive(BeNil()), "the manager ends without an error")
-}
-
-// recorder knows all requests but watches. Informers renew those from time to time.
-type recorder struct {
-	mu   sync.Mutex
-	seen []string
-}
-
-func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if query := request.URL.Query(); query.Get("watch") != "true" && query.Get("watch") != "1" {
-			r.mu.Lock()
-			r.seen = append(r.seen, request.Method+" "+request.URL.Path)
-			r.mu.Unlock()
-		}
-		return next.RoundTrip(request)
-	})
-}
-
-func (r *recorder) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = nil
-}
-
-func (r *recorder) list() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.seen)
-}
-
-// writes returns the requests that are no reads.
-func (r *recorder) writes() []string {
-	return slices.DeleteFunc(r.list(), func(request string) bool { return request[:3] == "GET" })
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

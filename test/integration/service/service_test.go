@@ -66,13 +66,13 @@ var _ = Describe("addresses", func() {
 		remove(ctx, services[1])
 		late := newService("default", "a-restart-while-none-ran")
 		create(ctx, late)
-		requests.reset()
+		requests.Reset()
 		run(defaults("10.1.0.0/29"))
 		Eventually(ctx, addresses(ctx, late)).Should(Equal([]string{"10.1.0.1 VIP"}), "the address of the one that was deleted meanwhile")
 		for _, i := range []int{0, 2, 3} {
 			Expect(addresses(ctx, services[i])()).To(Equal([]string{fmt.Sprintf("10.1.0.%d VIP", i)}))
 		}
-		Consistently(ctx, requests.list, time.Second).Should(ConsistOf(
+		Consistently(ctx, requestsForServices, time.Second).Should(ConsistOf(
 			"GET services 200", // what is in use; the cache comes by watch alone
 			"PATCH namespaces/default/services/a-restart-while-none-ran/status 200",
 		))
@@ -123,15 +123,15 @@ var _ = Describe("addresses", func() {
 		create(ctx, third)
 		Eventually(ctx, condition(ctx, third)).Should(HavePrefix("False PoolExhausted: all IPv4 addresses of the pools are in use"))
 		Expect(addressesOf(third)).To(BeEmpty())
-		requests.reset()
-		Consistently(ctx, requests.list, 2*time.Second).Should(BeEmpty())
+		requests.Reset()
+		Consistently(ctx, requestsForServices, 2*time.Second).Should(BeEmpty())
 		Expect(eventsOf(ctx, third)()).To(ConsistOf(HavePrefix("PoolExhausted: ")))
 
 		freed := first.Status.LoadBalancer.Ingress[0].IP
 		remove(ctx, first)
 		Eventually(ctx, condition(ctx, third)).Should(Equal(ready))
 		Expect(addressesOf(third)).To(Equal([]string{freed + " VIP"}))
-		Expect(requests.list()).To(ConsistOf("PATCH namespaces/default/services/third/status 200"))
+		Expect(requestsForServices()).To(ConsistOf("PATCH namespaces/default/services/third/status 200"))
 	})
 
 	It("are free again when a Service is no load balancer any more", func(ctx SpecContext) {
@@ -216,7 +216,7 @@ var _ = Describe("many Services at once", func() {
 
 	It("all get an address of their own with one request each, and cost none from then on", func(ctx SpecContext) {
 		stop := run(defaults("10.1.0.0/16", "fd00:1::/64"))
-		requests.reset()
+		requests.Reset()
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(seed.DeleteAllOf(ctx, &corev1.Service{}, client.InNamespace("default"), client.MatchingLabels{"suite": "service"})).To(Succeed())
 		})
@@ -231,7 +231,7 @@ var _ = Describe("many Services at once", func() {
 		Expect(err).NotTo(HaveOccurred())
 
 		patches := 0
-		for _, request := range requests.list() {
+		for _, request := range requestsForServices() {
 			if strings.HasPrefix(request, "PATCH ") {
 				Expect(request).To(HaveSuffix("/status 200"))
 				patches++
@@ -239,11 +239,11 @@ var _ = Describe("many Services at once", func() {
 		}
 		Expect(patches).To(Equal(count))
 
-		requests.reset()
+		requests.Reset()
 		stop()
 		run(defaults("10.1.0.0/16", "fd00:1::/64"))
-		Eventually(requests.list).Should(ConsistOf("GET services 200"), "what is in use; the cache comes by watch alone")
-		Consistently(ctx, requests.list, 2*time.Second).Should(HaveLen(1))
+		Eventually(requestsForServices).Should(ConsistOf("GET services 200"), "what is in use; the cache comes by watch alone")
+		Consistently(ctx, requestsForServices, 2*time.Second).Should(HaveLen(1))
 		Expect(addressesOfAll(ctx)()).To(Equal(assigned))
 	})
 })
@@ -271,7 +271,7 @@ func addressesOfAll(ctx context.Context) func() (map[string]string, error) {
 var _ = Describe("well-known Services", func() {
 	DescribeTable("have the addresses and node ports of the table",
 		func(ctx SpecContext, namespace, name string, expectedAddresses []string, expectedPort int32) {
-			requests.reset()
+			requests.Reset()
 			run(defaults())
 			s := newService(namespace, name, families(required, v4, v6))
 			create(ctx, s)
@@ -292,7 +292,7 @@ var _ = Describe("well-known Services", func() {
 			if expectedPort != 0 {
 				expected = append(expected, path+" 200")
 			}
-			Expect(requests.list()).To(ConsistOf(expected...))
+			Expect(requestsForServices()).To(ConsistOf(expected...))
 		},
 		Entry("the gateway of the seed", "istio-ingress", "istio-ingressgateway", []string{"172.18.255.1 VIP", "fd00:ff::1 VIP"}, int32(30433)),
 		Entry("the gateway of a zone", "istio-ingress--0", "istio-ingressgateway", []string{"172.18.255.10 VIP", "fd00:ff::10 VIP"}, int32(30434)),
@@ -359,8 +359,8 @@ var _ = Describe("well-known Services", func() {
 		Expect(addressesOf(s)).To(Equal([]string{"172.18.255.1 VIP"}), "it has its address all the same")
 		Eventually(ctx, eventsOf(ctx, s)).Should(ConsistOf(HavePrefix("NodePortConflict: ")))
 
-		requests.reset()
-		Consistently(ctx, func() int { return len(requests.list()) }, 2*time.Second).Should(BeNumerically("<", 10), "it does not fight")
+		requests.Reset()
+		Consistently(ctx, func() int { return len(requestsForServices()) }, 2*time.Second).Should(BeNumerically("<", 10), "it does not fight")
 		Expect(nodePorts(ctx, s)()).To(HaveEach(Not(BeZero())))
 	})
 

@@ -7,21 +7,15 @@
 package service_test
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +29,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
 
 const instanceNamespace = "extension-provider-local"
@@ -44,7 +39,7 @@ var (
 	seed           client.Client
 	scheme         *runtime.Scheme
 	instanceConfig *rest.Config
-	requests       = &recorder{}
+	requests       = &suite.Recorder{}
 )
 
 func TestService(t *testing.T) {
@@ -57,8 +52,7 @@ func TestService(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(logger.MustNewZapLogger(logger.InfoLevel, logger.FormatText))
-	scheme = runtime.NewScheme()
-	Expect(kubernetesscheme.AddToScheme(scheme)).To(Succeed())
+	scheme = suite.NewScheme()
 
 	var err error
 	env, err = environment.StartShoot(scheme,
@@ -70,16 +64,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	seed = env.Client
 
 	Expect(env.CreateNamespaces(ctx, instanceNamespace, "garden", "istio-ingress", "istio-ingress--0", "istio-ingress--other")).To(Succeed())
-	Expect(seed.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "service"}, Rules: permissions()})).To(Succeed())
-	Expect(seed.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "service"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "service"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: instanceNamespace, Name: "instance"}},
-	})).To(Succeed())
-	instanceConfig, err = env.ServiceAccountConfig(instanceNamespace, "instance")
-	Expect(err).NotTo(HaveOccurred())
+	instanceConfig = suite.Account(ctx, env, instanceNamespace, "instance", permissions()...)
 	instanceConfig.QPS, instanceConfig.Burst = 100, 130
-	instanceConfig.Wrap(requests.wrap)
+	instanceConfig.Wrap(requests.Wrap)
 })
 
 // permissions are those that AddToManager documents.
@@ -113,51 +100,16 @@ func run(loadBalancers configv1alpha1.LoadBalancersConfiguration) func() {
 	opts.Controller.SkipNameValidation = new(true)
 	Expect(service.AddToManager(mgr, opts)).To(Succeed())
 
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		Eventually(ended).Should(Receive(BeNil()), "the manager ends without an error")
-	})
-	DeferCleanup(stop)
-	return stop
+	return suite.Background("the manager", mgr.Start).Stop
 }
 
-// recorder knows all requests for Services but watches. Informers renew those from time to time.
-type recorder struct {
-	mu   sync.Mutex
-	seen []string
-}
-
-func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		response, err := next.RoundTrip(request)
-		if query := request.URL.Query(); query.Get("watch") != "true" && query.Get("watch") != "1" && strings.Contains(request.URL.Path, "/services") {
-			code := 0
-			if response != nil {
-				code = response.StatusCode
-			}
-			r.mu.Lock()
-			r.seen = append(r.seen, fmt.Sprintf("%s %s %d", request.Method, strings.TrimPrefix(request.URL.Path, "/api/v1/"), code))
-			r.mu.Unlock()
+// requestsForServices returns those that were recorded, as "METHOD PATH CODE" without the path of the API.
+func requestsForServices() []string {
+	var out []string
+	for _, request := range requests.List() {
+		if strings.Contains(request.Path, "/services") {
+			out = append(out, fmt.Sprintf("%s %s %d", request.Method, strings.TrimPrefix(request.Path, "/api/v1/"), request.Code))
 		}
-		return response, err
-	})
+	}
+	return out
 }
-
-func (r *recorder) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = nil
-}
-
-func (r *recorder) list() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.seen)
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
