@@ -87,7 +87,7 @@ var _ = Describe("DNS of a seed", func() {
 		placeShoot(ctx, "shoot--local--a", "0,1,2")
 		resolves(ctx, name, gateways[allZones], hostAddress)
 
-		running.stop()
+		running.Stop()
 		placeShoot(ctx, "shoot--local--a", "2")
 		Expect(pod.asks(ctx, name)()).To(Equal([]string{gateways[allZones].Spec.ClusterIP}), "names resolve while no instance runs")
 		running.start()
@@ -99,7 +99,7 @@ var _ = Describe("DNS of a seed", func() {
 		placeShoot(ctx, "shoot--local--a", "1")
 		record := newRecord("shoot--local--a", "external", "api.shoot--local--a.local.gardener.cloud", hostAddress)
 		createRecord(ctx, record)
-		running.stop()
+		running.Stop()
 		before, err := configOf(ctx)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(before).NotTo(BeEmpty())

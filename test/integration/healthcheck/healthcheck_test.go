@@ -71,7 +71,7 @@ var _ = Describe("Health checks", Ordered, func() {
 
 	It("run in a seed that does not know the machine API yet", func(ctx SpecContext) {
 		Eventually(condition(ctx, worker, everyNode)).Should(is("Unknown", "does not know machine.sapcloud.io/v1alpha1"))
-		Consistently(ended).WithTimeout(2*cacheSyncTimeout).ShouldNot(Receive(), "a watch that does not come about must not end the manager")
+		Consistently(instance.Done()).WithTimeout(2*cacheSyncTimeout).ShouldNot(BeClosed(), "a watch that does not come about must not end the manager")
 	})
 
 	It("say what is missing", func(ctx SpecContext) {
@@ -142,11 +142,11 @@ var _ = Describe("Health checks", Ordered, func() {
 		}
 		elapse(ctx, 2*time.Second)
 		before, lists := versions(), nodeLists(ctx)
-		requests.reset()
+		requests.Reset()
 
 		elapse(ctx, 3*syncPeriod)
 
-		Expect(requests.list()).To(BeEmpty())
+		Expect(requests.List()).To(BeEmpty())
 		Expect(versions()).To(Equal(before), "a resync that finds nothing new writes nothing")
 		Expect(nodeLists(ctx) - lists).To(BeNumerically("~", 3, 1))
 	})
@@ -171,12 +171,12 @@ var _ = Describe("Health checks", Ordered, func() {
 		Eventually(condition(ctx, worker, everyNode)).Should(is("Unknown", "asking the shoot's API server for its Nodes"))
 		Eventually(condition(ctx, worker, everyNode)).Should(is("Unknown", "connection refused"))
 		version := worker.ResourceVersion
-		requests.reset()
+		requests.Reset()
 
 		elapse(ctx, 2*syncPeriod)
 		Expect(condition(ctx, worker, everyNode)()).To(is("Unknown", "connection refused"))
 		Expect(worker.ResourceVersion).To(Equal(version))
-		Expect(len(requests.list())).To(BeNumerically("<=", 2), "not a hot retry: %v", requests.list())
+		Expect(len(requests.List())).To(BeNumerically("<=", 2), "not a hot retry: %v", requests.List())
 
 		access(ctx, namespace, "third")
 		Eventually(condition(ctx, worker, everyNode)).Should(is("True", "All health checks successful"))

@@ -8,11 +8,6 @@
 package healthcheck_test
 
 import (
-	"context"
-	"fmt"
-	"net/http"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +18,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +33,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
 
 const (
@@ -54,9 +49,9 @@ var (
 	seed      client.Client
 	shootEnv  *environment.Environment
 	shoot     client.Client
-	requests  = &recorder{}
+	requests  = &suite.Recorder{}
 	mgr       manager.Manager
-	ended     = make(chan error, 1)
+	instance  *suite.Running
 	readNodes = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}}}
 )
 
@@ -70,12 +65,7 @@ func TestHealthCheck(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(logger.MustNewZapLogger(logger.InfoLevel, logger.FormatText))
 
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme, machinev1alpha1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme := suite.NewScheme(extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme, machinev1alpha1.AddToScheme)
 
 	By("starting the API server of the seed")
 	var err error
@@ -94,15 +84,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	By("running the controllers with the permissions that they name")
 	Expect(env.CreateNamespaces(ctx, instanceNamespace)).To(Succeed())
-	Expect(seed.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "healthcheck"}, Rules: permissions()})).To(Succeed())
-	Expect(seed.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "healthcheck"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "healthcheck"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: instanceNamespace, Name: "instance"}},
-	})).To(Succeed())
-	instanceConfig, err := env.ServiceAccountConfig(instanceNamespace, "instance")
-	Expect(err).NotTo(HaveOccurred())
-	run(instanceConfig, scheme)
+	run(suite.Account(ctx, env, instanceNamespace, "instance", permissions()...), scheme)
 })
 
 // permissions are those that AddToManager documents.
@@ -121,7 +103,7 @@ func permissions() []rbacv1.PolicyRule {
 // run runs a manager with the controllers until the suite ends.
 func run(config *rest.Config, scheme *runtime.Scheme) {
 	GinkgoHelper()
-	config.Wrap(requests.wrap)
+	config.Wrap(requests.Wrap)
 
 	var err error
 	mgr, err = manager.New(config, manager.Options{
@@ -138,43 +120,5 @@ func run(config *rest.Config, scheme *runtime.Scheme) {
 	opts.Controller.CacheSyncTimeout = cacheSyncTimeout
 	Expect(healthcheck.AddToManager(mgr, opts)).To(Succeed())
 
-	managerCtx, cancel := context.WithCancel(context.Background())
-	go func() { ended <- mgr.Start(managerCtx) }()
-	DeferCleanup(func() {
-		cancel()
-		Eventually(ended).Should(Receive(BeNil()), "the manager ends without an error")
-	})
+	instance = suite.Background("the manager", mgr.Start)
 }
-
-// recorder knows all requests but watches. Informers renew those from time to time.
-type recorder struct {
-	mu   sync.Mutex
-	seen []string
-}
-
-func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if query := request.URL.Query(); query.Get("watch") != "true" && query.Get("watch") != "1" {
-			r.mu.Lock()
-			r.seen = append(r.seen, fmt.Sprintf("%s %s", request.Method, request.URL.Path))
-			r.mu.Unlock()
-		}
-		return next.RoundTrip(request)
-	})
-}
-
-func (r *recorder) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = nil
-}
-
-func (r *recorder) list() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.seen)
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
