@@ -6,6 +6,7 @@
 package kind_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -128,8 +129,8 @@ func TestTheScriptRefusesWhatItDoesNotUnderstand(t *testing.T) {
 			g := NewWithT(t)
 			out, err := exec.CommandContext(t.Context(), "./loadbalancers", strings.Fields(test.args)...).CombinedOutput()
 			var exit *exec.ExitError
-			g.Expect(err).To(BeAssignableToTypeOf(exit))
-			g.Expect(err.(*exec.ExitError).ExitCode()).To(Equal(2), string(out))
+			g.Expect(errors.As(err, &exit)).To(BeTrue())
+			g.Expect(exit.ExitCode()).To(Equal(2), string(out))
 			g.Expect(string(out)).To(ContainSubstring(test.says))
 		})
 	}

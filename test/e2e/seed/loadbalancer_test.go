@@ -6,18 +6,23 @@ package seed_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	servicecontroller "github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/test/probe"
 )
@@ -112,14 +117,50 @@ var _ = Describe("A Service of type LoadBalancer", Ordered, ContinueOnFailure, S
 	})
 })
 
-var _ = Describe("The gateway of the virtual garden", func() {
-	It("keeps the address and the node port that it had before the seed", func(ctx SpecContext) {
-		service := named[*corev1.Service]("virtual-garden-istio-ingress", gatewayName)
-		Eventually(get(ctx, service)).Should(HaveField("Status.LoadBalancer.Ingress", ConsistOf(
-			And(HaveField("IP", "172.18.255.3"), HaveField("IPMode", HaveValue(Equal(corev1.LoadBalancerIPModeVIP)))))))
-		Expect(nodePorts(service)).To(Equal(gardenNodePorts))
+var _ = Describe("Services of type LoadBalancer that were there before the seed", func() {
+	It("keep their addresses and node ports", func(ctx SpecContext) {
+		Expect(balancersBefore).To(And(
+			HaveKeyWithValue("virtual-garden-istio-ingress/"+gatewayName, HavePrefix("172.18.255.3 VIP")),
+			HaveKeyWithValue(coreDNSNamespace+"/coredns-host", HavePrefix("172.18.255.54 VIP"))))
+		for _, service := range balancersOf(ctx) {
+			if before, ok := balancersBefore[client.ObjectKeyFromObject(&service).String()]; ok {
+				// The condition tells that the instance has looked at it.
+				Eventually(get(ctx, &service)).Should(HaveField("Status.Conditions", ContainElement(And(
+					HaveField("Type", servicecontroller.ConditionReady), HaveField("Status", metav1.ConditionTrue)))))
+				Expect(describe(&service)).To(Equal(before))
+			}
+		}
 	})
 })
+
+// balancers are all Services of type LoadBalancer, each with its address and node ports.
+func balancers(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	out := map[string]string{}
+	for _, service := range balancersOf(ctx) {
+		out[client.ObjectKeyFromObject(&service).String()] = describe(&service)
+	}
+	return out
+}
+
+func balancersOf(ctx context.Context) []corev1.Service {
+	GinkgoHelper()
+	list := &corev1.ServiceList{}
+	Expect(c.List(ctx, list)).To(Succeed())
+	return slices.DeleteFunc(list.Items, func(service corev1.Service) bool { return service.Spec.Type != corev1.ServiceTypeLoadBalancer })
+}
+
+// describe tells where a Service of type LoadBalancer is reached: ADDRESS IPMODE and its node ports.
+func describe(service *corev1.Service) string {
+	var out []string
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		out = append(out, ingress.IP+" "+string(ptr.Deref(ingress.IPMode, "")))
+	}
+	for _, port := range service.Spec.Ports {
+		out = append(out, fmt.Sprintf("%d/%s:%d", port.Port, port.Protocol, port.NodePort))
+	}
+	return strings.Join(out, " ")
+}
 
 // eventuallyAnswers waits until the stand-in behind an address answers whoever asks. kube-proxy takes over what is new in a
 // moment.

@@ -19,7 +19,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -54,8 +53,8 @@ var (
 	writer    *resources.Writer
 	// backups is the folder of all buckets, which the landscape has on this machine.
 	backups string
-	// gardenNodePorts are those of the virtual garden's gateway without a seed.
-	gardenNodePorts map[int32]int32
+	// balancersBefore are the Services of type LoadBalancer without a seed.
+	balancersBefore map[string]string
 )
 
 func TestSeed(t *testing.T) {
@@ -73,9 +72,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Eventually(func() map[string]string { return nodes(ctx) }).Should(Equal(asItWas), "Nodes have again what they had")
 	})
 
-	ofGarden := named[*corev1.Service]("virtual-garden-istio-ingress", gatewayName)
-	Expect(c.Get(ctx, client.ObjectKeyFromObject(ofGarden), ofGarden)).To(Succeed())
-	gardenNodePorts = nodePorts(ofGarden)
+	balancersBefore = balancers(ctx)
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(balancers(ctx)).To(Equal(balancersBefore), "there are no others than before, and they have what they had")
+	})
 
 	By("bringing what gardenlet brings into a seed")
 	prepareSeed(ctx)
