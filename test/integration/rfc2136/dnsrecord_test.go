@@ -197,7 +197,7 @@ var _ = Describe("Trouble", Serial, func() {
 		record.Spec.Name = "new." + updateZone
 		ask(ctx, record, v1beta1constants.GardenerOperationReconcile)
 		Eventually(get).WithContext(ctx).WithArguments(record).Should(haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "no answer of server"))
-		source.stop()
+		source.Stop()
 		named.signal(syscall.SIGCONT)
 
 		source.start()
@@ -264,7 +264,7 @@ var _ = Describe("Moves", func() {
 		Expect(named.values(ctx, name, "A")).To(ConsistOf("77 192.0.2.1"))
 		Eventually(inCoreDNS).Should(ConsistOf("NXDOMAIN"))
 
-		source.stop()
+		source.Stop()
 		source.start()
 		change(ctx, record, func() { record.Spec.Region = new("anywhere") })
 		Expect(inCoreDNS()).To(ConsistOf("NXDOMAIN"), "it does not come back by a restart")

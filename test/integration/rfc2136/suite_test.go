@@ -10,8 +10,6 @@ package rfc2136_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +36,8 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/dnsrecord"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 const (
@@ -76,10 +75,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() { named.stop() })
 
 	By("starting the API server")
-	scheme = runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme = suite.NewScheme(extensionsv1alpha1.AddToScheme)
 	var err error
 	env, err = environment.Start(scheme)
 	Expect(err).NotTo(HaveOccurred())
@@ -97,13 +93,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startCoreDNS(ctx)
 
 	By("running the instances with the permissions that they name")
-	source = newInstance(ctx, "source", configv1alpha1.DNSProviderCoreDNS, gardenNamespace, sourceNamespace)
-	grant(ctx, "source-coredns", "source", "source", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch"}})
-	destination = newInstance(ctx, "destination", configv1alpha1.DNSProviderRFC2136, destinationNamespace)
+	source = newInstance(ctx, "source", configv1alpha1.DNSProviderCoreDNS, append(permissions(), permissionsForCoreDNS()...), gardenNamespace, sourceNamespace)
+	destination = newInstance(ctx, "destination", configv1alpha1.DNSProviderRFC2136, permissions(), destinationNamespace)
 	for _, i := range []*instance{source, destination} {
 		i.start()
-		DeferCleanup(func() { i.stop() })
+		DeferCleanup(func() { i.Stop() })
 	}
 })
 
@@ -125,33 +119,27 @@ func permissions() []rbacv1.PolicyRule {
 	}
 }
 
-func grant(ctx context.Context, name, namespace, serviceAccount string, rules ...rbacv1.PolicyRule) {
-	GinkgoHelper()
-	Expect(c.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})).To(Succeed())
-	Expect(c.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: serviceAccount}},
-	})).To(Succeed())
+// permissionsForCoreDNS are those that an instance needs besides where CoreDNS is its provider.
+func permissionsForCoreDNS() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch"}},
+	}
 }
 
 // instance runs the controller in a manager, and again.
 type instance struct {
+	*suite.Running
+
 	name            string
 	defaultProvider configv1alpha1.DNSProvider
 	namespaces      []string
 	restConfig      *rest.Config
-
-	cancel context.CancelFunc
-	ended  chan error
 }
 
-func newInstance(ctx context.Context, name string, defaultProvider configv1alpha1.DNSProvider, namespaces ...string) *instance {
+func newInstance(ctx context.Context, name string, defaultProvider configv1alpha1.DNSProvider, rules []rbacv1.PolicyRule, namespaces ...string) *instance {
 	GinkgoHelper()
-	grant(ctx, name, name, name, permissions()...)
-	restConfig, err := env.ServiceAccountConfig(name, name)
-	Expect(err).NotTo(HaveOccurred())
-	return &instance{name: name, defaultProvider: defaultProvider, namespaces: namespaces, restConfig: restConfig}
+	return &instance{name: name, defaultProvider: defaultProvider, namespaces: namespaces, restConfig: suite.Account(ctx, env, name, name, rules...)}
 }
 
 // start runs the controllers until stop.
@@ -181,16 +169,7 @@ func (i *instance) start() {
 	opts.Controller.MaxConcurrentReconciles = 10
 	Expect(dnsrecord.AddToManager(mgr, opts)).To(Succeed())
 
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	i.cancel, i.ended = cancel, ended
-	go func() { ended <- mgr.Start(ctx) }()
-}
-
-func (i *instance) stop() {
-	GinkgoHelper()
-	i.cancel()
-	Eventually(i.ended).Should(Receive(BeNil()), "the instance ends without an error")
+	i.Running = suite.Run("instance "+i.name, mgr.Start)
 }
 
 func (i *instance) config() configv1alpha1.DNSConfiguration {
@@ -207,17 +186,11 @@ func (i *instance) config() configv1alpha1.DNSConfiguration {
 // startCoreDNS starts the CoreDNS of the source seed.
 func startCoreDNS(ctx context.Context) {
 	GinkgoHelper()
-	port, err := environment.FreePort()
-	Expect(err).NotTo(HaveOccurred())
-	dir := GinkgoT().TempDir()
-	grant(ctx, "coredns", coreDNSNamespace, "coredns", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}})
-	kubeconfig, err := env.ServiceAccountKubeconfig(dir, coreDNSNamespace, "coredns")
-	Expect(err).NotTo(HaveOccurred())
-	logs, err := os.Create(filepath.Join(dir, "log"))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(logs.Close)
-	coreDNS, err = environment.StartCoreDNS(corefile, kubeconfig, coreDNSNamespace, dir, port, logs)
-	Expect(err).NotTo(HaveOccurred())
+	suite.Grant(ctx, c, coreDNSNamespace, "coredns", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}})
+	coreDNS = suite.StartCoreDNS(env, coreDNSNamespace, corefile, suite.FreePort(), func(server *environment.CoreDNS) error {
+		_, err := matchers.Resolve(ctx, "tcp", server.Address, updateZone, 1)
+		return err
+	})
 	DeferCleanup(func(ctx SpecContext) { Expect(coreDNS.Kill(ctx)).To(Succeed()) })
 }
 

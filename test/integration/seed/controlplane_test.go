@@ -126,7 +126,7 @@ var _ = Describe("A ControlPlane", Ordered, func() {
 	It("is done by a new instance when the old one ends half-way", func(ctx SpecContext) {
 		controlPlane := create(ctx, newControlPlane(shootNamespace))
 		Eventually(get(ctx, seed, named[*resourcesv1alpha1.ManagedResource](shootNamespace, shootWebhooks))).ShouldNot(BeNil(), "it has begun")
-		instance.stop()
+		instance.Stop()
 		instance.start()
 		eventuallySucceeded(ctx, controlPlane)
 		Eventually(get(ctx, shoot, storageClass)).ShouldNot(BeNil())

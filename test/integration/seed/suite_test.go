@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -32,6 +31,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/gardenlet-extension/app"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
 
 const (
@@ -63,12 +63,7 @@ func TestSeed(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(logger.MustNewZapLogger(logger.InfoLevel, logger.FormatText, logzap.WriteTo(GinkgoWriter)))
 
-	seedScheme = runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme, vpaautoscalingv1.AddToScheme,
-	} {
-		Expect(add(seedScheme)).To(Succeed())
-	}
+	seedScheme = suite.NewScheme(extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme, vpaautoscalingv1.AddToScheme)
 
 	By("starting the API servers of the seed and of a shoot")
 	var err error
@@ -88,91 +83,57 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(seed.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "backup", Namespace: gardenNamespace}})).To(Succeed())
 
 	By("running gardener-resource-manager for the seed and for the shoot")
-	background("gardener-resource-manager of the seed", func(ctx context.Context) error {
+	suite.Background("gardener-resource-manager of the seed", func(ctx context.Context) error {
 		return seedEnv.RunResourceManager(ctx, environment.ResourceManagerOptions{Class: "seed"})
 	})
-	background("gardener-resource-manager of the shoot", func(ctx context.Context) error {
+	suite.Background("gardener-resource-manager of the shoot", func(ctx context.Context) error {
 		return seedEnv.RunResourceManager(ctx, environment.ResourceManagerOptions{Namespaces: []string{shootNamespace}, Target: shootEnv.Config})
 	})
 
 	watching, err := client.NewWithWatch(shootEnv.Config, client.Options{Scheme: seedScheme})
 	Expect(err).NotTo(HaveOccurred())
-	background("garbage collection in the shoot", func(ctx context.Context) error { return collectGarbage(ctx, watching) })
+	suite.Background("garbage collection in the shoot", func(ctx context.Context) error { return collectGarbage(ctx, watching) })
 
 	By("running the instance with the permissions of the chart")
 	instance = newRunner(ctx)
 	instance.start()
-	DeferCleanup(func() { instance.stop() })
+	DeferCleanup(func() { instance.Stop() })
 })
-
-// background runs something until the suite ends, and waits for its end.
-func background(name string, run func(context.Context) error) {
-	GinkgoHelper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer GinkgoRecover()
-		defer close(done)
-		Expect(run(ctx)).To(Succeed(), name)
-	}()
-	DeferCleanup(func() {
-		cancel()
-		Eventually(done).Should(BeClosed(), "%s ends when it is told to", name)
-	})
-}
 
 // runner runs the instance, and again.
 type runner struct {
+	*suite.Running
+
 	config     *configv1alpha1.ExtensionConfiguration
 	restConfig *rest.Config
-	cancel     context.CancelFunc
-	done       chan struct{}
 }
 
 func newRunner(ctx context.Context) *runner {
 	GinkgoHelper()
-	release, err := seedEnv.InstallChart(ctx, instanceNamespace, map[string]any{
-		"image":        "gardenlet-extension:test",
-		"controllers":  map[string]any{"dnsRecord": map[string]any{"disabled": true}},
-		"dns":          map[string]any{"coreDNS": map[string]any{"image": "coredns:test"}},
-		"controlPlane": map[string]any{"localPathProvisioner": map[string]any{"image": "local-path-provisioner:test"}},
-		"machines":     map[string]any{"registryMirrors": []any{map[string]any{"upstream": "registry.k8s.io", "hosts": []any{"http://mirror:5001"}}}},
-	})
+	values := suite.SeedValues()
+	values["controllers"] = map[string]any{"dnsRecord": map[string]any{"disabled": true}}
+	values["machines"] = map[string]any{"registryMirrors": []any{map[string]any{"upstream": "registry.k8s.io", "hosts": []any{"http://mirror:5001"}}}}
+	release, err := seedEnv.InstallChart(ctx, instanceNamespace, values)
 	Expect(err).NotTo(HaveOccurred())
 	restConfig, err := seedEnv.ServiceAccountConfig(instanceNamespace, app.Name)
 	Expect(err).NotTo(HaveOccurred())
 
 	config := release.Config
 	config.Backup.Directory, config.Backup.HostPath = GinkgoT().TempDir(), "/on/the/node"
-	for _, server := range []**configv1alpha1.Server{&config.Server.HealthProbes, &config.Server.Metrics, &config.Server.Webhooks} {
-		port, err := environment.FreePort()
-		Expect(err).NotTo(HaveOccurred())
-		*server = &configv1alpha1.Server{BindAddress: "127.0.0.1", Port: port}
-	}
+	suite.OwnPorts(config)
 	return &runner{config: config, restConfig: restConfig}
 }
 
 func (r *runner) start() {
 	GinkgoHelper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	r.cancel, r.done = cancel, done
-	go func() {
-		defer GinkgoRecover()
-		defer close(done)
-		Expect(app.Run(ctx, app.Options{
+	r.Running = suite.Run("the instance", func(ctx context.Context) error {
+		return app.Run(ctx, app.Options{
 			Log:          logf.Log,
 			Config:       r.config.DeepCopy(),
 			RESTConfig:   rest.CopyConfig(r.restConfig),
 			Namespace:    instanceNamespace,
 			WebhookURL:   fmt.Sprintf("127.0.0.1:%d", r.config.Server.Webhooks.Port),
 			AllowRestart: true,
-		})).To(Succeed())
-	}()
-}
-
-func (r *runner) stop() {
-	GinkgoHelper()
-	r.cancel()
-	Eventually(r.done).Should(BeClosed(), "the instance ends when it is told to")
+		})
+	})
 }

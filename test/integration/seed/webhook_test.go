@@ -100,7 +100,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 	})
 
 	It("block nothing in the seed but the shoots' own while the instance is down", func(ctx SpecContext) {
-		instance.stop()
+		instance.Stop()
 		DeferCleanup(func() { instance.start() })
 		create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "during-the-outage"}})
 		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: "machine-controller-manager"}})
