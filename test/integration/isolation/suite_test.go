@@ -11,17 +11,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	logzap "sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -35,6 +33,8 @@ import (
 	gardenapp "github.com/gardener/gardener-extension-provider-local/operator-extension/app"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 const (
@@ -65,10 +65,7 @@ func TestIsolation(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(logger.MustNewZapLogger(logger.ErrorLevel, logger.FormatText, logzap.WriteTo(GinkgoWriter)))
 
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kubernetesscheme.AddToScheme, extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme := suite.NewScheme(extensionsv1alpha1.AddToScheme, resourcesv1alpha1.AddToScheme)
 
 	By("starting the API server")
 	var err error
@@ -92,13 +89,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 
 	By("running gardener-resource-manager for ManagedResources of class seed")
-	background("gardener-resource-manager", func(ctx context.Context) error {
+	suite.Background("gardener-resource-manager", func(ctx context.Context) error {
 		return env.RunResourceManager(ctx, environment.ResourceManagerOptions{Class: "seed"})
 	})
 
 	By("running both instances with the permissions of the chart")
-	port, err := environment.FreePort()
-	Expect(err).NotTo(HaveOccurred())
+	port := suite.FreePort()
 	buckets := GinkgoT().TempDir()
 	runGarden(ctx, buckets, fmt.Sprintf("127.0.0.1:%d", port))
 	runSeed(ctx, buckets, fmt.Sprintf("127.0.0.1:%d", port))
@@ -107,45 +103,21 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	startCoreDNS(ctx, port)
 })
 
-// background runs something until the suite ends, and waits for its end.
-func background(name string, run func(context.Context) error) {
-	GinkgoHelper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer GinkgoRecover()
-		defer close(done)
-		Expect(run(ctx)).To(Succeed(), name)
-	}()
-	DeferCleanup(func() {
-		cancel()
-		Eventually(done).Should(BeClosed(), "%s ends when it is told to", name)
-	})
-}
-
 func runGarden(ctx context.Context, buckets, dnsServer string) {
 	GinkgoHelper()
-	release, err := env.InstallChart(ctx, gardenPlace, map[string]any{
-		"gardener": map[string]any{"runtimeCluster": map[string]any{"enabled": "true", "priorityClassName": "gardener-garden-system-200"}},
-		"image":    "operator-extension:test",
-		"dns":      map[string]any{"coreDNS": map[string]any{"image": "coredns:test"}},
-	})
+	release, err := env.InstallChart(ctx, gardenPlace, suite.GardenValues())
 	Expect(err).NotTo(HaveOccurred())
 	restConfig, err := env.ServiceAccountConfig(gardenPlace, gardenapp.Name)
 	Expect(err).NotTo(HaveOccurred())
 	config := configure(release.Config, buckets, dnsServer)
-	background("garden instance", func(ctx context.Context) error {
+	suite.Background("garden instance", func(ctx context.Context) error {
 		return gardenapp.Run(ctx, gardenapp.Options{Log: logf.Log, Config: config, RESTConfig: restConfig, Namespace: gardenPlace, AllowRestart: true})
 	})
 }
 
 func runSeed(ctx context.Context, buckets, dnsServer string) {
 	GinkgoHelper()
-	release, err := env.InstallChart(ctx, seedPlace, map[string]any{
-		"image":        "gardenlet-extension:test",
-		"dns":          map[string]any{"coreDNS": map[string]any{"image": "coredns:test"}},
-		"controlPlane": map[string]any{"localPathProvisioner": map[string]any{"image": "local-path-provisioner:test"}},
-	})
+	release, err := env.InstallChart(ctx, seedPlace, suite.SeedValues())
 	Expect(err).NotTo(HaveOccurred())
 	restConfig, err := env.ServiceAccountConfig(seedPlace, seedapp.Name)
 	Expect(err).NotTo(HaveOccurred())
@@ -157,7 +129,7 @@ func runSeed(ctx context.Context, buckets, dnsServer string) {
 	} {
 		webhook.Disabled = true
 	}
-	background("seed instance", func(ctx context.Context) error {
+	suite.Background("seed instance", func(ctx context.Context) error {
 		return seedapp.Run(ctx, seedapp.Options{Log: logf.Log, Config: config, RESTConfig: restConfig, Namespace: seedPlace, AllowRestart: true})
 	})
 }
@@ -170,40 +142,17 @@ func configure(config *configv1alpha1.ExtensionConfiguration, buckets, dnsServer
 	config.Backup.Directory, config.Backup.HostPath = buckets, "/on/the/node"
 	config.Charts.Cache.Directory = GinkgoT().TempDir()
 	config.DNS.CoreDNS.Servers = []string{dnsServer}
-	for _, server := range []*configv1alpha1.Server{config.Server.HealthProbes, config.Server.Metrics, config.Server.Webhooks} {
-		if server == nil {
-			continue
-		}
-		port, err := environment.FreePort()
-		Expect(err).NotTo(HaveOccurred())
-		server.BindAddress, server.Port = "127.0.0.1", port
-	}
+	suite.OwnPorts(config)
 	return config
 }
 
 // startCoreDNS runs CoreDNS as the instances deployed it.
 func startCoreDNS(ctx context.Context, port int) {
 	GinkgoHelper()
-	var corefile string
-	Eventually(func(g Gomega) {
-		configMaps := &corev1.ConfigMapList{}
-		g.Expect(c.List(ctx, configMaps, client.InNamespace(coreDNSNamespace))).To(Succeed())
-		for _, configMap := range configMaps.Items {
-			if configMap.Data["Corefile"] != "" {
-				corefile = configMap.Data["Corefile"]
-			}
-		}
-		g.Expect(corefile).NotTo(BeEmpty())
-	}).Should(Succeed(), "an instance deploys CoreDNS")
-
-	dir := GinkgoT().TempDir()
-	kubeconfig, err := env.ServiceAccountKubeconfig(dir, coreDNSNamespace, "coredns")
-	Expect(err).NotTo(HaveOccurred())
-	logs, err := os.Create(filepath.Join(dir, "log"))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(logs.Close)
-	server, err := environment.StartCoreDNS(corefile, kubeconfig, coreDNSNamespace, dir, port, logs)
-	Expect(err).NotTo(HaveOccurred())
+	server := suite.StartCoreDNS(env, coreDNSNamespace, suite.DeployedCorefile(ctx, c, coreDNSNamespace), port, func(server *environment.CoreDNS) error {
+		_, err := matchers.Resolve(ctx, "tcp", server.Address, "local.gardener.cloud", dns.TypeSOA)
+		return err
+	})
 	DeferCleanup(func(ctx SpecContext) { Expect(server.Kill(ctx)).To(Succeed()) })
 }
 

@@ -5,7 +5,6 @@
 package webhook_test
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/pem"
 	"net/http"
@@ -20,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -32,6 +30,7 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/node"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
 
 // The API server is the seed's and, for the second webhook, that of a shoot.
@@ -48,24 +47,16 @@ var _ = Describe("Webhooks for Nodes", Ordered, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		scheme := runtime.NewScheme()
-		Expect(kubernetesscheme.AddToScheme(scheme)).To(Succeed())
-		Expect(extensionsv1alpha1.AddToScheme(scheme)).To(Succeed())
+		scheme := suite.NewScheme(extensionsv1alpha1.AddToScheme)
 
 		By("giving what the package says that it needs")
-		meta := metav1.ObjectMeta{Name: serviceAccount}
-		Expect(c.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"extensions.gardener.cloud"}, Resources: []string{"clusters"}, Verbs: []string{"get", "list", "watch"}},
-			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}},
-			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
-		}})).To(Succeed())
-		Expect(c.Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: instanceNamespace, Name: serviceAccount}},
-		})).To(Succeed())
-		config, err := env.ServiceAccountConfig(instanceNamespace, serviceAccount)
-		Expect(err).NotTo(HaveOccurred())
+		config := suite.Account(ctx, env, instanceNamespace, serviceAccount,
+			rbacv1.PolicyRule{APIGroups: []string{"extensions.gardener.cloud"}, Resources: []string{"clusters"}, Verbs: []string{"get", "list", "watch"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
+		)
 
+		var err error
 		mgr, err = manager.New(config, manager.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 		Expect(err).NotTo(HaveOccurred())
 		webhooks, err = node.New(mgr, node.Options{Capacity: capacity})
@@ -76,13 +67,7 @@ var _ = Describe("Webhooks for Nodes", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(admin.Create(ctx, clusterWithPool(nodeShoot))).To(Succeed())
 
-		managerCtx, stop := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- mgr.Start(managerCtx) }()
-		DeferCleanup(func() {
-			stop()
-			Eventually(done).Should(Receive(BeNil()))
-		})
+		suite.Background("the manager", mgr.Start)
 	})
 
 	newNode := func(name string) *corev1.Node {

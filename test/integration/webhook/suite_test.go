@@ -28,7 +28,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,6 +47,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
+	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
 
 const (
@@ -62,7 +62,7 @@ const (
 var (
 	env            *environment.Environment
 	c              client.Client
-	scheme         = runtime.NewScheme()
+	scheme         *runtime.Scheme
 	clock          = testclock.NewFakeClock(time.Now().Add(-25 * day))
 	instanceConfig *rest.Config
 	service        *proxy
@@ -81,9 +81,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	logf.SetLogger(logger.MustNewZapLogger(logger.InfoLevel, logger.FormatText))
 	secretsutils.Clock = clock
 
-	for _, add := range []func(*runtime.Scheme) error{kubernetesscheme.AddToScheme, resourcesv1alpha1.AddToScheme} {
-		Expect(add(scheme)).To(Succeed())
-	}
+	scheme = suite.NewScheme(resourcesv1alpha1.AddToScheme)
 
 	By("starting the API server")
 	var err error
@@ -192,21 +190,16 @@ var annotate = admission.HandlerFunc(func(_ context.Context, request admission.R
 
 // replica is a running replica of an instance.
 type replica struct {
+	*suite.Running
+
 	address, health string
 	shoots          *webhook.ShootWebhooks
-	cancel          context.CancelFunc
-	done            chan error
 }
 
 func startReplica(webhooks ...*extensionswebhook.Webhook) *replica {
 	GinkgoHelper()
-	var ports [2]int
-	for i := range ports {
-		var err error
-		ports[i], err = environment.FreePort()
-		Expect(err).NotTo(HaveOccurred())
-	}
-	health := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[1]))
+	port := suite.FreePort()
+	health := net.JoinHostPort("127.0.0.1", strconv.Itoa(suite.FreePort()))
 
 	mgr, err := manager.New(rest.CopyConfig(instanceConfig), manager.Options{
 		Scheme:                        scheme,
@@ -231,33 +224,23 @@ func startReplica(webhooks ...*extensionswebhook.Webhook) *replica {
 		Name:      instanceName,
 		Namespace: instanceNamespace,
 		Classes:   classes,
-		Server:    configv1alpha1.Server{BindAddress: "127.0.0.1", Port: ports[0]},
+		Server:    configv1alpha1.Server{BindAddress: "127.0.0.1", Port: port},
 		Mode:      extensionswebhook.ModeURL,
 		URL:       service.address(),
 		Resources: resources.New(mgr.GetClient()),
 		Clock:     clock,
-		Log:       logf.Log.WithName("webhooks").WithValues("port", ports[0]),
+		Log:       logf.Log.WithName("webhooks").WithValues("port", port),
 	})
 	Expect(err).NotTo(HaveOccurred())
 
-	ctx, cancel := context.WithCancel(context.Background())
 	r := &replica{
-		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])),
+		Running: suite.Run("the replica", mgr.Start),
+		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
 		health:  "http://" + health,
 		shoots:  shoots,
-		cancel:  cancel,
-		done:    make(chan error, 1),
 	}
-	go func() { r.done <- mgr.Start(ctx) }()
 	replicas = append(replicas, r)
 	return r
-}
-
-func (r *replica) stop() {
-	GinkgoHelper()
-	r.cancel()
-	Eventually(r.done).Should(Receive(BeNil()))
-	r.done <- nil
 }
 
 func (r *replica) leads() bool {

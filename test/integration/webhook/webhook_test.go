@@ -31,7 +31,7 @@ var _ = Describe("Webhooks", Ordered, func() {
 
 	AfterAll(func() {
 		for _, replica := range replicas {
-			replica.stop()
+			replica.Stop()
 		}
 	})
 
@@ -49,7 +49,7 @@ var _ = Describe("Webhooks", Ordered, func() {
 
 		standby = startReplica(webhooks()...)
 		Eventually(standby.ready).WithContext(ctx).Should(MatchError(ContainSubstring("500")))
-		Consistently(standby.done, "1s").ShouldNot(Receive())
+		Consistently(standby.Done(), "1s").ShouldNot(BeClosed())
 		Expect(standby.ready(ctx)).NotTo(Succeed())
 		_, err := standby.serves()
 		Expect(err).To(HaveOccurred())
@@ -133,7 +133,7 @@ var _ = Describe("Webhooks", Ordered, func() {
 		By("a change of the leader")
 		service.route(standby.address)
 		calls.more(2)
-		leader.stop()
+		leader.Stop()
 		leader = standby
 		Eventually(leader.leads).Should(BeTrue())
 		calls.more(20)
@@ -167,8 +167,8 @@ var _ = Describe("Webhooks", Ordered, func() {
 
 	It("should block nothing but what asked for it when all replicas are dead", func(ctx SpecContext) {
 		service.route()
-		leader.stop()
-		standby.stop()
+		leader.Stop()
+		standby.Stop()
 		service.cut()
 
 		started := time.Now()
