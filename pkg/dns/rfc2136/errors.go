@@ -45,7 +45,7 @@ func isFailure(rcode int) bool {
 // isRejected tells whether an error is an answer that nothing was done. After a failure of the server that isn't certain.
 func isRejected(err error) bool {
 	var problem *rcodeError
-	return errors.As(err, &problem) && isFailure(problem.rcode) && problem.rcode != miekgdns.RcodeServerFailure
+	return errors.As(err, &problem) && problem.rcode != miekgdns.RcodeServerFailure && (isFailure(problem.rcode) || problem.rcode == miekgdns.RcodeYXRrset)
 }
 
 // isOfNoZone tells whether an error is an answer that the server hasn't such a zone, and so no record of it.
@@ -89,7 +89,10 @@ func (s *session) problem(what string, reply *miekgdns.Msg) error {
 		problem.text += ": it does not understand the message; see its log"
 	case miekgdns.RcodeServerFailure:
 		problem.text += ": it can't do this now; see its log"
-	case miekgdns.RcodeYXRrset, miekgdns.RcodeYXDomain, miekgdns.RcodeNXRrset, miekgdns.RcodeNameError:
+	case miekgdns.RcodeYXRrset:
+		problem.text += ": the name is an alias (CNAME), beside which no other record can stand; delete one of them"
+		return dns.ConfigurationProblem(problem)
+	case miekgdns.RcodeYXDomain, miekgdns.RcodeNXRrset, miekgdns.RcodeNameError:
 		problem.text += ": it has not what was there before"
 	}
 	return problem

@@ -88,23 +88,9 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	if err != nil {
 		return dns.ConfigurationProblem(err)
 	}
-	server, err := p.connect(ctx, target.server, target.key)
+	change, err := p.serve(ctx, request, target, zone)
 	if err != nil {
 		return err
-	}
-	defer server.close()
-
-	current, err := server.query(ctx, record)
-	if err != nil {
-		return err
-	}
-	change := plan(request.Written, localv1alpha1.WrittenRecord{
-		Server: target.server, Zone: zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL,
-	}, current)
-	if !change.isDone {
-		if err := p.write(ctx, server, request, change, current); err != nil {
-			return err
-		}
 	}
 	if err := p.removeAll(ctx, target.key, change.elsewhere); err != nil {
 		return fmt.Errorf("%s record %s is served, but not removed from where it was before: %w", record.Type, record.Name, err)
@@ -112,25 +98,45 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	return request.Save(ctx, localv1alpha1.DNSRecordStatus{Provider: localv1alpha1.DNSProviderRFC2136, Written: []localv1alpha1.WrittenRecord{change.wanted}})
 }
 
+// serve sees to it that the server has a record, and returns what that took and takes. It uses one connection and has
+// closed it by then: who would need a second one could wait for others that do, too.
+func (p *Provider) serve(ctx context.Context, request dns.Request, target target, zone string) (change, error) {
+	server, err := p.connect(ctx, target.server, target.key)
+	if err != nil {
+		return change{}, err
+	}
+	defer server.close()
+
+	record := request.Record
+	current, err := server.query(ctx, record)
+	if err != nil {
+		return change{}, err
+	}
+	change := plan(request.Written, localv1alpha1.WrittenRecord{
+		Server: target.server, Zone: zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL,
+	}, current)
+	if change.isDone {
+		return change, nil
+	}
+	return change, p.write(ctx, server, request, change, current)
+}
+
 // write updates a server and sees whether it answers accordingly.
 func (p *Provider) write(ctx context.Context, server *session, request dns.Request, change change, current answer) error {
 	record := request.Record
-	if current.alias && !slices.ContainsFunc(change.replaced, func(old localv1alpha1.WrittenRecord) bool {
-		return old.Type == dns.TypeCNAME && old.Name == record.Name
-	}) {
-		return dns.ConfigurationProblem(fmt.Errorf("server %s has an alias (CNAME) of the name %s, beside which no %s record can stand: delete one of them", server.address, record.Name, record.Type))
-	}
 	if err := request.Save(ctx, change.pending(request)); err != nil {
 		return err
 	}
 
-	err := server.replace(ctx, record, change.wanted.Zone, change.replaced)
+	err := server.replace(ctx, record, change.wanted.Zone, change.replaced, current.alias)
 	if isChanged(err) {
 		// Others have what was to be replaced, or some of it. What they don't have goes by itself.
-		if err := p.removeAll(ctx, server.key, change.replaced); err != nil {
-			return err
+		for _, old := range change.replaced {
+			if err := server.remove(ctx, old); err != nil {
+				return err
+			}
 		}
-		err = server.replace(ctx, record, change.wanted.Zone, nil)
+		err = server.replace(ctx, record, change.wanted.Zone, nil, current.alias)
 	}
 	if isRejected(err) {
 		return errors.Join(err, request.Save(ctx, change.undone(request)))
@@ -199,10 +205,5 @@ func (p *Provider) remove(ctx context.Context, key *key, record localv1alpha1.Wr
 	}
 	defer server.close()
 
-	err = server.remove(ctx, record)
-	if isChanged(err) || isOfNoZone(err) {
-		logf.FromContext(ctx).Info("Leaving a record that is gone or another's by now", "reason", err.Error(), "server", record.Server, "name", record.Name, "type", record.Type)
-		return nil
-	}
-	return err
+	return server.remove(ctx, record)
 }

@@ -291,7 +291,7 @@ func TestAnAliasCannotStandBesideAnythingElse(t *testing.T) {
 		says           string
 	}{
 		{"an alias where there is an address", record("a.example.org", "A", "192.0.2.9"), record("a.example.org", "CNAME", "b.example.net"), 1, 1, "it has other records of that name"},
-		{"an address where there is an alias", record("a.example.org", "CNAME", "b.example.net"), record("a.example.org", "A", "192.0.2.1"), 0, 0, "has an alias (CNAME) of the name a.example.org"},
+		{"an address where there is an alias", record("a.example.org", "CNAME", "b.example.net"), record("a.example.org", "A", "192.0.2.1"), 0, 2, "the name is an alias (CNAME)"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -307,6 +307,17 @@ func TestAnAliasCannotStandBesideAnythingElse(t *testing.T) {
 			g.Expect(s.values(test.theirs.Name, test.theirs.Type)).To(Equal(test.theirs.Values))
 		})
 	}
+}
+
+func TestAWildcardAliasIsNotInTheWay(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	s.set(record("*.example.org", "CNAME", "b.example.net"))
+	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
+	g.Expect(o.apply(t)).To(Succeed())
+	g.Expect(s.values("a.example.org", "A")).To(Equal([]string{"192.0.2.1"}))
+	g.Expect(o.remove(t)).To(Succeed())
+	g.Expect(s.values("*.example.org", "CNAME")).To(HaveLen(1))
 }
 
 func TestTheSourceOfAMigrationLeavesWhatTheDestinationServes(t *testing.T) {
@@ -572,6 +583,26 @@ func TestConnectionsAreBounded(t *testing.T) {
 	g.Expect(counted.most).To(BeNumerically("<=", maxConnections))
 	g.Expect(counted.open).To(BeZero())
 	g.Expect(provider.slots.inUse).To(BeEmpty())
+}
+
+// Many at a time would all have one and wait for another.
+func TestNothingNeedsTwoConnectionsAtATime(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	provider := newProvider(t, s.address, func(o *Options) { o.Timeout = time.Second })
+	provider.slots = newSlots(1)
+	o := newOwner(provider, record("a.example.org", "A", "192.0.2.1"))
+	g.Expect(o.apply(t)).To(Succeed())
+
+	s.set(record("a.example.org", "A", "192.0.2.9"))
+	o.request.Record = record("b.example.org", "A", "192.0.2.1")
+	g.Expect(o.apply(t)).To(Succeed(), "leaving an old name that another has taken over")
+
+	o.status.Written = append(o.status.Written, localv1alpha1.WrittenRecord{
+		Server: s.address, Zone: "example.com", Name: "b.example.com", Type: "A", Values: []string{"192.0.2.1"}, TTL: 60,
+	})
+	g.Expect(o.apply(t)).To(Succeed(), "removing what is in another zone")
+	g.Expect(o.status.Written).To(HaveLen(1))
 }
 
 func TestAServerThatHangsDoesNotHoldUpAnother(t *testing.T) {

@@ -155,13 +155,21 @@ func (s *server) answer(m, reply *miekgdns.Msg) {
 	}
 	reply.Authoritative = true
 	reply.Rcode = miekgdns.RcodeNameError
-	for _, rr := range s.records {
-		if rr.Header().Name != question.Name {
-			continue
+	_, parent, _ := strings.Cut(question.Name, ".")
+	for _, name := range []string{question.Name, "*." + parent} {
+		for _, rr := range s.records {
+			if rr.Header().Name != name {
+				continue
+			}
+			reply.Rcode = miekgdns.RcodeSuccess
+			if kind := rr.Header().Rrtype; kind == question.Qtype || kind == miekgdns.TypeCNAME {
+				rr = miekgdns.Copy(rr)
+				rr.Header().Name = question.Name
+				reply.Answer = append(reply.Answer, rr)
+			}
 		}
-		reply.Rcode = miekgdns.RcodeSuccess
-		if kind := rr.Header().Rrtype; kind == question.Qtype || kind == miekgdns.TypeCNAME {
-			reply.Answer = append(reply.Answer, rr)
+		if reply.Rcode == miekgdns.RcodeSuccess {
+			return
 		}
 	}
 }
@@ -174,7 +182,14 @@ func (s *server) update(m *miekgdns.Msg) int {
 	}
 	wanted := map[string][]string{}
 	for _, rr := range m.Answer {
-		key := rr.Header().Name + " " + miekgdns.TypeToString[rr.Header().Rrtype]
+		recordType := miekgdns.TypeToString[rr.Header().Rrtype]
+		if rr.Header().Class == miekgdns.ClassNONE {
+			if len(s.valuesOf(rr.Header().Name, recordType)) > 0 {
+				return miekgdns.RcodeYXRrset
+			}
+			continue
+		}
+		key := rr.Header().Name + " " + recordType
 		wanted[key] = append(wanted[key], dns.ValueOf(rr))
 	}
 	for key, values := range wanted {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	miekgdns "github.com/miekg/dns"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
@@ -61,7 +62,7 @@ type answer struct {
 	values []string
 	// ttl is in seconds.
 	ttl int64
-	// alias tells that the name is an alias, although that is not what was asked for.
+	// alias tells that the name is an alias, by itself or by a wildcard, although that is not what was asked for.
 	alias bool
 }
 
@@ -112,25 +113,35 @@ func (s *session) query(ctx context.Context, record dns.Record) (answer, error) 
 }
 
 // replace puts a record in place of all of its name and type, and removes others in the same message. The error is one
-// for isChanged if any of the others is not as it was written.
-func (s *session) replace(ctx context.Context, record dns.Record, zone string, others []localv1alpha1.WrittenRecord) error {
+// for isChanged if any of the others is not as it was written. alias tells that the name seems to be an alias: nothing is
+// done if it is one by itself, and not one of the others; beside a wildcard that is one, the record can stand.
+func (s *session) replace(ctx context.Context, record dns.Record, zone string, others []localv1alpha1.WrittenRecord, alias bool) error {
 	message := new(miekgdns.Msg)
 	message.SetUpdate(miekgdns.Fqdn(zone))
 	for _, other := range others {
 		addRemoval(message, other)
+		alias = alias && (other.Type != dns.TypeCNAME || other.Name != record.Name)
 	}
 	records := record.ResourceRecords()
+	if alias {
+		message.RRsetNotUsed([]miekgdns.RR{&miekgdns.CNAME{Hdr: miekgdns.RR_Header{Name: records[0].Header().Name, Rrtype: miekgdns.TypeCNAME}}})
+	}
 	message.RemoveRRset(records[:1])
 	message.Insert(records)
 	return s.update(ctx, message, "setting "+record.Type+" "+record.Name)
 }
 
-// remove removes a record; the error is one for isChanged if it is not as it was written.
+// remove removes a record, if it is still as it was written.
 func (s *session) remove(ctx context.Context, written localv1alpha1.WrittenRecord) error {
 	message := new(miekgdns.Msg)
 	message.SetUpdate(miekgdns.Fqdn(written.Zone))
 	addRemoval(message, written)
-	return s.update(ctx, message, "removing "+written.Type+" "+written.Name)
+	err := s.update(ctx, message, "removing "+written.Type+" "+written.Name)
+	if isChanged(err) || isOfNoZone(err) {
+		logf.FromContext(ctx).Info("Leaving a record that is gone or another's by now", "reason", err.Error(), "server", written.Server, "name", written.Name, "type", written.Type)
+		return nil
+	}
+	return err
 }
 
 // addRemoval removes a record on the condition that it has just the values that were written (RFC 2136, sections 2.4.2
