@@ -7,6 +7,7 @@ package v1alpha1_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,6 +161,15 @@ func TestDecodeKeepsWellKnownServicesThatAreNotOverridden(t *testing.T) {
 	g.Expect(config.DNS.RFC2136.Zones).To(Equal(config.DNS.Zones))
 }
 
+func TestLoadBalancerDefaultsFollowTheNamespaceOfCoreDNS(t *testing.T) {
+	g := NewWithT(t)
+	config, err := configv1alpha1.Decode([]byte(strings.Replace(minimal, "image: coredns", "image: coredns, namespace: names", 1)))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.LoadBalancers.Services).To(ContainElement(And(
+		HaveField("Namespace", "names"), HaveField("Name", "coredns-host"), HaveField("Addresses", HaveExactElements("172.18.255.53", "fd00:ff::53")))))
+	g.Expect(config.LoadBalancers.Services).NotTo(ContainElement(HaveField("Namespace", configv1alpha1.DefaultCoreDNSNamespace)))
+}
+
 func TestDecodeRefusesAddressesThatNobodyCanHave(t *testing.T) {
 	row := func(more string) string {
 		return "loadBalancers: {services: [{namespace: some, name: s, " + more + "}]}"
@@ -170,10 +180,13 @@ func TestDecodeRefusesAddressesThatNobodyCanHave(t *testing.T) {
 		"a pool that is no range":             {"loadBalancers: {pools: [many]}", "loadBalancers.pools[0]: Invalid value"},
 		"a pool from behind":                  {"loadBalancers: {pools: [192.0.2.9-192.0.2.1]}", "loadBalancers.pools[0]: Invalid value"},
 		"a pool of two families":              {"loadBalancers: {pools: ['192.0.2.9-2001:db8::1']}", "loadBalancers.pools[0]: Invalid value"},
+		"a pool of IPv4 in IPv6":              {"loadBalancers: {pools: ['::ffff:192.0.2.0/120']}", "loadBalancers.pools[0]: Invalid value"},
+		"a pool in a zone":                    {"loadBalancers: {pools: ['fe80::1%eth0-fe80::9%eth0']}", "loadBalancers.pools[0]: Invalid value"},
 		"a Service twice":                     {"loadBalancers: {services: [{namespace: some, name: s}, {namespace: some, name: s}]}", "loadBalancers.services[1]: Duplicate value"},
 		"a mode that there is not":            {row("ipMode: NAT"), "loadBalancers.services[0].ipMode: Unsupported value"},
 		"a node port that is none":            {row("nodePorts: [{port: 443, nodePort: 70000}]"), "loadBalancers.services[0].nodePorts[0].nodePort: Invalid value"},
 		"a node port twice":                   {row("nodePorts: [{port: 443, nodePort: 30000}, {port: 80, nodePort: 30000}]"), "loadBalancers.services[0].nodePorts[1].nodePort: Duplicate value"},
+		"two node ports for one port":         {row("nodePorts: [{port: 443, nodePort: 30000}, {port: 443, nodePort: 30001}]"), "loadBalancers.services[0].nodePorts[1].port: Duplicate value"},
 		"a namespace that is none":            {"ingress: {gateways: [{namespace: A, name: s}]}", "ingress.gateways[0].namespace: Invalid value"},
 		"no worker for Services":              {"controllers: {service: {concurrentSyncs: 0}}", "controllers.service.concurrentSyncs: Invalid value"},
 	} {

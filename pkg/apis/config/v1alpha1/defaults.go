@@ -52,7 +52,7 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setDefault(&config.Charts.Cache.Directory, DefaultChartCacheDirectory)
 	setPointerDefault(&config.Charts.Cache.MaxBytes, resource.MustParse("64Mi"))
 	setDNSDefaults(&config.DNS)
-	setLoadBalancerDefaults(&config.LoadBalancers)
+	setLoadBalancerDefaults(&config.LoadBalancers, config.DNS.CoreDNS.Namespace)
 	if len(config.Ingress.Gateways) == 0 {
 		config.Ingress.Gateways = []ServiceReference{
 			{Namespace: "garden", Name: "nginx-ingress-controller"},
@@ -103,7 +103,7 @@ func setDNSDefaults(dns *DNSConfiguration) {
 	setPointerDefault(&dns.CoreDNS.ConfirmTimeout, metav1.Duration{Duration: 10 * time.Second})
 }
 
-func setLoadBalancerDefaults(loadBalancers *LoadBalancersConfiguration) {
+func setLoadBalancerDefaults(loadBalancers *LoadBalancersConfiguration, coreDNSNamespace string) {
 	if len(loadBalancers.HostAddresses) == 0 {
 		loadBalancers.HostAddresses = []string{"172.18.255.1", "fd00:ff::1"}
 	}
@@ -118,7 +118,7 @@ func setLoadBalancerDefaults(loadBalancers *LoadBalancersConfiguration) {
 		loadBalancers.Pools = []string{"172.18.255.128/25", "fd00:ff::1:0/120"}
 	}
 
-	for _, service := range wellKnownServices() {
+	for _, service := range wellKnownServices(coreDNSNamespace) {
 		if !slices.ContainsFunc(loadBalancers.Services, func(own LoadBalancerService) bool {
 			return own.Namespace == service.Namespace && own.Name == service.Name
 		}) {
@@ -128,7 +128,7 @@ func setLoadBalancerDefaults(loadBalancers *LoadBalancersConfiguration) {
 }
 
 // wellKnownServices have the node ports of the seed document on provider-local and of kind configurations made for it.
-func wellKnownServices() []LoadBalancerService {
+func wellKnownServices(coreDNSNamespace string) []LoadBalancerService {
 	const gateway = "istio-ingressgateway"
 	vip := corev1.LoadBalancerIPModeVIP
 	https := func(nodePort int32) []LoadBalancerNodePort {
@@ -143,7 +143,7 @@ func wellKnownServices() []LoadBalancerService {
 		{Namespace: "virtual-garden-istio-ingress", Name: gateway, Addresses: []string{"172.18.255.3", "fd00:ff::3"}, NodePorts: https(31433)},
 		{Namespace: "garden", Name: "nginx-ingress-controller", Addresses: []string{"172.18.255.4", "fd00:ff::4"}, NodePorts: https(30448)},
 		{
-			Namespace: DefaultCoreDNSNamespace, Name: "coredns-host", Addresses: []string{"172.18.255.53", "fd00:ff::53"},
+			Namespace: coreDNSNamespace, Name: "coredns-host", Addresses: []string{"172.18.255.53", "fd00:ff::53"},
 			NodePorts: []LoadBalancerNodePort{{Port: 53, NodePort: 30053}},
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +31,7 @@ func ParseAddressRange(value string) (AddressRange, error) {
 	first, last, isRange := strings.Cut(value, "-")
 	if !isRange {
 		prefix, err := netip.ParsePrefix(value)
-		if err != nil {
+		if err != nil || prefix.Addr().Is4In6() {
 			return AddressRange{}, fmt.Errorf("%q is neither a CIDR nor FIRST-LAST", value)
 		}
 		prefix = prefix.Masked()
@@ -44,13 +45,16 @@ func ParseAddressRange(value string) (AddressRange, error) {
 	out.First, errs[0] = netip.ParseAddr(first)
 	out.Last, errs[1] = netip.ParseAddr(last)
 	switch {
-	case errors.Join(errs[:]...) != nil:
+	case errors.Join(errs[:]...) != nil || !isPlain(out.First) || !isPlain(out.Last):
 		return AddressRange{}, fmt.Errorf("%q is neither a CIDR nor FIRST-LAST", value)
 	case out.First.Is4() != out.Last.Is4() || out.Last.Less(out.First):
 		return AddressRange{}, fmt.Errorf("%q must be of one family, the first address not after the last", value)
 	}
 	return out, nil
 }
+
+// isPlain tells whether an address is in the form in which Services have it.
+func isPlain(address netip.Addr) bool { return address.Zone() == "" && !address.Is4In6() }
 
 // Contains tells whether an address is in the range.
 func (r AddressRange) Contains(address netip.Addr) bool {
@@ -93,6 +97,9 @@ func validateLoadBalancers(loadBalancers *LoadBalancersConfiguration, path *fiel
 		}
 		for j, fixed := range service.NodePorts {
 			allErrs = append(allErrs, validateNodePort(fixed, path.Child("nodePorts").Index(j))...)
+			if slices.ContainsFunc(service.NodePorts[:j], func(other LoadBalancerNodePort) bool { return other.Port == fixed.Port }) {
+				allErrs = append(allErrs, field.Duplicate(path.Child("nodePorts").Index(j).Child("port"), fixed.Port))
+			}
 			if _, taken := nodePorts[fixed.NodePort]; taken {
 				allErrs = append(allErrs, field.Duplicate(path.Child("nodePorts").Index(j).Child("nodePort"), fixed.NodePort))
 			}
@@ -121,7 +128,7 @@ func validateAddresses(addresses []string, path *field.Path) field.ErrorList {
 	for i, value := range addresses {
 		address, err := netip.ParseAddr(value)
 		switch {
-		case err != nil || address.Zone() != "" || address.Is4In6():
+		case err != nil || !isPlain(address):
 			allErrs = append(allErrs, field.Invalid(path.Index(i), value, "must be an IP address"))
 		case families[address.Is4()]:
 			allErrs = append(allErrs, field.Invalid(path.Index(i), value, "there is another address of its family"))
