@@ -31,7 +31,7 @@ func TestNetworkPolicyLabels(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	service := &corev1.Service{}
 	for _, obj := range rendered.Objects {
-		if obj.GetObjectKind().GroupVersionKind().Kind == "Service" {
+		if obj.GetObjectKind().GroupVersionKind().Kind == "Service" && obj.GetName() == coredns.ServiceName {
 			raw, err := json.Marshal(obj)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(json.Unmarshal(raw, service)).To(Succeed())
