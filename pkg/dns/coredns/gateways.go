@@ -162,7 +162,7 @@ func gatewayOf(service *corev1.Service) gateway {
 	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		if address, err := netip.ParseAddr(ingress.IP); err == nil {
-			g.addresses = append(g.addresses, address.String())
+			g.addresses = append(g.addresses, address.Unmap().String())
 		}
 		if ingress.Hostname != "" {
 			g.addresses = append(g.addresses, strings.ToLower(strings.TrimSuffix(ingress.Hostname, ".")))

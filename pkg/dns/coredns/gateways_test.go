@@ -19,13 +19,14 @@ func TestFindReturnsTheGatewayThatServesAllOfAName(t *testing.T) {
 	dual.Status.LoadBalancer.Ingress = append(dual.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: "2001:DB8:0::1"}, corev1.LoadBalancerIngress{Hostname: "LB.example.org"})
 	single := service("istio-ingress", "single", "172.18.255.2", "10.4.0.2")
 	single.Status.LoadBalancer.Ingress = append(single.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: "2001:db8::2"})
+	mapped := service("istio-ingress", "mapped", "::ffff:172.18.255.6", "10.4.0.6")
 	later := service("z", "same-address", "172.18.255.2", "10.4.0.3")
 	headless := service("istio-ingress", "headless", "172.18.255.4", "None")
 	clusterIP := service("istio-ingress", "cluster-ip", "172.18.255.5", "10.4.0.5")
 	clusterIP.Spec.Type = corev1.ServiceTypeClusterIP
 
 	found := newGateways(seedGateways)
-	for _, s := range []*corev1.Service{later, dual, single, headless, clusterIP} {
+	for _, s := range []*corev1.Service{later, dual, single, mapped, headless, clusterIP} {
 		found.set(s)
 	}
 
@@ -39,6 +40,7 @@ func TestFindReturnsTheGatewayThatServesAllOfAName(t *testing.T) {
 		{"one address", []dns.Record{a("172.18.255.1")}, "dual"},
 		{"both families", []dns.Record{a("172.18.255.1"), aaaa("2001:db8::1")}, "dual"},
 		{"a host name", []dns.Record{{Type: "CNAME", Values: []string{"lb.example.org"}}}, "dual"},
+		{"an IPv4 address in the form of IPv6", []dns.Record{a("172.18.255.6")}, "mapped"},
 		{"two that share an address", []dns.Record{a("172.18.255.2")}, "single"},
 		{"no address of the family in the cluster", []dns.Record{aaaa("2001:db8::2")}, ""},
 		{"one address of another gateway", []dns.Record{a("172.18.255.1", "172.18.255.2")}, ""},
