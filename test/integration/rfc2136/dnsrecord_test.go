@@ -85,6 +85,19 @@ var _ = Describe("Records", func() {
 		Expect(named.values(ctx, "taken."+updateZone, "A")).To(ConsistOf("77 192.0.2.1"))
 	})
 
+	It("refuses an address where there is an alias, but not below a wildcard that is one", func(ctx SpecContext) {
+		create(ctx, newRecord(gardenNamespace, "alias."+updateZone, "CNAME", "lb.example.net"))
+		address := newRecord(gardenNamespace, "alias."+updateZone, "A", "192.0.2.1")
+		attempt(ctx, address, matchers.HaveConfigurationProblem("the name is an alias (CNAME)"))
+		remove(ctx, address)
+		Expect(named.values(ctx, "alias."+updateZone, "CNAME")).To(ConsistOf("77 lb.example.net."))
+
+		create(ctx, newRecord(gardenNamespace, "*.wild."+updateZone, "CNAME", "lb.example.net"))
+		create(ctx, newRecord(gardenNamespace, "a.wild."+updateZone, "A", "192.0.2.1"))
+		Expect(named.values(ctx, "a.wild."+updateZone, "A")).To(ConsistOf("77 192.0.2.1"))
+		Expect(named.values(ctx, "b.wild."+updateZone, "CNAME")).To(ConsistOf("77 lb.example.net."))
+	})
+
 	It("sends updates without a key unsigned", func(ctx SpecContext) {
 		secret := newSecret(gardenNamespace, "unsigned", "")
 		Expect(c.Create(ctx, secret)).To(Succeed())
