@@ -5,6 +5,7 @@
 package dns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -50,15 +52,9 @@ func Parse(object *extensionsv1alpha1.DNSRecord, defaultTTL int64) (Record, erro
 		Owner:   client.ObjectKeyFromObject(object),
 		Created: object.CreationTimestamp.Time,
 		Type:    string(object.Spec.RecordType),
-		TTL:     defaultTTL,
+		TTL:     cmp.Or(ptr.Deref(object.Spec.TTL, 0), defaultTTL, DefaultTTL),
 	}
 	_, record.Ingress = object.Labels[LabelIngress]
-	if object.Spec.TTL != nil {
-		record.TTL = *object.Spec.TTL
-	}
-	if record.TTL == 0 {
-		record.TTL = DefaultTTL
-	}
 	if record.TTL < 0 || record.TTL > math.MaxInt32 {
 		return Record{}, fmt.Errorf("spec.ttl: %d seconds is not between 1 and %d", record.TTL, math.MaxInt32)
 	}

@@ -63,6 +63,8 @@ func TestNewTakesTheTTLOfTheObjectBeforeTheDefault(t *testing.T) {
 	g := NewWithT(t)
 	object := dnsRecord("a.other.example", "A", "1.2.3.4")
 	g.Expect(New(object, zones, 30)).To(HaveField("TTL", int64(30)))
+	object.Spec.TTL = ptr.To[int64](0)
+	g.Expect(New(object, zones, 30)).To(HaveField("TTL", int64(30)), "0 is none")
 	object.Spec.TTL = ptr.To[int64](7)
 	g.Expect(New(object, zones, 30)).To(HaveField("TTL", int64(7)))
 	object.Spec.TTL = ptr.To[int64](-1)

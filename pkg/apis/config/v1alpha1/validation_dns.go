@@ -5,8 +5,11 @@
 package v1alpha1
 
 import (
+	"fmt"
+	"math"
 	"net"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,8 +20,8 @@ var dnsProviders = []DNSProvider{DNSProviderCoreDNS, DNSProviderRFC2136}
 
 func validateDNS(dns *DNSConfiguration, path *field.Path) field.ErrorList {
 	allErrs := validateZones(dns.Zones, path.Child("zones"))
-	if *dns.DefaultTTL <= 0 {
-		allErrs = append(allErrs, field.Invalid(path.Child("defaultTTL"), *dns.DefaultTTL, "must be greater than 0"))
+	if *dns.DefaultTTL <= 0 || *dns.DefaultTTL > math.MaxInt32 {
+		allErrs = append(allErrs, field.Invalid(path.Child("defaultTTL"), *dns.DefaultTTL, fmt.Sprintf("must be between 1 and %d", math.MaxInt32)))
 	}
 	if !sets.New(dnsProviders...).Has(dns.Provider) {
 		allErrs = append(allErrs, field.NotSupported(path.Child("provider"), dns.Provider, dnsProviders))
@@ -30,6 +33,10 @@ func validateDNS(dns *DNSConfiguration, path *field.Path) field.ErrorList {
 func validateZones(zones []string, path *field.Path) field.ErrorList {
 	var allErrs field.ErrorList
 	for i, zone := range zones {
+		// CoreDNS does not start if it is to serve a zone twice.
+		if slices.Contains(zones[:i], zone) {
+			allErrs = append(allErrs, field.Duplicate(path.Index(i), zone))
+		}
 		for _, msg := range validation.IsDNS1123Subdomain(zone) {
 			allErrs = append(allErrs, field.Invalid(path.Index(i), zone, msg))
 		}
