@@ -5,6 +5,7 @@
 package v1alpha1_test
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -170,6 +171,16 @@ func TestLoadBalancerDefaultsFollowTheNamespaceOfCoreDNS(t *testing.T) {
 	g.Expect(config.LoadBalancers.Services).To(ContainElement(And(
 		HaveField("Namespace", "names"), HaveField("Name", "coredns-host"), HaveField("Addresses", HaveExactElements("172.18.255.53", "fd00:ff::53")))))
 	g.Expect(config.LoadBalancers.Services).NotTo(ContainElement(HaveField("Namespace", configv1alpha1.DefaultCoreDNSNamespace)))
+}
+
+func TestThePoolByDefaultLeavesOutTheBroadcastAddressOfKind(t *testing.T) {
+	g := NewWithT(t)
+	config, err := configv1alpha1.Decode([]byte(minimal))
+	g.Expect(err).NotTo(HaveOccurred())
+	pool, err := configv1alpha1.ParseAddressRange(config.LoadBalancers.Pools[0])
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pool.Contains(netip.MustParseAddr("172.18.255.254"))).To(BeTrue())
+	g.Expect(pool.Contains(netip.MustParseAddr("172.18.255.255"))).To(BeFalse())
 }
 
 func TestDecodeRefusesAddressesThatNobodyCanHave(t *testing.T) {

@@ -115,7 +115,8 @@ func setLoadBalancerDefaults(loadBalancers *LoadBalancersConfiguration, coreDNSN
 		}
 	}
 	if len(loadBalancers.Pools) == 0 {
-		loadBalancers.Pools = []string{"172.18.255.128/25", "fd00:ff::1:0/120"}
+		// 172.18.255.255 is the broadcast address of the network that Docker gives to kind, 172.18.0.0/16.
+		loadBalancers.Pools = []string{"172.18.255.128-172.18.255.254", "fd00:ff::1:0/120"}
 	}
 
 	for _, service := range wellKnownServices(coreDNSNamespace) {

@@ -300,8 +300,8 @@ type LoadBalancersConfiguration struct {
 	// Services are the well-known Services. Those of the defaults stay unless an entry has their namespace and name.
 	// +optional
 	Services []LoadBalancerService `json:"services,omitempty"`
-	// Pools are where all others get their addresses from, each a CIDR or FIRST-LAST. Default: 172.18.255.128/25 and
-	// fd00:ff::1:0/120.
+	// Pools are where all others get their addresses from, each a CIDR or FIRST-LAST. Default:
+	// 172.18.255.128-172.18.255.254 and fd00:ff::1:0/120.
 	// +optional
 	Pools []string `json:"pools,omitempty"`
 }
