@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
@@ -29,8 +31,10 @@ import (
 const (
 	// retryConflict is how long a record waits for the one that stands against it: its going makes no event here.
 	retryConflict = time.Minute
-	// retryServer is how long a record waits whose server doesn't answer as it should.
-	retryServer = 5 * time.Second
+	// retryServer is how long a record waits at first whose server doesn't answer as it should, retryServerMax how long it
+	// waits at most: each try writes the status twice, and all records of a server fail with it.
+	retryServer    = 5 * time.Second
+	retryServerMax = 30 * time.Second
 )
 
 // ActuatorOptions are what an Actuator needs.
@@ -46,11 +50,16 @@ type ActuatorOptions struct {
 
 type actuator struct {
 	ActuatorOptions
+	// retry says when to try again. It remembers the DNSRecords that fail, and no others.
+	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
 // NewActuator returns the Actuator of the controller.
 func NewActuator(opts ActuatorOptions) dnsrecord.Actuator {
-	return &actuator{ActuatorOptions: opts}
+	return &actuator{
+		ActuatorOptions: opts,
+		retry:           workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryServer, retryServerMax),
+	}
 }
 
 // Reconcile implements dnsrecord.Actuator: a DNSRecord is Succeeded once it resolves, and nothing is left where it was
@@ -71,15 +80,15 @@ func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, object *extensi
 
 	request := a.request(object, record, config)
 	if err := provider.Apply(ctx, request); err != nil {
-		return withCode(err)
+		return a.outcome(request, err)
 	}
 	if name == configv1alpha1.DNSProviderRFC2136 {
-		return nil
+		return a.outcome(request, nil)
 	}
 	if err := a.removeWritten(ctx, request); err != nil {
-		return withCode(fmt.Errorf("the record is served by %s, but not removed from where it was before: %w", name, err))
+		return a.outcome(request, fmt.Errorf("the record is served by %s, but not removed from where it was before: %w", name, err))
 	}
-	return withCode(request.Save(ctx, localv1alpha1.DNSRecordStatus{}))
+	return a.outcome(request, request.Save(ctx, localv1alpha1.DNSRecordStatus{}))
 }
 
 // Restore implements dnsrecord.Actuator. There is no state to restore: all of a record is in its spec.
@@ -105,7 +114,7 @@ func (a *actuator) Delete(ctx context.Context, _ logr.Logger, object *extensions
 	if provider, ok := a.Providers[name]; ok {
 		errs = append(errs, provider.Remove(ctx, request))
 	}
-	return withCode(errors.Join(errs...))
+	return a.outcome(request, errors.Join(errs...))
 }
 
 // ForceDelete implements dnsrecord.Actuator. What can't be removed now CoreDNS drops once the DNSRecord is gone; another
@@ -113,6 +122,7 @@ func (a *actuator) Delete(ctx context.Context, _ logr.Logger, object *extensions
 func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, object *extensionsv1alpha1.DNSRecord, cluster *extensionscontroller.Cluster) error {
 	if err := a.Delete(ctx, log, object, cluster); err != nil {
 		log.Error(err, "Leaving a record behind, as it is deleted by force")
+		a.retry.Forget(client.ObjectKeyFromObject(object))
 	}
 	return nil
 }
@@ -130,7 +140,8 @@ func (a *actuator) Migrate(ctx context.Context, _ logr.Logger, object *extension
 	if name, _ := a.serving(object); name != configv1alpha1.DNSProviderCoreDNS || !ok {
 		return nil
 	}
-	return withCode(provider.Remove(ctx, dns.Request{Record: dns.Record{Owner: client.ObjectKeyFromObject(object)}}))
+	request := dns.Request{Record: dns.Record{Owner: client.ObjectKeyFromObject(object)}}
+	return a.outcome(request, provider.Remove(ctx, request))
 }
 
 // serving returns who has to serve a DNSRecord, or who last did if its providerConfig is invalid.
@@ -169,11 +180,13 @@ func (a *actuator) request(object *extensionsv1alpha1.DNSRecord, record dns.Reco
 	}
 }
 
-// withCode gives an error of a provider the code of its cause and an interval for the next try.
-func withCode(err error) error {
+// outcome gives an error of a provider the code of its cause and an interval for the next try.
+func (a *actuator) outcome(request dns.Request, err error) error {
+	owner := request.Record.Owner
 	var conflict *dns.ConflictError
 	switch {
 	case err == nil:
+		a.retry.Forget(owner)
 		return nil
 	case errors.As(err, &conflict):
 		return common.ConfigurationProblem(err, retryConflict)
@@ -181,5 +194,5 @@ func withCode(err error) error {
 	if codes := v1beta1helper.ExtractErrorCodes(err); len(codes) > 0 {
 		return common.WithCode(err, codes[0], common.RetryMissing)
 	}
-	return common.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, retryServer)
+	return common.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, a.retry.When(owner))
 }

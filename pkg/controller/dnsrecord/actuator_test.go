@@ -336,3 +336,22 @@ func TestMigrationRemovesWhatTheOtherSeedWillServe(t *testing.T) {
 		})
 	}
 }
+
+func TestAServerThatStaysAwayIsAskedLessAndLessOften(t *testing.T) {
+	g := NewWithT(t)
+	s := newScenario(t, object())
+	wait := func() time.Duration {
+		var requeue *reconcilerutils.RequeueAfterError
+		g.Expect(errors.As(s.reconcile(t), &requeue)).To(BeTrue())
+		return requeue.RequeueAfter
+	}
+
+	s.coreDNS.err = errors.New("connection refused")
+	g.Expect([]time.Duration{wait(), wait(), wait(), wait(), wait()}).To(HaveExactElements(
+		5*time.Second, 10*time.Second, 20*time.Second, 30*time.Second, 30*time.Second))
+
+	s.coreDNS.err = nil
+	g.Expect(s.reconcile(t)).To(Succeed())
+	s.coreDNS.err = errors.New("connection refused")
+	g.Expect(wait()).To(Equal(5 * time.Second))
+}
