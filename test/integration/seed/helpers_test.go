@@ -150,11 +150,12 @@ func eventuallySucceeded(ctx context.Context, obj extensionsv1alpha1.Object) {
 	Eventually(get(ctx, seed, obj)).Should(matchers.HaveSucceeded())
 }
 
-// eventuallyMigrated waits until an extension object is ready to go.
+// eventuallyMigrated waits until an extension object is ready to go. The extension library takes the annotation off last; one
+// that comes before would go with it.
 func eventuallyMigrated(ctx context.Context, obj extensionsv1alpha1.Object) {
 	GinkgoHelper()
-	Eventually(get(ctx, seed, obj)).Should(HaveField("GetExtensionStatus().GetLastOperation()", And(
-		HaveField("Type", gardencorev1beta1.LastOperationTypeMigrate), HaveField("State", gardencorev1beta1.LastOperationStateSucceeded))))
+	Eventually(get(ctx, seed, obj)).Should(And(matchers.HaveSucceeded(),
+		HaveField("GetExtensionStatus().GetLastOperation().Type", gardencorev1beta1.LastOperationTypeMigrate)))
 }
 
 // eventuallyRestored waits until a restore has taken place. The extension library then reconciles once more, as its own
