@@ -65,7 +65,7 @@ func NewTable(config configv1alpha1.LoadBalancersConfiguration) (*Table, error) 
 			return nil, fmt.Errorf("addresses of zone %s: %w", zone, err)
 		}
 		if len(parsed) > 0 {
-			t.services[types.NamespacedName{Namespace: namespaceOfZone(zone), Name: gatewayName}] = Entry{Addresses: parsed, IPMode: corev1.LoadBalancerIPModeVIP}
+			t.services[types.NamespacedName{Namespace: GatewayNamespace(zone), Name: gatewayName}] = Entry{Addresses: parsed, IPMode: corev1.LoadBalancerIPModeVIP}
 		}
 	}
 
@@ -128,9 +128,10 @@ func (t *Table) parse(values []string) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// namespaceOfZone returns the namespace that Gardener gives to the gateway of a zone: see GetIstioNamespaceForZone in its
-// package pkg/component/shared, which brings all components of a seed with it.
-func namespaceOfZone(zone string) string {
+// GatewayNamespace returns the namespace that Gardener gives to the gateway of a zone: istio-ingress--<zone>, with the start
+// of a hash where a namespace can't be named so. See GetIstioNamespaceForZone in Gardener's package pkg/component/shared,
+// which brings all components of a seed with it.
+func GatewayNamespace(zone string) string {
 	if namespace := gatewayNamespace + zoneInfix + zone; len(namespace) <= validation.DNS1035LabelMaxLength && zone == strings.ToLower(zone) {
 		return namespace
 	}

@@ -5,6 +5,7 @@
 package loadbalancer_test
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -101,5 +102,18 @@ func TestWhatIsNoAddressIsRefused(t *testing.T) {
 			_, err := loadbalancer.NewAllocator(config(change))
 			NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring(name), ContainSubstring("nowhere"))))
 		})
+	}
+}
+
+func TestTheGatewayOfAZoneIsWhereGardenletPutsIt(t *testing.T) {
+	long := strings.Repeat("z", 49)
+	for zone, expected := range map[string]string{
+		"0":            "istio-ingress--0",
+		"eu-west-1a":   "istio-ingress--eu-west-1a",
+		long[:48]:      "istio-ingress--" + long[:48],
+		long:           "istio-ingress--0476e",
+		"EU-WEST-ZONE": "istio-ingress--5b95f",
+	} {
+		NewWithT(t).Expect(loadbalancer.GatewayNamespace(zone)).To(Equal(expected))
 	}
 }

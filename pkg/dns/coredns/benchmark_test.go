@@ -14,6 +14,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
 var update = flag.Bool("update", false, "write the files of testdata again")
@@ -30,7 +32,7 @@ func BenchmarkApply(b *testing.B) {
 				g := NewWithT(b)
 				gateways := []client.Object{service("istio-ingress", "istio-ingressgateway", gatewayIP, "10.4.0.10")}
 				for zone := 0; test.zones > 1 && zone < test.zones; zone++ {
-					gateways = append(gateways, service(zoneNamespace(fmt.Sprint(zone)), "istio-ingressgateway", gatewayIP, "10.4.0.10"))
+					gateways = append(gateways, service(loadbalancer.GatewayNamespace(fmt.Sprint(zone)), "istio-ingressgateway", gatewayIP, "10.4.0.10"))
 				}
 				c := newCluster(gateways...)
 				p := newProvider(b, c, seedClasses(g), func(o *Options) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
 // gateway is a Service of type LoadBalancer that has an address.
@@ -135,7 +136,7 @@ func (g *gateways) rank(key types.NamespacedName, records []dns.Record) int {
 	switch {
 	case key.Name == ingressController && (record.Ingress || strings.HasPrefix(record.Name, "*.")):
 		return 0
-	case ok && key.Namespace == zoneNamespace(zone):
+	case ok && key.Namespace == loadbalancer.GatewayNamespace(zone):
 		return 1
 	case key.Namespace == g.namespace:
 		return 2

@@ -5,11 +5,8 @@
 package coredns
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -23,8 +20,6 @@ const (
 	gardenGateways = "virtual-garden-" + v1beta1constants.DefaultSNIIngressNamespace
 	// ingressController is the name of the Service of Gardener's Ingress controller.
 	ingressController = "nginx-ingress-controller"
-	// zoneHashLength is how much of the hash of a zone stands for one whose name can't be in a namespace's.
-	zoneHashLength = 5
 )
 
 // watchesNamespaces tells whether there are namespaces with a zone of their own: those of the control planes of shoots.
@@ -74,16 +69,4 @@ func singleZone(namespace client.Object) string {
 		}
 	}
 	return single
-}
-
-// zoneNamespace returns the namespace of the gateway of a zone, by the rule of gardenlet: istio-ingress--<zone>, with the
-// start of a hash where a namespace can't be named so. The function of Gardener that has the same rule is in a package
-// that needs the code of all components.
-func zoneNamespace(zone string) string {
-	namespace := seedGateways + "--" + zone
-	if strings.ToLower(zone) != zone || len(namespace) > validation.DNS1035LabelMaxLength {
-		sum := sha256.Sum256([]byte(zone))
-		namespace = seedGateways + "--" + hex.EncodeToString(sum[:])[:zoneHashLength]
-	}
-	return namespace
 }

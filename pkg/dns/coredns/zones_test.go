@@ -7,7 +7,6 @@ package coredns
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -89,19 +88,6 @@ func TestSingleZone(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(singleZone(&corev1.Namespace{})).To(BeEmpty())
-}
-
-func TestZoneNamespaceIsAsGardenletNamesIt(t *testing.T) {
-	long := strings.Repeat("z", 49)
-	for zone, expected := range map[string]string{
-		"0":            "istio-ingress--0",
-		"eu-west-1a":   "istio-ingress--eu-west-1a",
-		long[:48]:      "istio-ingress--" + long[:48],
-		long:           "istio-ingress--0476e",
-		"EU-WEST-ZONE": "istio-ingress--5b95f",
-	} {
-		NewWithT(t).Expect(zoneNamespace(zone)).To(Equal(expected))
-	}
 }
 
 func TestFindTellsGatewaysThatShareAnAddressApart(t *testing.T) {
