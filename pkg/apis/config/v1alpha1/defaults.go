@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
 // Defaults that others need to know as well.
@@ -40,7 +42,8 @@ func SetDefaults(config *ExtensionConfiguration) {
 
 	controllers := &config.Controllers
 	for _, controller := range []*ControllerConfiguration{&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Extension,
-		&controllers.ControlPlane, &controllers.HealthCheck.ControllerConfiguration, &controllers.Ingress, &controllers.Service} {
+		&controllers.Bastion, &controllers.ControlPlane, &controllers.HealthCheck.ControllerConfiguration, &controllers.Infrastructure,
+		&controllers.Ingress, &controllers.OperatingSystemConfig, &controllers.Service, &controllers.Worker} {
 		setPointerDefault(&controller.ConcurrentSyncs, 5)
 	}
 	setPointerDefault(&controllers.DNSRecord.ConcurrentSyncs, 50)
@@ -62,6 +65,8 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setPointerDefault(&config.ControlPlane.CloudController.Deploy, false)
 	setPointerDefault(&config.Nodes.Capacity.CPU, resource.MustParse("100"))
 	setPointerDefault(&config.Nodes.Capacity.Memory, resource.MustParse("100Gi"))
+	setDefault(&config.Machines.Sizing, localv1alpha1.MachineSizingExact)
+	setDefault(&config.Machines.GPUResourceName, "nvidia.com/gpu")
 	for i := range config.Machines.RegistryMirrors {
 		mirror := &config.Machines.RegistryMirrors[i]
 		setDefault(&mirror.Server, "https://"+mirror.Upstream)

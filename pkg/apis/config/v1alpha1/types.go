@@ -101,9 +101,21 @@ type ControllersConfiguration struct {
 	// Extension configures the controllers for Extensions.
 	// +optional
 	Extension ControllerConfiguration `json:"extension,omitempty"`
+	// Bastion configures the controller for Bastions.
+	// +optional
+	Bastion ControllerConfiguration `json:"bastion,omitempty"`
 	// ControlPlane configures the controller for ControlPlanes.
 	// +optional
 	ControlPlane ControllerConfiguration `json:"controlPlane,omitempty"`
+	// Infrastructure configures the controller for Infrastructures.
+	// +optional
+	Infrastructure ControllerConfiguration `json:"infrastructure,omitempty"`
+	// OperatingSystemConfig configures the controller for OperatingSystemConfigs.
+	// +optional
+	OperatingSystemConfig ControllerConfiguration `json:"operatingSystemConfig,omitempty"`
+	// Worker configures the controller for Workers.
+	// +optional
+	Worker ControllerConfiguration `json:"worker,omitempty"`
 	// Ingress configures the controller that makes DNSRecords for the Ingresses of shoots.
 	// +optional
 	Ingress ControllerConfiguration `json:"ingress,omitempty"`
@@ -364,7 +376,7 @@ type ControlPlaneConfiguration struct {
 	LocalPathProvisioner LocalPathProvisionerConfiguration `json:"localPathProvisioner,omitempty"`
 	// CloudController serves the LoadBalancer Services of shoots.
 	// +optional
-	CloudController CloudControllerConfiguration `json:"cloudController,omitempty"`
+	CloudController CloudControllerDeployment `json:"cloudController,omitempty"`
 }
 
 // LocalPathProvisionerConfiguration is how local-path-provisioner is deployed into shoots.
@@ -375,52 +387,14 @@ type LocalPathProvisionerConfiguration struct {
 	Image string `json:"image,omitempty"`
 }
 
-// CloudControllerConfiguration is how cloud-controller is deployed for shoots.
-type CloudControllerConfiguration struct {
+// CloudControllerDeployment is how cloud-controller is deployed for shoots.
+type CloudControllerDeployment struct {
 	// Deploy tells whether it is deployed. Default false.
 	// +optional
 	Deploy *bool `json:"deploy,omitempty"`
 	// Image is the image of gardenlet-extension; needed if Deploy is true.
 	// +optional
 	Image string `json:"image,omitempty"`
-}
-
-// MachinesConfiguration is how the machines of shoots are made.
-type MachinesConfiguration struct {
-	// ControllerImage is the image of the container that is put beside machine-controller-manager: gardenlet-extension's.
-	// +optional
-	ControllerImage string `json:"controllerImage,omitempty"`
-	// RegistryMirrors are written to the containerd configuration of all machines.
-	// +optional
-	RegistryMirrors []RegistryMirror `json:"registryMirrors,omitempty"`
-}
-
-// RegistryMirror is a mirror for the images of one registry.
-type RegistryMirror struct {
-	// Upstream is the registry as images name it, for example "registry.k8s.io".
-	Upstream string `json:"upstream"`
-	// Server is the URL of the registry itself, asked if no host has an image. Default: https:// and Upstream.
-	// +optional
-	Server string `json:"server,omitempty"`
-	// Hosts are the URLs of the mirrors, asked in this order.
-	Hosts []string `json:"hosts"`
-}
-
-// NodesConfiguration is what Nodes report.
-type NodesConfiguration struct {
-	// Capacity is what a Node has unless its machine type says so. Default: 100 CPUs and 100Gi of memory.
-	// +optional
-	Capacity NodeCapacity `json:"capacity,omitempty"`
-}
-
-// NodeCapacity is what a Node has.
-type NodeCapacity struct {
-	// CPU is the number of CPUs.
-	// +optional
-	CPU *resource.Quantity `json:"cpu,omitempty"`
-	// Memory is in bytes.
-	// +optional
-	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
 // HeartbeatConfiguration is the Lease gardener-extension-heartbeat in the instance's namespace.

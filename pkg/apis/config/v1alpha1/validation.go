@@ -99,14 +99,18 @@ func validateServers(server *ServerConfiguration, path *field.Path) field.ErrorL
 func validateControllers(controllers *ControllersConfiguration, path *field.Path) field.ErrorList {
 	var allErrs field.ErrorList
 	for name, controller := range map[string]ControllerConfiguration{
-		"backupBucket": controllers.BackupBucket,
-		"backupEntry":  controllers.BackupEntry,
-		"dnsRecord":    controllers.DNSRecord,
-		"extension":    controllers.Extension,
-		"controlPlane": controllers.ControlPlane,
-		"healthCheck":  controllers.HealthCheck.ControllerConfiguration,
-		"ingress":      controllers.Ingress,
-		"service":      controllers.Service,
+		"backupBucket":          controllers.BackupBucket,
+		"backupEntry":           controllers.BackupEntry,
+		"dnsRecord":             controllers.DNSRecord,
+		"extension":             controllers.Extension,
+		"bastion":               controllers.Bastion,
+		"controlPlane":          controllers.ControlPlane,
+		"infrastructure":        controllers.Infrastructure,
+		"operatingSystemConfig": controllers.OperatingSystemConfig,
+		"worker":                controllers.Worker,
+		"healthCheck":           controllers.HealthCheck.ControllerConfiguration,
+		"ingress":               controllers.Ingress,
+		"service":               controllers.Service,
 	} {
 		if *controller.ConcurrentSyncs <= 0 {
 			allErrs = append(allErrs, field.Invalid(path.Child(name, "concurrentSyncs"), *controller.ConcurrentSyncs, "must be greater than 0"))

@@ -6,6 +6,7 @@ package v1alpha1
 
 import (
 	"net"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"oras.land/oras-go/v2/registry"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
 func validateWebhooks(webhooks *WebhooksConfiguration, path *field.Path) field.ErrorList {
@@ -79,7 +82,15 @@ func validateControlPlane(controlPlane *ControlPlaneConfiguration, path *field.P
 }
 
 func validateMachines(machines *MachinesConfiguration, path *field.Path) field.ErrorList {
-	var allErrs field.ErrorList
+	allErrs := localv1alpha1.ValidateMachineSizing(machines.Sizing, path.Child("sizing"))
+	if name := string(machines.GPUResourceName); !strings.Contains(name, "/") || len(validation.IsQualifiedName(name)) > 0 {
+		allErrs = append(allErrs, field.Invalid(path.Child("gpuResourceName"), machines.GPUResourceName, "must be the name of an extended resource, such as nvidia.com/gpu"))
+	}
+	for i, cidr := range machines.EgressCIDRs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("egressCIDRs").Index(i), cidr, "must be a range such as 192.168.0.0/16"))
+		}
+	}
 	for i, mirror := range machines.RegistryMirrors {
 		path := path.Child("registryMirrors").Index(i)
 		if !isHost(mirror.Upstream) {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
 // What DNSRecordConfig.Provider may be.
@@ -24,16 +23,8 @@ const (
 // the path of a field that doesn't exist or is there twice, below spec.providerConfig.
 func DecodeDNSRecordConfig(raw *runtime.RawExtension) (*DNSRecordConfig, error) {
 	config := &DNSRecordConfig{}
-	if raw == nil || len(raw.Raw) == 0 {
-		return config, nil
-	}
-	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
+	if err := decode(raw, config, "spec.providerConfig"); err != nil {
 		return nil, err
-	}
-	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(SchemeGroupVersion)
-	if err := runtime.DecodeInto(decoder, raw.Raw, config); err != nil {
-		return nil, fmt.Errorf("spec.providerConfig: %w", err)
 	}
 
 	switch config.Provider {

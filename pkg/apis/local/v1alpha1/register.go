@@ -20,7 +20,8 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 // AddToScheme adds the types of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &BackupBucketStatus{}, &DNSRecordConfig{}, &DNSRecordStatus{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &BackupBucketStatus{}, &CloudProfileConfig{}, &DNSRecordConfig{}, &DNSRecordStatus{},
+		&InfrastructureStatus{}, &MachineProviderSpec{}, &WorkerConfig{}, &WorkerStatus{})
 
 	return nil
 }

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// CloudControllerConfiguration is the configuration of the command cloud-controller of gardenlet-extension, which serves
+// the Services of type LoadBalancer of one shoot.
+type CloudControllerConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// LogLevel is "debug", "info" (default) or "error".
+	// +optional
+	LogLevel string `json:"logLevel,omitempty"`
+	// LogFormat is "json" (default) or "text".
+	// +optional
+	LogFormat string `json:"logFormat,omitempty"`
+	// Seed is the cluster in which the machines of the shoot are.
+	Seed CloudControllerSeed `json:"seed"`
+	// Shoot is the cluster whose Services are served.
+	Shoot CloudControllerShoot `json:"shoot"`
+	// Server serves /healthz, /readyz and /metrics.
+	// +optional
+	Server CloudControllerServer `json:"server,omitempty"`
+	// ConcurrentSyncs is how many Services are reconciled at a time. Default 5.
+	// +optional
+	ConcurrentSyncs *int `json:"concurrentSyncs,omitempty"`
+}
+
+// CloudControllerSeed is the cluster in which the machines of a shoot are.
+type CloudControllerSeed struct {
+	// Kubeconfig is the path of a kubeconfig. Default: the ServiceAccount of the pod.
+	// +optional
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Namespace is where the machines are, and the Services that lead to them.
+	Namespace string `json:"namespace"`
+}
+
+// CloudControllerShoot is the cluster whose Services are served.
+type CloudControllerShoot struct {
+	// Kubeconfig is the path of a kubeconfig.
+	Kubeconfig string `json:"kubeconfig"`
+}
+
+// CloudControllerServer is an HTTPS server.
+type CloudControllerServer struct {
+	// BindAddress is an IP address; empty for all of them.
+	// +optional
+	BindAddress string `json:"bindAddress,omitempty"`
+	// Port is a TCP port, 1 to 65535. Default 10258.
+	// +optional
+	Port int `json:"port,omitempty"`
+	// CertificateDirectory has tls.crt and tls.key, which are read again when they change. Empty for plain HTTP.
+	// +optional
+	CertificateDirectory string `json:"certificateDirectory,omitempty"`
+}

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// DecodeCloudProfileConfig decodes the providerConfig of a CloudProfile strictly; nil is an empty one. An error names the
+// path of the field that is wrong, below spec.providerConfig.
+func DecodeCloudProfileConfig(raw *runtime.RawExtension) (*CloudProfileConfig, error) {
+	config := &CloudProfileConfig{}
+	return config, decode(raw, config, "spec.providerConfig")
+}
+
+// DecodeWorkerConfig decodes and validates the providerConfig of a worker pool strictly; nil is an empty one. An error
+// names the path of the field that is wrong, below providerConfig.
+func DecodeWorkerConfig(raw *runtime.RawExtension) (*WorkerConfig, error) {
+	config := &WorkerConfig{}
+	if err := decode(raw, config, "providerConfig"); err != nil {
+		return nil, err
+	}
+	if config.Sizing == "" {
+		return config, nil
+	}
+	return config, ValidateMachineSizing(config.Sizing, field.NewPath("providerConfig", "sizing")).ToAggregate()
+}
+
+// DecodeMachineProviderSpec decodes and validates the providerSpec of a MachineClass strictly. An error names the path of
+// the field that is wrong, below providerSpec.
+func DecodeMachineProviderSpec(raw *runtime.RawExtension) (*MachineProviderSpec, error) {
+	spec := &MachineProviderSpec{}
+	if err := decode(raw, spec, "providerSpec"); err != nil {
+		return nil, err
+	}
+	if spec.Image == "" {
+		return nil, field.Required(field.NewPath("providerSpec", "image"), "name the container image of the machine")
+	}
+	return spec, nil
+}
+
+// DecodeWorkerStatus decodes the providerStatus of a Worker; nil, and what is not a WorkerStatus, is an empty one.
+func DecodeWorkerStatus(raw *runtime.RawExtension) *WorkerStatus {
+	status := &WorkerStatus{}
+	if raw == nil || json.Unmarshal(raw.Raw, status) != nil || status.Kind != WorkerStatusKind {
+		return &WorkerStatus{}
+	}
+	return status
+}
+
+// ValidateMachineSizing returns an error if a sizing is none that there is.
+func ValidateMachineSizing(sizing MachineSizing, path *field.Path) field.ErrorList {
+	known := []MachineSizing{MachineSizingExact, MachineSizingOvercommit, MachineSizingUnlimited}
+	for _, value := range known {
+		if sizing == value {
+			return nil
+		}
+	}
+	return field.ErrorList{field.NotSupported(path, sizing, known)}
+}
+
+// decode decodes what is inside of an extension object strictly.
+func decode(raw *runtime.RawExtension, into runtime.Object, path string) error {
+	if raw == nil || len(raw.Raw) == 0 {
+		return nil
+	}
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		return err
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(SchemeGroupVersion)
+	if err := runtime.DecodeInto(decoder, raw.Raw, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster finds the cluster in which the machines of a shoot are: the seed itself, or the one whose kubeconfig is
+// in the Secret with the shoot's credentials (the seed document on provider-local; Gardener's docs on its credentials).
+// The controllers for Infrastructures and Bastions and the machine driver use it.
+package cluster
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Cluster is where the machines of a shoot are.
+type Cluster struct {
+	// Client reads from the API server, but for what the client of the seed has in its cache.
+	Client client.Client
+	// Config is what Client was made of.
+	Config *rest.Config
+	// Namespace is that of the machines.
+	Namespace string
+	// Remote tells that it is not the seed.
+	Remote bool
+}
+
+// Clusters finds clusters and keeps the clients of those that are not the seed until their Secrets change.
+type Clusters interface {
+	// Get returns the cluster for a Secret with credentials and a technical ID, the namespace of the shoot in the seed. A
+	// Secret without kubeconfig means the seed. A Secret that is missing or has a kubeconfig that can't be used is a
+	// configuration problem with a code of Gardener.
+	Get(ctx context.Context, secret corev1.SecretReference, technicalID string) (*Cluster, error)
+}
