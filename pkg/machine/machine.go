@@ -8,7 +8,11 @@
 package machine
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 )
@@ -29,7 +33,8 @@ const (
 	// ContainerName is the name of the container in the pod of a machine.
 	ContainerName = "node"
 
-	podPrefix = "machine-"
+	podPrefix  = "machine-"
+	hashLength = 8
 )
 
 // Selector selects the pods of all machines.
@@ -45,10 +50,18 @@ func Labels(name string) map[string]string {
 }
 
 // PodName is the name of the pod and of the headless Service of a machine, given the name of the Machine. It is the name
-// of its Node and its provider ID, too.
-func PodName(name string) string { return podPrefix + name }
+// of its Node and its provider ID, too. It is a DNS label: the end of a name that is too long, as those of a shoot and a
+// pool with long names together are, gives way to a hash.
+func PodName(name string) string {
+	pod := podPrefix + name
+	if len(pod) <= validation.DNS1123LabelMaxLength {
+		return pod
+	}
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:hashLength]
+	return strings.TrimRight(pod[:validation.DNS1123LabelMaxLength-1-hashLength], "-.") + "-" + hash
+}
 
-// Name is the name of the Machine, given that of its pod.
+// Name is the name of the Machine, given that of its pod if it was short enough. The label LabelMachine always has it.
 func Name(podName string) string { return strings.TrimPrefix(podName, podPrefix) }
 
 // RemoteNamespace is the namespace of a shoot's machines in a cluster other than the seed, given the shoot's technical ID,

@@ -119,6 +119,9 @@ func TestDecodeFillsInDefaultsOfASeed(t *testing.T) {
 	g.Expect(config.Nodes.Capacity.CPU.String()).To(Equal("100"))
 	g.Expect(config.Nodes.Capacity.Memory.String()).To(Equal("100Gi"))
 	g.Expect(config.Machines.RegistryMirrors[0].Server).To(Equal("https://quay.io"))
+	g.Expect(config.Machines.Sizing).To(BeEquivalentTo("Exact"))
+	g.Expect(config.Machines.GPUResourceName).To(BeEquivalentTo("nvidia.com/gpu"))
+	g.Expect(*config.Controllers.Worker.ConcurrentSyncs).To(Equal(5))
 }
 
 func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
@@ -140,6 +143,10 @@ func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
 		"a registry mirror that is no URL":    {"machines: {registryMirrors: [{upstream: quay.io, hosts: [mirror]}]}", "machines.registryMirrors[0].hosts[0]: Invalid value"},
 		"a registry mirror for a path":        {"machines: {registryMirrors: [{upstream: ../../etc, hosts: ['http://m']}]}", "machines.registryMirrors[0].upstream: Invalid value"},
 		"a registry mirror for nothing":       {"machines: {registryMirrors: [{upstream: '', hosts: ['http://m']}]}", "machines.registryMirrors[0].upstream: Invalid value"},
+		"machines of no known size":           {"machines: {sizing: Large}", "machines.sizing: Unsupported value"},
+		"GPUs that no node can have":          {"machines: {gpuResourceName: gpu}", "machines.gpuResourceName: Invalid value"},
+		"a range of machines that is none":    {"machines: {egressCIDRs: [10.0.0.1]}", "machines.egressCIDRs[0]: Invalid value"},
+		"no worker for Workers":               {"controllers: {worker: {concurrentSyncs: 0}}", "controllers.worker.concurrentSyncs: Invalid value"},
 		"Nodes without CPUs":                  {"nodes: {capacity: {cpu: 0}}", "nodes.capacity.cpu: Invalid value"},
 		"Nodes with less memory than nothing": {"nodes: {capacity: {memory: -1Gi}}", "nodes.capacity.memory: Invalid value"},
 	} {

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	. "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+)
+
+// raw is an object of a kind with these fields.
+func raw(kind, fields string) *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: []byte(`{"apiVersion": "local.provider.extensions.gardener.cloud/v1alpha1", "kind": "` + kind + `"` + fields + `}`)}
+}
+
+func TestCloudProfileConfigIsDecodedStrictly(t *testing.T) {
+	g := NewWithT(t)
+	config, err := DecodeCloudProfileConfig(raw(CloudProfileConfigKind, `, "machineImages": [{"name": "local", "versions": [{"version": "1.0.0", "image": "node:v1"},
+		{"version": "2.0.0", "capabilityFlavors": [{"image": "node:v2", "capabilities": {"architecture": ["arm64"]}}]}]}], "loadBalancer": {"image": "envoy"}`))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.MachineImages).To(ConsistOf(And(HaveField("Name", "local"), HaveField("Versions", HaveExactElements(
+		HaveField("Image", "node:v1"),
+		HaveField("CapabilityFlavors", ConsistOf(HaveField("Image", "node:v2"))),
+	)))))
+
+	_, err = DecodeCloudProfileConfig(raw(CloudProfileConfigKind, `, "machineImages": [{"name": "local", "version": []}]`))
+	g.Expect(err).To(MatchError(And(ContainSubstring("spec.providerConfig"), ContainSubstring(`unknown field "machineImages[0].version"`))))
+	_, err = DecodeCloudProfileConfig(raw(WorkerConfigKind, ""))
+	g.Expect(err).To(MatchError(ContainSubstring("spec.providerConfig")))
+	g.Expect(DecodeCloudProfileConfig(nil)).To(Equal(&CloudProfileConfig{}))
+}
+
+func TestWorkerConfigKnowsItsSizings(t *testing.T) {
+	g := NewWithT(t)
+	for _, sizing := range []MachineSizing{MachineSizingExact, MachineSizingOvercommit, MachineSizingUnlimited} {
+		g.Expect(DecodeWorkerConfig(raw(WorkerConfigKind, `, "sizing": "`+string(sizing)+`"`))).To(HaveField("Sizing", sizing))
+	}
+	g.Expect(DecodeWorkerConfig(nil)).To(HaveField("Sizing", BeEmpty()))
+
+	_, err := DecodeWorkerConfig(raw(WorkerConfigKind, `, "sizing": "exact"`))
+	g.Expect(err).To(MatchError(And(ContainSubstring(`providerConfig.sizing: Unsupported value: "exact"`), ContainSubstring(`"Exact", "Overcommit", "Unlimited"`))))
+	_, err = DecodeWorkerConfig(raw(WorkerConfigKind, `, "size": "Exact"`))
+	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "size"`)))
+}
+
+func TestMachineProviderSpecNeedsAnImage(t *testing.T) {
+	g := NewWithT(t)
+	spec, err := DecodeMachineProviderSpec(raw(MachineProviderSpecKind, `, "image": "node:v1", "resources": {"limits": {"cpu": "2"}}`))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(spec.Image).To(Equal("node:v1"))
+	g.Expect(spec.Resources.Limits.Cpu().String()).To(Equal("2"))
+
+	_, err = DecodeMachineProviderSpec(raw(MachineProviderSpecKind, ""))
+	g.Expect(err).To(MatchError(ContainSubstring("providerSpec.image: Required value")))
+	_, err = DecodeMachineProviderSpec(nil)
+	g.Expect(err).To(MatchError(ContainSubstring("providerSpec.image: Required value")))
+	_, err = DecodeMachineProviderSpec(&runtime.RawExtension{Raw: []byte(`[]`)})
+	g.Expect(err).To(MatchError(ContainSubstring("providerSpec")))
+}
+
+func TestWorkerStatusOfOthersIsEmpty(t *testing.T) {
+	g := NewWithT(t)
+	for _, status := range []*runtime.RawExtension{nil, {}, {Raw: []byte(":")}, raw("Other", `, "machineImages": [{"name": "a"}]`)} {
+		g.Expect(DecodeWorkerStatus(status)).To(Equal(&WorkerStatus{}))
+	}
+	g.Expect(DecodeWorkerStatus(raw(WorkerStatusKind, `, "machineImages": [{"name": "a", "version": "1", "image": "i"}], "later": true`)).MachineImages).
+		To(ConsistOf(MachineImage{Name: "a", Version: "1", Image: "i"}))
+}
