@@ -18,11 +18,19 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiserverschema "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	corevalidation "github.com/gardener/gardener/pkg/api/core/validation"
 	"github.com/gardener/gardener/pkg/api/operator/v1alpha1/validation"
+	gardencore "github.com/gardener/gardener/pkg/apis/core"
+	gardencoreinstall "github.com/gardener/gardener/pkg/apis/core/install"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
 func read[T any](t *testing.T, name string) *T {
@@ -39,7 +47,7 @@ func TestEveryExampleIsReadByATest(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob("*.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(files).To(HaveExactElements("10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "30-garden.yaml", "40-extension.yaml"))
+	g.Expect(files).To(HaveExactElements("10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "30-garden.yaml", "40-extension.yaml", "50-cloudprofile.yaml"))
 }
 
 func TestGardenersSchemasAcceptTheExamples(t *testing.T) {
@@ -117,4 +125,39 @@ func TestTheExtensionIsOfClassGardenAndOfATypeThatIsServed(t *testing.T) {
 	g.Expect(*extension.Spec.Class).To(Equal(extensionsv1alpha1.ExtensionClassGarden))
 	g.Expect(extension.Spec.Type).To(Equal("local-ext-shoot"))
 	g.Expect(extension.Namespace).To(Equal("garden"))
+}
+
+func TestGardenerAcceptsTheCloudProfile(t *testing.T) {
+	g := NewWithT(t)
+	profile := read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml")
+	scheme := runtime.NewScheme()
+	gardencoreinstall.Install(scheme)
+	scheme.Default(profile)
+	internal := &gardencore.CloudProfile{}
+	g.Expect(scheme.Convert(profile, internal, nil)).To(Succeed())
+	g.Expect(corevalidation.ValidateCloudProfile(internal)).To(BeEmpty())
+
+	internal.Spec.MachineTypes[0].Memory = resource.MustParse("-1")
+	g.Expect(corevalidation.ValidateCloudProfile(internal)).NotTo(BeEmpty(), "the validation can refuse something")
+}
+
+func TestEveryMachineImageOfTheCloudProfileHasAnImage(t *testing.T) {
+	g := NewWithT(t)
+	profile := read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml")
+	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	offered, served := map[string][]string{}, map[string][]string{}
+	for _, image := range profile.Spec.MachineImages {
+		for _, version := range image.Versions {
+			offered[image.Name] = append(offered[image.Name], version.Version)
+		}
+	}
+	for _, image := range config.MachineImages {
+		for _, version := range image.Versions {
+			g.Expect(version.Image).NotTo(BeEmpty())
+			served[image.Name] = append(served[image.Name], version.Version)
+		}
+	}
+	g.Expect(served).To(Equal(offered))
 }
