@@ -38,6 +38,11 @@ func Programs(root string) []Program {
 		"gardener-resource-manager": gardener + "/cmd/gardener-resource-manager",
 	}, "gardener-operator", "gardener-resource-manager")
 
+	// Gardener's module pins it, as it has to be the version that Gardener's own code goes with.
+	const machines = "github.com/gardener/machine-controller-manager"
+	add("gardener", machines, []string{machines + "/pkg/version.Version"},
+		map[string]string{"machine-controller-manager": machines + "/cmd/machine-controller-manager"}, "machine-controller-manager")
+
 	const druid = "github.com/gardener/etcd-druid"
 	add("etcd-druid", druid, []string{druid + "/internal/version.gitVersion"},
 		map[string]string{"etcd-druid": druid + "/cmd"}, "etcd-druid")

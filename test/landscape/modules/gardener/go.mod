@@ -109,6 +109,7 @@ require (
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/hashicorp/memberlist v0.5.4 // indirect
 	github.com/huandu/xstrings v1.5.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jpillora/backoff v1.0.0 // indirect
 	github.com/json-iterator/go v1.1.13-0.20220915233716-71ac16282d12 // indirect
 	github.com/klauspost/compress v1.19.1 // indirect
@@ -243,4 +244,5 @@ exclude (
 tool (
 	github.com/gardener/gardener/cmd/gardener-operator
 	github.com/gardener/gardener/cmd/gardener-resource-manager
+	github.com/gardener/machine-controller-manager/cmd/machine-controller-manager
 )
