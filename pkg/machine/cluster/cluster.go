@@ -30,7 +30,11 @@ type Cluster struct {
 // Clusters finds clusters and keeps the clients of those that are not the seed until their Secrets change.
 type Clusters interface {
 	// Get returns the cluster for a Secret with credentials and a technical ID, the namespace of the shoot in the seed. A
-	// Secret without kubeconfig means the seed. A Secret that is missing or has a kubeconfig that can't be used is a
-	// configuration problem with a code of Gardener.
+	// Secret without kubeconfig means the seed, and so does an empty reference, as machines may have no credentials at all;
+	// who needs some has to look at the reference first. A reference that is incomplete, a Secret that is missing, and one
+	// whose kubeconfig can't be used are errors with Gardener's code ERR_CONFIGURATION_PROBLEM.
+	//
+	// Each call reads the Secret, and sends nothing else. What is returned works on after the Secret has changed: ask again
+	// for each operation.
 	Get(ctx context.Context, secret corev1.SecretReference, technicalID string) (*Cluster, error)
 }

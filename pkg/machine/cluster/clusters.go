@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	"github.com/gardener/gardener/pkg/client/kubernetes"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+)
+
+const (
+	// clientsMax is how many clients of clusters other than the seed are kept. The one that was not asked for the longest
+	// goes first.
+	clientsMax = 128
+	// requestTimeout bounds each request to a cluster that a user has named and that need not answer. It does not bound
+	// the watches of those who make a client of their own of Cluster.Config.
+	requestTimeout = 30 * time.Second
+)
+
+// New returns the clusters of machines in a seed, given a client of the seed that may read Secrets, and what it was made
+// of. They may be used by several goroutines.
+//
+// Needed permissions: get on the Secrets with credentials. In a cluster that is not the seed, permissions are those of
+// the user whose kubeconfig it is.
+func New(seed client.Client, config *rest.Config) Clusters {
+	return newClusters(seed, config, clientsMax)
+}
+
+func newClusters(seed client.Client, config *rest.Config, max int) *clusters {
+	return &clusters{
+		seed:    seed,
+		config:  config,
+		clients: lru.NewWithEvictionFunc(max, func(_ lru.Key, value any) { value.(*remote).close() }),
+	}
+}
+
+type clusters struct {
+	seed   client.Client
+	config *rest.Config
+
+	// lock is held from when a client is missed until there is one. Nothing is sent meanwhile.
+	lock sync.Mutex
+	// clients has a *remote by the client.ObjectKey of a Secret.
+	clients *lru.Cache
+}
+
+// remote is a client that is kept, and the hash of the kubeconfig it is for.
+type remote struct {
+	kubeconfig [sha256.Size]byte
+	client     client.Client
+	config     *rest.Config
+	transport  http.RoundTripper
+}
+
+// close lets go of connections that wait for another request. Requests under way end as they would have.
+func (r *remote) close() { utilnet.CloseIdleConnectionsFor(r.transport) }
+
+// Get implements Clusters.
+func (c *clusters) Get(ctx context.Context, ref corev1.SecretReference, technicalID string) (*Cluster, error) {
+	if technicalID == "" {
+		return nil, errors.New("finding the cluster of machines: the technical ID of the shoot is not known")
+	}
+	seed := &Cluster{Client: c.seed, Config: c.config, Namespace: technicalID}
+	if ref == (corev1.SecretReference{}) {
+		return seed, nil
+	}
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	if ref.Name == "" || ref.Namespace == "" {
+		return nil, mistake(fmt.Errorf("the reference %q to a Secret with credentials is incomplete: set its name and namespace", key))
+	}
+
+	secret := &corev1.Secret{}
+	if err := c.seed.Get(ctx, key, secret); apierrors.IsNotFound(err) {
+		c.forget(key)
+		return nil, mistake(fmt.Errorf("the Secret %s with the credentials does not exist: create it", key))
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the Secret %s with the credentials: %w", key, err)
+	}
+	kubeconfig, ok := secret.Data[kubernetes.KubeConfig]
+	if !ok {
+		c.forget(key)
+		return seed, nil
+	}
+
+	found, err := c.remote(key, kubeconfig)
+	if err != nil {
+		return nil, mistake(fmt.Errorf("the kubeconfig in the Secret %s can't be used: %w", key, err))
+	}
+	return &Cluster{Client: found.client, Config: found.config, Namespace: machine.RemoteNamespace(technicalID), Remote: true}, nil
+}
+
+// remote returns the client that is kept for a Secret, or makes one if there is none or if it is for another kubeconfig.
+func (c *clusters) remote(key client.ObjectKey, kubeconfig []byte) (*remote, error) {
+	hash := sha256.Sum256(kubeconfig)
+
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if kept, ok := c.clients.Get(key); ok {
+		kept := kept.(*remote)
+		if bytes.Equal(kept.kubeconfig[:], hash[:]) {
+			return kept, nil
+		}
+		c.clients.Remove(key)
+	}
+
+	made, err := newRemote(kubeconfig, c.config)
+	if err != nil {
+		return nil, err
+	}
+	made.kubeconfig = hash
+	c.clients.Add(key, made)
+	return made, nil
+}
+
+// forget drops the client that is kept for a Secret.
+func (c *clusters) forget(key client.ObjectKey) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.clients.Remove(key)
+}
+
+// newRemote makes a client. It sends nothing: which APIs there are is looked up when the client first needs it, and again
+// for those that were not there.
+func newRemote(kubeconfig []byte, seed *rest.Config) (*remote, error) {
+	config, err := parse(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if seed != nil {
+		config.UserAgent, config.QPS, config.Burst = seed.UserAgent, seed.QPS, seed.Burst
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	httpClient.Timeout = requestTimeout
+	c, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient})
+	if err != nil {
+		return nil, err
+	}
+	return &remote{client: c, config: config, transport: httpClient.Transport}, nil
+}
+
+// newScheme has all kinds that machines and bastions consist of.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, rbacv1.AddToScheme)
+	return scheme, builder.AddToScheme(scheme)
+}
+
+func mistake(err error) error {
+	return v1beta1helper.NewErrorWithCodes(err, gardencorev1beta1.ErrorConfigurationProblem)
+}

@@ -1,0 +1,337 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+)
+
+const technicalID = "shoot--local--foo"
+
+var ref = corev1.SecretReference{Namespace: technicalID, Name: "cloudprovider"}
+
+// kubeconfig returns one for a server, after changes.
+func kubeconfig(server string, changes ...func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)) []byte {
+	cluster, user := clientcmdapi.NewCluster(), clientcmdapi.NewAuthInfo()
+	cluster.Server, cluster.InsecureSkipTLSVerify, user.Token = server, true, "token"
+	for _, change := range changes {
+		change(cluster, user)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"], config.AuthInfos["u"] = cluster, user
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	out, err := clientcmd.Write(*config)
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func credentials(name string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: technicalID, Name: name}, Data: data}
+}
+
+func remoteCredentials(name, server string) *corev1.Secret {
+	return credentials(name, map[string][]byte{"kubeconfig": kubeconfig(server)})
+}
+
+// identity makes a client comparable.
+type identity struct{ client.Client }
+
+// seed counts the reads of Secrets.
+func seed(reads *atomic.Int32, objects ...client.Object) client.Client {
+	return &identity{fakeclient.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			reads.Add(1)
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}).Build()}
+}
+
+func TestTheSeedIsMeant(t *testing.T) {
+	config := &rest.Config{Host: "seed"}
+	for name, test := range map[string]struct {
+		ref   corev1.SecretReference
+		reads int32
+	}{
+		"by a Secret without kubeconfig": {ref, 1},
+		"without any reference":          {corev1.SecretReference{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var reads atomic.Int32
+			c := seed(&reads, credentials("cloudprovider", map[string][]byte{"other": []byte("x")}))
+
+			found, err := New(c, config).Get(t.Context(), test.ref, technicalID)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.Client == c).To(BeTrue())
+			g.Expect(found.Config == config).To(BeTrue())
+			g.Expect(found.Namespace).To(Equal(technicalID))
+			g.Expect(found.Remote).To(BeFalse())
+			g.Expect(reads.Load()).To(Equal(test.reads))
+		})
+	}
+}
+
+func TestAnotherClusterIsMeantByAKubeconfig(t *testing.T) {
+	g := NewWithT(t)
+	var reads atomic.Int32
+	c := seed(&reads, remoteCredentials("cloudprovider", "https://example.org"))
+	clusters := New(c, &rest.Config{Host: "seed", QPS: 7, Burst: 8, UserAgent: "local"})
+
+	found, err := clusters.Get(t.Context(), ref, technicalID)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.Remote).To(BeTrue())
+	g.Expect(found.Namespace).To(Equal("infra-" + technicalID))
+	g.Expect(found.Config.Host).To(Equal("https://example.org"))
+	g.Expect(found.Config.UserAgent).To(Equal("local"))
+	g.Expect(found.Config.Timeout).To(BeZero(), "watches made of the config do not end")
+
+	again, err := clusters.Get(t.Context(), ref, "shoot--local--bar")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(again.Client == found.Client).To(BeTrue())
+	g.Expect(again.Namespace).To(Equal("infra-shoot--local--bar"))
+	g.Expect(reads.Load()).To(Equal(int32(2)), "one for each call")
+}
+
+func TestAClientIsKeptUntilTheKubeconfigChanges(t *testing.T) {
+	g := NewWithT(t)
+	var reads atomic.Int32
+	secret := remoteCredentials("cloudprovider", "https://example.org")
+	c := seed(&reads, secret)
+	clusters := newClusters(c, nil, 2)
+	get := func() *Cluster {
+		t.Helper()
+		found, err := clusters.Get(t.Context(), ref, technicalID)
+		g.Expect(err).NotTo(HaveOccurred())
+		return found
+	}
+
+	first := get()
+	secret.Labels = map[string]string{"any": "change"}
+	secret.Data["other"] = []byte("change")
+	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
+	g.Expect(get().Client == first.Client).To(BeTrue())
+
+	secret.Data["kubeconfig"] = kubeconfig("https://example.com")
+	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
+	second := get()
+	g.Expect(second.Client == first.Client).To(BeFalse())
+	g.Expect(second.Config.Host).To(Equal("https://example.com"))
+
+	delete(secret.Data, "kubeconfig")
+	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
+	g.Expect(get().Remote).To(BeFalse())
+	g.Expect(clusters.kept()).To(BeZero())
+}
+
+// kept is how many clients are kept.
+func (c *clusters) kept() int { return c.clients.Len() }
+
+func TestClientsAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	var reads atomic.Int32
+	var objects []client.Object
+	for i := range 4 {
+		objects = append(objects, remoteCredentials(fmt.Sprint(i), fmt.Sprintf("https://%d.example.org", i)))
+	}
+	clusters := newClusters(seed(&reads, objects...), nil, 2)
+	get := func(i int) client.Client {
+		t.Helper()
+		found, err := clusters.Get(t.Context(), corev1.SecretReference{Namespace: technicalID, Name: fmt.Sprint(i)}, technicalID)
+		g.Expect(err).NotTo(HaveOccurred())
+		return found.Client
+	}
+
+	first, second := get(0), get(1)
+	g.Expect(get(0) == first).To(BeTrue())
+	get(2)
+	g.Expect(clusters.kept()).To(Equal(2))
+	g.Expect(get(0) == first).To(BeTrue(), "it was used after the other")
+	g.Expect(get(1) == second).To(BeFalse())
+}
+
+func TestConcurrentCallsShareOneClient(t *testing.T) {
+	g := NewWithT(t)
+	var reads atomic.Int32
+	clusters := New(seed(&reads, remoteCredentials("cloudprovider", "https://example.org")), nil)
+
+	clients := make([]client.Client, 32)
+	var group sync.WaitGroup
+	for i := range clients {
+		group.Go(func() {
+			if found, err := clusters.Get(context.Background(), ref, technicalID); err == nil {
+				clients[i] = found.Client
+			}
+		})
+	}
+	group.Wait()
+	g.Expect(clients[0]).NotTo(BeNil())
+	for _, c := range clients {
+		g.Expect(c == clients[0]).To(BeTrue())
+	}
+}
+
+func TestTheConnectionsOfADroppedClientAreClosed(t *testing.T) {
+	g := NewWithT(t)
+	closed := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ConnState = connState(closed)
+	server.StartTLS()
+	defer server.Close()
+
+	var reads atomic.Int32
+	secret := remoteCredentials("cloudprovider", server.URL)
+	c := seed(&reads, secret)
+	clusters := New(c, nil)
+	found, err := clusters.Get(t.Context(), ref, technicalID)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.Client.Get(t.Context(), client.ObjectKey{Name: "any"}, &corev1.Namespace{})).NotTo(Succeed())
+	g.Expect(closed).NotTo(Receive(), "the connection is kept for the next request")
+
+	secret.Data["kubeconfig"] = kubeconfig("https://example.com")
+	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
+	_, err = clusters.Get(t.Context(), ref, technicalID)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(closed).Should(Receive())
+}
+
+func TestMistakesHaveACodeOfGardener(t *testing.T) {
+	file := t.TempDir() + "/secret"
+	type change = func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)
+	with := func(changes ...change) []byte { return kubeconfig("https://example.org", changes...) }
+
+	for name, test := range map[string]struct {
+		kubeconfig []byte
+		message    string
+	}{
+		"an empty kubeconfig":       {[]byte{}, "it is empty"},
+		"one that is no YAML":       {[]byte("\t{"), "yaml"},
+		"one that says nothing":     {[]byte("{}"), "no configuration"},
+		"one of another kind":       {[]byte("apiVersion: v1\nkind: Pod\n"), "Pod"},
+		"one that is far too large": {[]byte(strings.Repeat("#", kubeconfigMax+1)), "262145 bytes"},
+		"a CA in a file": {with(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.CertificateAuthority, c.InsecureSkipTLSVerify = file, false
+		}), "certificate-authority-data"},
+		"a certificate in a file": {with(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.ClientCertificate = file }), "client certificate files are not supported"},
+		"a key in a file":         {with(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.ClientKey = file }), "client key files are not supported"},
+		"a token in a file":       {with(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.TokenFile = file }), "token files are not supported"},
+		"a command": {with(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.Exec = &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "touch"}
+		}), "exec configurations are not supported"},
+		"an auth provider": {with(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
+		}), "auth provider"},
+		"another user":            {with(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Impersonate = "admin" }), "impersonation"},
+		"another user's ID":       {with(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.ImpersonateUID = "1" }), "impersonation"},
+		"a server without TLS":    {kubeconfig("http://example.org"), "https"},
+		"a server that is no URL": {kubeconfig("example.org:443"), "https"},
+		"no server":               {kubeconfig(""), "https"},
+		"a CA that is none": {with(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = []byte("x"), false
+		}), "certificate"},
+		"a context that is not there": {[]byte(strings.ReplaceAll(string(with()), "current-context: x", "current-context: y")), "context"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var reads atomic.Int32
+			clusters := newClusters(seed(&reads, credentials("cloudprovider", map[string][]byte{"kubeconfig": test.kubeconfig})), nil, 2)
+
+			_, err := clusters.Get(t.Context(), ref, technicalID)
+			g.Expect(err).To(MatchError(And(ContainSubstring("kubeconfig in the Secret "+technicalID+"/cloudprovider can't be used: "), ContainSubstring(test.message))))
+			g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+			g.Expect(err).NotTo(MatchError(ContainSubstring("no such file")), "the file system was looked at")
+			g.Expect(clusters.kept()).To(BeZero())
+		})
+	}
+}
+
+func TestReferencesThatLeadNowhere(t *testing.T) {
+	for name, test := range map[string]struct {
+		ref     corev1.SecretReference
+		message string
+	}{
+		"are those to a Secret that is missing": {ref, "create it"},
+		"are those without name":                {corev1.SecretReference{Namespace: technicalID}, "incomplete"},
+		"are those without namespace":           {corev1.SecretReference{Name: "cloudprovider"}, "incomplete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var reads atomic.Int32
+			_, err := New(seed(&reads), nil).Get(t.Context(), test.ref, technicalID)
+			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+			g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+		})
+	}
+}
+
+func TestWhatIsNoMistakeHasNoCode(t *testing.T) {
+	g := NewWithT(t)
+	down := errors.New("connection refused")
+	c := fakeclient.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return down
+		},
+	}).Build()
+
+	_, err := New(c, nil).Get(t.Context(), ref, technicalID)
+	g.Expect(err).To(MatchError(down))
+	g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(BeEmpty())
+
+	_, err = New(c, nil).Get(t.Context(), ref, "")
+	g.Expect(err).To(MatchError(ContainSubstring("technical ID")))
+}
+
+// BenchmarkGet is what each operation pays: a read of the Secret, here without the request, and a hash.
+func BenchmarkGet(b *testing.B) {
+	secret := remoteCredentials("cloudprovider", "https://example.org")
+	c := fakeclient.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			*obj.(*corev1.Secret) = *secret
+			return nil
+		},
+	}).Build()
+	clusters := New(c, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := clusters.Get(b.Context(), ref, technicalID); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func connState(closed chan<- struct{}) func(net.Conn, http.ConnState) {
+	return func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			select {
+			case closed <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
