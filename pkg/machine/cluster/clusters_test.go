@@ -89,8 +89,8 @@ func TestTheSeedIsMeant(t *testing.T) {
 
 			found, err := New(c, config).Get(t.Context(), test.ref, technicalID)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(found.Client == c).To(BeTrue())
-			g.Expect(found.Config == config).To(BeTrue())
+			g.Expect(found.Client).To(BeIdenticalTo(c))
+			g.Expect(found.Config).To(BeIdenticalTo(config))
 			g.Expect(found.Namespace).To(Equal(technicalID))
 			g.Expect(found.Remote).To(BeFalse())
 			g.Expect(reads.Load()).To(Equal(test.reads))
@@ -114,7 +114,7 @@ func TestAnotherClusterIsMeantByAKubeconfig(t *testing.T) {
 
 	again, err := clusters.Get(t.Context(), ref, "shoot--local--bar")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(again.Client == found.Client).To(BeTrue())
+	g.Expect(again.Client).To(BeIdenticalTo(found.Client))
 	g.Expect(again.Namespace).To(Equal("infra-shoot--local--bar"))
 	g.Expect(reads.Load()).To(Equal(int32(2)), "one for each call")
 }
@@ -136,12 +136,12 @@ func TestAClientIsKeptUntilTheKubeconfigChanges(t *testing.T) {
 	secret.Labels = map[string]string{"any": "change"}
 	secret.Data["other"] = []byte("change")
 	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
-	g.Expect(get().Client == first.Client).To(BeTrue())
+	g.Expect(get().Client).To(BeIdenticalTo(first.Client))
 
 	secret.Data["kubeconfig"] = kubeconfig("https://example.com")
 	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
 	second := get()
-	g.Expect(second.Client == first.Client).To(BeFalse())
+	g.Expect(second.Client).NotTo(BeIdenticalTo(first.Client))
 	g.Expect(second.Config.Host).To(Equal("https://example.com"))
 
 	delete(secret.Data, "kubeconfig")
@@ -169,11 +169,11 @@ func TestClientsAreBounded(t *testing.T) {
 	}
 
 	first, second := get(0), get(1)
-	g.Expect(get(0) == first).To(BeTrue())
+	g.Expect(get(0)).To(BeIdenticalTo(first))
 	get(2)
 	g.Expect(clusters.kept()).To(Equal(2))
-	g.Expect(get(0) == first).To(BeTrue(), "it was used after the other")
-	g.Expect(get(1) == second).To(BeFalse())
+	g.Expect(get(0)).To(BeIdenticalTo(first), "it was used after the other")
+	g.Expect(get(1)).NotTo(BeIdenticalTo(second))
 }
 
 func TestConcurrentCallsShareOneClient(t *testing.T) {
@@ -193,7 +193,7 @@ func TestConcurrentCallsShareOneClient(t *testing.T) {
 	group.Wait()
 	g.Expect(clients[0]).NotTo(BeNil())
 	for _, c := range clients {
-		g.Expect(c == clients[0]).To(BeTrue())
+		g.Expect(c).To(BeIdenticalTo(clients[0]))
 	}
 }
 
