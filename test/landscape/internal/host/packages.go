@@ -29,6 +29,7 @@ func packages() map[string]string {
 		"/usr/bin/dig":            "bind9-dnsutils",
 		"/usr/bin/mount":          "mount",
 		"/usr/bin/ip":             "iproute2",
+		"/usr/bin/mmdebstrap":     "mmdebstrap",
 	}
 }
 

@@ -26,7 +26,8 @@ func TestParseRefuses(t *testing.T) {
 		{name: "a field it doesn't know", content: "fakes: []", want: "fakes"},
 		{name: "a table without the stub", content: "real: []", want: `no image "stub"`},
 		{name: "an entry without reason", content: "real: [{name: stub, repositories: [stub], binary: stub}]", want: "no why"},
-		{name: "an entry without binary", content: "real: [{name: stub, repositories: [stub], why: x}]", want: "no binary"},
+		{name: "an entry without binary", content: "real: [{name: stub, repositories: [stub], why: x}]", want: "one of binary and step"},
+		{name: "an entry with both a binary and a step", content: "real: [{name: stub, binary: a, step: b, repositories: [stub], why: x}]", want: "one of binary and step"},
 		{
 			name:    "a repository in both lists",
 			content: "real: [{name: stub, repositories: [stub, a], binary: stub, why: x}]\nstandIns: [{repositories: [a], why: x}]",

@@ -37,6 +37,8 @@ type Real struct {
 	Repositories []string `json:"repositories"`
 	// Binary is the program's name in the binaries' folder; it becomes the entry point.
 	Binary string `json:"binary"`
+	// Step is the step of `up` that makes an image which is more than one program; it has no binary then.
+	Step string `json:"step"`
 	// User is the numeric user it runs as.
 	User int `json:"user"`
 	// Why is one line for the reader.
@@ -47,6 +49,11 @@ type Real struct {
 type StandIn struct {
 	Repositories []string `json:"repositories"`
 	Why          string   `json:"why"`
+}
+
+// Programs are the real images that are made from one program each.
+func (t Table) Programs() []Real {
+	return slices.DeleteFunc(slices.Clone(t.Real), func(r Real) bool { return r.Step != "" })
 }
 
 // Load reads the landscape's table.
@@ -77,8 +84,8 @@ func (t Table) validate() error {
 	}
 	for _, real := range t.Real {
 		check(real.Repositories, real.Why)
-		if real.Name == "" || real.Binary == "" {
-			errs = append(errs, fmt.Errorf("table of images: entry %v has no name or no binary", real.Repositories))
+		if real.Name == "" || (real.Binary == "") == (real.Step == "") {
+			errs = append(errs, fmt.Errorf("table of images: entry %v has no name, or not just one of binary and step", real.Repositories))
 		}
 	}
 	for _, standIn := range t.StandIns {

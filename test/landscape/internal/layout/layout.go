@@ -114,6 +114,9 @@ func (l Layout) Module(elem ...string) string {
 	return filepath.Join(append([]string{l.Root, "test", "landscape"}, elem...)...)
 }
 
+// MachineImages is the folder that keeps what the machine image is made of between runs.
+func (l Layout) MachineImages() string { return filepath.Join(l.Root, "bin", "machine-image") }
+
 // Kubeconfig is the admin's kubeconfig of the runtime cluster.
 func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
 

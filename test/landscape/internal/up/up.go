@@ -23,6 +23,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/machineimage"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
@@ -68,6 +69,7 @@ func (l Landscape) Steps() []step.Step {
 		{Name: "certificates", Title: "certificates and kubeconfigs written", Execute: l.certificates, Remedy: "run down, and up again"},
 		{Name: "registry", Title: fmt.Sprintf("registry serves on %s:%d", layout.HostServicesIP, layout.RegistryPort), Execute: start(node.Registry), Remedy: logs},
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: logs},
+		{Name: "machine-image", Title: "machine image pushed", Execute: l.machineImage, Remedy: "look whether deb.debian.org is reached and /tmp has 1 GB free"},
 		{Name: "etcd", Title: "etcd serves", Execute: start(node.Etcd), Remedy: "stop what else listens on 127.0.0.1:2379, or " + logs},
 		{Name: "containerd", Title: "containerd serves", Execute: start(node.Containerd), Remedy: logs},
 		{Name: "apiserver", Title: "kube-apiserver is ready", Execute: start(node.APIServer), Remedy: logs},
@@ -223,8 +225,8 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 		return "", err
 	}
 	pusher := images.Pusher{Registry: fmt.Sprintf("127.0.0.1:%d", layout.RegistryPort), Binary: l.Layout.Binary}
-	pushed := 0
-	for _, real := range table.Real {
+	pushed, programs := 0, table.Programs()
+	for _, real := range programs {
 		begin := l.Now()
 		fresh, err := pusher.Push(ctx, real)
 		if err != nil {
@@ -235,7 +237,19 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 			progress("pushed %s in %.1fs", real.Name, l.Now().Sub(begin).Seconds())
 		}
 	}
-	return fmt.Sprintf("%d pushed, %d up to date", pushed, len(table.Real)-pushed), nil
+	return fmt.Sprintf("%d pushed, %d up to date", pushed, len(programs)-pushed), nil
+}
+
+func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (string, error) {
+	builder := machineimage.Builder{
+		Source:     filepath.Join(l.Layout.Root, "skaffold", "images", "machine"),
+		Cache:      l.Layout.MachineImages(),
+		Repository: fmt.Sprintf("127.0.0.1:%d/%s", layout.RegistryPort, images.Repository(machineimage.Name)),
+	}
+	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still at work, %s", elapsed.Round(time.Second)) })
+	defer stop()
+	pushed, err := builder.Push(ctx, progress)
+	return map[bool]string{true: "pushed", false: "up to date"}[pushed], err
 }
 
 func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {

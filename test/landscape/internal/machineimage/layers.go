@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package machineimage
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// layerType says that layers aren't compressed: they only ever cross the loopback device.
+const layerType = types.OCIUncompressedLayer
+
+// fileLayer is a tar archive on disk, too large to be held in memory.
+type fileLayer struct {
+	path   string
+	digest v1.Hash
+	size   int64
+}
+
+func newFileLayer(path string) (v1.Layer, error) {
+	file, err := os.Open(path) // #nosec G304 -- in the landscape's own cache.
+	if err != nil {
+		return nil, fmt.Errorf("reading the layer %s: %w", path, err)
+	}
+	defer func() { _ = file.Close() }()
+	digest, size, err := v1.SHA256(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the layer %s: %w", path, err)
+	}
+	return fileLayer{path: path, digest: digest, size: size}, nil
+}
+
+func newBytesLayer(content []byte) v1.Layer { return static.NewLayer(content, layerType) }
+
+func (l fileLayer) Digest() (v1.Hash, error)             { return l.digest, nil }
+func (l fileLayer) DiffID() (v1.Hash, error)             { return l.digest, nil }
+func (l fileLayer) Compressed() (io.ReadCloser, error)   { return os.Open(l.path) }
+func (l fileLayer) Uncompressed() (io.ReadCloser, error) { return os.Open(l.path) }
+func (l fileLayer) Size() (int64, error)                 { return l.size, nil }
+func (l fileLayer) MediaType() (types.MediaType, error)  { return layerType, nil }
+
+// packTrees packs folders into one tar archive, the same for the same content: in the order of their names, of root, with
+// no times, and with no other permissions than that to execute. A path may be in several folders as a folder only.
+func packTrees(roots ...string) ([]byte, error) {
+	entries := map[string]string{}
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || path == root {
+				return err
+			}
+			name := strings.TrimPrefix(path, root+string(filepath.Separator))
+			if other, found := entries[name]; found && !entry.IsDir() {
+				return fmt.Errorf("%s and %s are the same file of the image", other, path)
+			}
+			entries[name] = path
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	names := make([]string, 0, len(entries))
+	for name := range entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+
+	var buffer bytes.Buffer
+	writer := tar.NewWriter(&buffer)
+	for _, name := range names {
+		if err := pack(writer, name, entries[name]); err != nil {
+			return nil, err
+		}
+	}
+	return buffer.Bytes(), writer.Close()
+}
+
+func pack(writer *tar.Writer, name, path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	header := tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	var content []byte
+	switch {
+	case info.IsDir():
+		header.Typeflag, header.Mode = tar.TypeDir, 0o755
+		header.Name += "/"
+	case info.Mode()&fs.ModeSymlink != 0:
+		header.Typeflag, header.Mode = tar.TypeSymlink, 0o777
+		if header.Linkname, err = os.Readlink(path); err != nil {
+			return err
+		}
+	case info.Mode().IsRegular():
+		header.Typeflag = tar.TypeReg
+		if info.Mode()&0o111 != 0 {
+			header.Mode = 0o755
+		}
+		if content, err = os.ReadFile(path); err != nil { // #nosec G304 -- a file of this repository.
+			return err
+		}
+		header.Size = int64(len(content))
+	default:
+		return fmt.Errorf("%s is neither a file nor a folder nor a link", path)
+	}
+	if err := writer.WriteHeader(&header); err != nil {
+		return err
+	}
+	_, err = writer.Write(content)
+	return err
+}
