@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package bastion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
+	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
+	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
+	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+)
+
+const (
+	// retryWait is for what a watch tells as well.
+	retryWait = 30 * time.Second
+	// retryRemote is for what is in another cluster, where there are no watches.
+	retryRemote = 5 * time.Second
+)
+
+// actuator implements bastion.Actuator.
+type actuator struct {
+	// client is that of the manager.
+	client client.Client
+	// reader asks the API server.
+	reader           client.Reader
+	clusters         cluster.Clusters
+	withoutNodePorts bool
+}
+
+var _ bastion.Actuator = (*actuator)(nil)
+
+// check finds mistakes before an operation begins, see common.WithCheck. A Bastion that is deleted when its shoot is gone
+// already is deleted here, as the library does nothing without a Cluster. Nor does the library know of migrate and restore:
+// Gardener asks for neither, and the library would reconcile without end, as it leaves these annotations there.
+func (a *actuator) check(ctx context.Context, b *extensionsv1alpha1.Bastion, _ gardencorev1beta1.LastOperationType) error {
+	shoot, err := extensioncluster.Get(ctx, a.client, b.Namespace)
+	if err != nil {
+		return err
+	}
+	if b.DeletionTimestamp == nil {
+		if asked := b.Annotations[v1beta1constants.GardenerOperation]; asked == v1beta1constants.GardenerOperationMigrate || asked == v1beta1constants.GardenerOperationRestore {
+			return common.ConfigurationProblem(
+				fmt.Errorf("a Bastion can't be moved to another seed, so there is nothing to %s: remove the annotation %s, or delete the Bastion", asked, v1beta1constants.GardenerOperation),
+				common.RetryMistake,
+			)
+		}
+		_, err := newHost(b, shoot)
+		return err
+	}
+	if shoot != nil || !controllerutil.ContainsFinalizer(b, bastion.FinalizerName) {
+		return nil
+	}
+
+	remove := a.Delete
+	if kubernetesutils.HasMetaDataAnnotation(b, v1beta1constants.AnnotationConfirmationForceDeletion, "true") {
+		remove = a.ForceDelete
+	}
+	if err := remove(ctx, logr.FromContextOrDiscard(ctx), b, nil); err != nil {
+		return err
+	}
+	return controllerutils.RemoveFinalizers(ctx, a.client, b, bastion.FinalizerName)
+}
+
+// Reconcile implements bastion.Actuator. It succeeds once people can connect.
+func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, b *extensionsv1alpha1.Bastion, shoot *extensionscontroller.Cluster) error {
+	host, err := newHost(b, extensioncluster.From(shoot))
+	if err != nil {
+		return err
+	}
+	cluster, err := a.cluster(ctx, b)
+	if err != nil {
+		return err
+	}
+	address, err := a.apply(ctx, cluster, host)
+	if err != nil {
+		return err
+	}
+	if apiequality.Semantic.DeepEqual(b.Status.Ingress, address) {
+		return nil
+	}
+	patch := client.MergeFrom(b.DeepCopy())
+	b.Status.Ingress = address
+	if err := a.client.Status().Patch(ctx, b, patch); err != nil {
+		return fmt.Errorf("writing status.ingress: %w", err)
+	}
+	return nil
+}
+
+// apply writes what differs, and returns the address once the Service has one and the Pod is ready. The NetworkPolicy is
+// the first, so that the Pod is never without.
+func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *host) (*corev1.LoadBalancerIngress, error) {
+	objects := newObjects(keyOf(cluster.Namespace, host.bastion))
+	for _, write := range []struct {
+		object client.Object
+		set    func()
+	}{
+		{objects.policy, func() { host.setNetworkPolicy(objects.policy) }},
+		{objects.secret, func() { host.setSecret(objects.secret) }},
+		{objects.service, func() { host.setService(objects.service, a.withoutNodePorts && !cluster.Remote) }},
+	} {
+		set := func() error { write.set(); return nil }
+		if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, cluster.Client, write.object, set, controllerutils.SkipEmptyPatch{}); err != nil {
+			return nil, explain("writing", write.object, cluster, err)
+		}
+	}
+	pod, err := applyPod(ctx, cluster, host)
+	if err != nil {
+		return nil, err
+	}
+
+	var problems []string
+	for _, object := range []client.Object{pod, objects.service} {
+		if problem := problem(object); problem != "" {
+			problems = append(problems, fmt.Sprintf("%s %s: %s", kindOf(object), client.ObjectKeyFromObject(object), problem))
+		}
+	}
+	if len(problems) > 0 {
+		return nil, waitFor(cluster, fmt.Errorf("waiting for %s", strings.Join(problems, "; ")))
+	}
+	return addressOf(objects.service), nil
+}
+
+// Delete implements bastion.Actuator.
+func (a *actuator) Delete(ctx context.Context, _ logr.Logger, b *extensionsv1alpha1.Bastion, _ *extensionscontroller.Cluster) error {
+	cluster, err := a.cluster(ctx, b)
+	if err != nil {
+		return err
+	}
+	objects := newObjects(keyOf(cluster.Namespace, b.Name))
+	left, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod})
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return waitFor(cluster, fmt.Errorf("waiting until these are gone: %s", strings.Join(left, ", ")))
+	}
+	// As long as there is a Pod it must not be without its NetworkPolicy.
+	_, err = remove(ctx, cluster, []client.Object{objects.policy, objects.secret})
+	return err
+}
+
+// ForceDelete implements bastion.Actuator. It waits for nothing, and what is in another cluster that does not answer is
+// left behind.
+func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, b *extensionsv1alpha1.Bastion, _ *extensionscontroller.Cluster) error {
+	found, err := a.cluster(ctx, b)
+	if err != nil && len(v1beta1helper.ExtractErrorCodes(reconcilerutils.ReconcileErrCauseOrErr(err))) == 0 {
+		return err
+	}
+	if err != nil {
+		log.Info("Deleting by force what is in the seed, as the cluster of the machines is not known", "reason", err.Error())
+		found = a.seed(&cluster.Cluster{Client: a.client, Namespace: b.Namespace})
+	}
+	objects := newObjects(keyOf(found.Namespace, b.Name))
+	_, err = remove(ctx, found, []client.Object{objects.service, objects.pod, objects.policy, objects.secret}, client.GracePeriodSeconds(0))
+	if err != nil && found.Remote {
+		log.Info("Leaving behind what can't be deleted in the cluster of the machines", "reason", err.Error())
+		return nil
+	}
+	return err
+}
+
+// cluster returns the cluster of the machines, with a client that reads from its API server.
+func (a *actuator) cluster(ctx context.Context, b *extensionsv1alpha1.Bastion) (*cluster.Cluster, error) {
+	ref := corev1.SecretReference{Namespace: b.Namespace, Name: v1beta1constants.SecretNameCloudProvider}
+	found, err := a.clusters.Get(ctx, ref, b.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if found.Remote {
+		return found, nil
+	}
+	return a.seed(found), nil
+}
+
+func (a *actuator) seed(found *cluster.Cluster) *cluster.Cluster {
+	seed := *found
+	seed.Client = &uncached{Client: found.Client, reader: a.reader}
+	return &seed
+}
+
+func waitFor(cluster *cluster.Cluster, cause error) error {
+	if cluster.Remote {
+		return &reconcilerutils.RequeueAfterError{Cause: cause, RequeueAfter: retryRemote}
+	}
+	return &reconcilerutils.RequeueAfterError{Cause: cause, RequeueAfter: retryWait}
+}
+
+var errNoNamespace = errors.New("the namespace does not exist or is being deleted: the shoot's Infrastructure has to be reconciled first")

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package bastion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
+	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+)
+
+// Options are what the controller needs.
+type Options struct {
+	// Controller are the options of the controller, such as its concurrency.
+	Controller controller.Options
+	// Classes are the classes to serve. There are Bastions of class shoot only.
+	Classes class.Set
+	// IgnoreOperationAnnotation has every change of a spec reconciled.
+	IgnoreOperationAnnotation bool
+	// Clusters finds the cluster in which the machines of a shoot are.
+	Clusters cluster.Clusters
+	// WithoutNodePorts has the Services of bastions in the seed made without node ports, to which the ranges of a Service
+	// do not apply. It is to be set where the load balancers of the seed are those of our Service controller, which need
+	// none.
+	WithoutNodePorts bool
+}
+
+// AddToManager adds the controller for Bastions, unless no class is served for which there are any. The manager has to
+// cache Pods as CacheOptions says, and Services of type LoadBalancer, of which it needs no more than coredns.CacheOptions
+// leaves.
+//
+// Needed permissions: get, list, watch, patch on Bastions and patch on their status; get, list, watch on Clusters; get,
+// create, patch, delete on NetworkPolicies and Secrets; the same and list and watch on Services; get, list, watch, create,
+// delete on Pods. In another cluster than the seed it acts by the kubeconfig of the shoot's credentials, which needs get,
+// create, patch and delete on these four.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	switch {
+	case opts.Classes.String() == "":
+		return errors.New("adding the Bastion controller: no extension class given, name at least one")
+	case opts.Clusters == nil:
+		return errors.New("adding the Bastion controller: nothing given that finds the clusters of machines")
+	}
+	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
+	if !ok {
+		return nil
+	}
+	if opts.Controller.ReconciliationTimeout == 0 {
+		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
+	}
+
+	predicates := predicateutils.AddTypeAndClassPredicates(bastion.DefaultPredicates(opts.IgnoreOperationAnnotation), classes.List(), localv1alpha1.Type)
+	wake := &waker{reader: mgr.GetClient()}
+	own := common.OnlyOwn[*extensionsv1alpha1.Bastion](mgr, localv1alpha1.Type, classes)
+	if err := builder.ControllerManagedBy(mgr).
+		Named(bastion.ControllerName).
+		WithOptions(opts.Controller).
+		Watches(&extensionsv1alpha1.Bastion{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
+		Watches(&corev1.Pod{}, wake.handler()).
+		Watches(&corev1.Service{}, wake.handler()).
+		Complete(newReconciler(own, opts)); err != nil {
+		return fmt.Errorf("adding the Bastion controller: %w", err)
+	}
+	return nil
+}
+
+func newReconciler(mgr manager.Manager, opts Options) reconcile.Reconciler {
+	actuator := &actuator{
+		client:           mgr.GetClient(),
+		reader:           mgr.GetAPIReader(),
+		clusters:         opts.Clusters,
+		withoutNodePorts: opts.WithoutNodePorts,
+	}
+	newBastion := func() *extensionsv1alpha1.Bastion { return &extensionsv1alpha1.Bastion{} }
+	return common.WithCheck(mgr.GetClient(), newBastion, actuator.check, bastion.NewReconciler(mgr, actuator, nil))
+}
+
+// uncached is a client of the seed that reads from the API server: the cache has but a part of a Service.
+type uncached struct {
+	client.Client
+	reader client.Reader
+}
+
+// Get implements client.Reader.
+func (u *uncached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return u.reader.Get(ctx, key, obj, opts...)
+}
+
+// List implements client.Reader.
+func (u *uncached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return u.reader.List(ctx, list, opts...)
+}
