@@ -35,11 +35,16 @@ type CloudControllerConfiguration struct {
 
 // CloudControllerSeed is the cluster in which the machines of a shoot are.
 type CloudControllerSeed struct {
-	// Kubeconfig is the path of a kubeconfig. Default: the ServiceAccount of the pod.
+	// Kubeconfig is the path of a kubeconfig with all that it needs in itself: one that names files or commands is refused,
+	// as a user may have written it. Default: the ServiceAccount of the pod.
 	// +optional
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Namespace is where the machines are, and the Services that lead to them.
 	Namespace string `json:"namespace"`
+	// OneNode tells that the cluster has one node and no other. Then Services with externalTrafficPolicy Local keep the
+	// addresses of their clients. Default false.
+	// +optional
+	OneNode bool `json:"oneNode,omitempty"`
 }
 
 // CloudControllerShoot is the cluster whose Services are served.
