@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+)
+
+const (
+	userDataPath = "/etc/machine"
+	// userDataMode lets the machine run the file.
+	userDataMode = 0o500
+	// userDataKey is the key, and thus the name of the file, in a machine.
+	userDataKey = "userdata"
+	// classUserDataKey is the key in the Secret of a MachineClass, which machine-controller-manager demands.
+	classUserDataKey = "userData"
+
+	// terminationGraceSeconds are few, because a machine's workload has been drained before.
+	terminationGraceSeconds = 5
+	sshPort                 = 22
+)
+
+func objectMeta(namespace, name, machineName string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: machine.Labels(machineName)}
+}
+
+func userDataName(machineName string) string { return machine.PodName(machineName) + "-userdata" }
+
+func newUserData(namespace, machineName string, userData []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: objectMeta(namespace, userDataName(machineName), machineName),
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{userDataKey: userData},
+	}
+}
+
+// newService returns the headless Service by which a machine's name resolves to the addresses of its pod, in all families
+// that the cluster has. The pod counts from its start on, as it never reports to be ready before it is a Node.
+func newService(namespace, machineName string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: objectMeta(namespace, machine.PodName(machineName), machineName),
+		Spec: corev1.ServiceSpec{
+			Type:                     corev1.ServiceTypeClusterIP,
+			ClusterIP:                corev1.ClusterIPNone,
+			IPFamilyPolicy:           new(corev1.IPFamilyPolicyPreferDualStack),
+			Selector:                 machine.Labels(machineName),
+			PublishNotReadyAddresses: true,
+			Ports:                    []corev1.ServicePort{{Name: "ssh", Port: sshPort, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// newPod returns the machine itself.
+func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSpec) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: objectMeta(namespace, machine.PodName(machineName), machineName),
+		Spec: corev1.PodSpec{
+			Containers:                    []corev1.Container{newContainer(machine.PodName(machineName), spec)},
+			DNSPolicy:                     corev1.DNSDefault,
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			TerminationGracePeriodSeconds: new(int64(terminationGraceSeconds)),
+			Volumes: []corev1.Volume{
+				{Name: "userdata", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+					SecretName: userDataName(machineName), DefaultMode: new(int32(userDataMode)),
+				}}},
+				{Name: "containerd", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				{Name: "kubelet", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+				{Name: "modules", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+					Path: "/lib/modules", Type: new(corev1.HostPathDirectoryOrCreate),
+				}}},
+			},
+		},
+	}
+	for annotation, pool := range map[string]string{
+		"cni.projectcalico.org/ipv4pools": spec.IPPoolNameV4,
+		"cni.projectcalico.org/ipv6pools": spec.IPPoolNameV6,
+	} {
+		if pool != "" {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation, asList(pool))
+		}
+	}
+	return pod
+}
+
+func newContainer(podName string, spec *localv1alpha1.MachineProviderSpec) corev1.Container {
+	return corev1.Container{
+		Name:            machine.ContainerName,
+		Image:           spec.Image,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Env: []corev1.EnvVar{
+			{Name: "NODE_NAME", Value: podName},
+			{Name: "MACHINE_IMAGE_VERSION", Value: spec.ImageVersion},
+		},
+		Resources: *spec.Resources.DeepCopy(),
+		// systemd and containerd need it.
+		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+		TTY:             true,
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "userdata", MountPath: userDataPath},
+			{Name: "containerd", MountPath: "/var/lib/containerd"},
+			{Name: "kubelet", MountPath: "/var/lib/kubelet"},
+			{Name: "run", MountPath: "/run"},
+			{Name: "tmp", MountPath: "/tmp"},
+			{Name: "modules", MountPath: "/lib/modules", ReadOnly: true},
+		},
+	}
+}
+
+// asList returns a JSON list of one string.
+func asList(value string) string {
+	out, _ := json.Marshal([]string{value}) // cannot fail
+	return string(out)
+}
