@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 )
 
@@ -153,6 +154,8 @@ func TestAChartRefusesValuesThatMakeNoSense(t *testing.T) {
 		"two cloud-controllers, of which none is the leader":       cloudController().with("replicas", 2),
 		"cloud-controller without a certificate":                   cloudController().with("serverSecret", ""),
 		"cloud-controller without a way to the shoot's API server": cloudController().with("shootAccess", map[string]any{}),
+		"a cluster of machines without a kubeconfig":               cloudController().with("machineCluster", map[string]any{"remote": true, "namespace": "infra-foo"}),
+		"a cluster of machines without a namespace":                cloudController().with("machineCluster", map[string]any{"remote": true, "secretName": "cloudprovider"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -257,6 +260,41 @@ func TestNoPermissionIsWide(t *testing.T) {
 				}
 			}
 			g.Expect(roles).To(Equal(2))
+		})
+	}
+}
+
+func TestCloudControllerForMachinesInAnotherClusterHasNoRightsInTheSeed(t *testing.T) {
+	g := NewWithT(t)
+	objects := cloudController().with("machineCluster", map[string]any{"remote": true, "secretName": "cloudprovider", "namespace": "infra-foo"}).mustRender(t)
+	for _, object := range objects {
+		g.Expect(object.GetObjectKind().GroupVersionKind().Kind).NotTo(BeElementOf("Role", "RoleBinding"))
+	}
+	config := find[corev1.ConfigMap](t, objects, "ConfigMap", "cloud-controller").Data["config.yaml"]
+	g.Expect(config).To(ContainSubstring("seed:\n  kubeconfig: /etc/cloud-controller/machine-cluster/kubeconfig\n  namespace: infra-foo\n"))
+
+	pod := find[appsv1.Deployment](t, objects, "Deployment", "cloud-controller").Spec.Template
+	g.Expect(pod.Labels).To(HaveKeyWithValue("networking.gardener.cloud/to-public-networks", "allowed"))
+	g.Expect(pod.Labels).NotTo(HaveKey("networking.gardener.cloud/to-runtime-apiserver"))
+	g.Expect(pod.Spec.AutomountServiceAccountToken).To(HaveValue(BeFalse()), "the kubeconfig is a user's, so the seed's token is not to lie beside it")
+	g.Expect(pod.Spec.Volumes).To(ContainElement(HaveField("Secret", And(Not(BeNil()), HaveField("SecretName", "cloudprovider"),
+		HaveField("Items", ConsistOf(corev1.KeyToPath{Key: "kubeconfig", Path: "kubeconfig"}))))))
+	g.Expect(pod.Spec.Containers[0].VolumeMounts).To(ContainElement(corev1.VolumeMount{Name: "machine-cluster", MountPath: "/etc/cloud-controller/machine-cluster", ReadOnly: true}))
+}
+
+func TestWhatTheProgramIsToldIsAConfigurationForIt(t *testing.T) {
+	for name, component := range map[string]component{
+		"machines in the seed": cloudController().with("machineCluster", map[string]any{"oneNode": true}),
+		"machines elsewhere":   cloudController().with("machineCluster", map[string]any{"remote": true, "secretName": "cloudprovider", "namespace": "infra-foo"}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			data := find[corev1.ConfigMap](t, component.mustRender(t), "ConfigMap", "cloud-controller").Data["config.yaml"]
+			g.Expect(os.WriteFile(path, []byte(data), 0o600)).To(Succeed())
+			config, err := configv1alpha1.LoadCloudController(path)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(config.Seed.OneNode).To(Equal(name == "machines in the seed"))
 		})
 	}
 }

@@ -67,7 +67,7 @@ func (a *actuator) Reconcile(ctx context.Context, log logr.Logger, cp *extension
 		return false, err
 	}
 
-	if err := a.deploy(ctx, cluster, secrets, phase); errors.Is(err, resources.ErrDeleting) {
+	if err := a.deploy(ctx, cp, cluster, secrets, phase); errors.Is(err, resources.ErrDeleting) {
 		return false, waitFor(err)
 	} else if err != nil {
 		return false, err

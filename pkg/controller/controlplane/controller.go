@@ -27,6 +27,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	machinecluster "github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -69,6 +70,8 @@ type Options struct {
 	Images Images
 	// DeployCloudController switches cloud-controller on. Where it was on before, it is removed.
 	DeployCloudController bool
+	// Clusters tell cloud-controller where the machines of a shoot are. If it is nil, they are in the seed.
+	Clusters machinecluster.Clusters
 	// VPA tells whether the seed knows VerticalPodAutoscalers.
 	VPA bool
 	// ShootWebhooks deploys the webhooks in shoots. None if it is nil; those that there were before are removed.
@@ -104,8 +107,8 @@ func (o *Options) validate() error {
 // classes or if something needed is missing, such as the image of a component that is deployed.
 //
 // Needed permissions, beyond those of the extension library for ControlPlanes and Clusters and those of resources.Writer:
-// list and watch on ManagedResources; get, list, create, patch and delete on Secrets; get on Deployments if cloud-controller
-// is deployed.
+// list and watch on ManagedResources; get, list, create, patch and delete on Secrets. If cloud-controller is deployed, get on
+// Deployments and list on Nodes; without the latter, no seed counts as one of one node.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := opts.validate(); err != nil {
 		return fmt.Errorf("adding the ControlPlane controller: %w", err)

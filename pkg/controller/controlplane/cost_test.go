@@ -36,7 +36,7 @@ func TestAReconcileThatChangesNothingCostsLittle(t *testing.T) {
 		requests []string
 	}{
 		"volumes only":          {false, slices.Concat([]string{"live ManagedResource"}, secrets, library)},
-		"with cloud-controller": {true, slices.Concat([]string{"live ManagedResource", "get Secret", "patch Secret"}, secrets, library)},
+		"with cloud-controller": {true, slices.Concat([]string{"live ManagedResource", "get Secret", "patch Secret", "live Node"}, secrets, library)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -15,6 +15,7 @@ import (
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager"
 
@@ -31,8 +32,8 @@ type placed struct {
 }
 
 // deploy renders the charts and applies the ManagedResources. If nothing has changed, it renders and compresses nothing,
-// and sends no request but two for the Secret of cloud-controller's token, if that is deployed.
-func (a *actuator) deploy(ctx context.Context, cluster *extensionscontroller.Cluster, secrets secretsmanager.Reader, phase phase) error {
+// and sends no request but, if cloud-controller is deployed, two for the Secret of its token and two to find its machines.
+func (a *actuator) deploy(ctx context.Context, cp *extensionsv1alpha1.ControlPlane, cluster *extensionscontroller.Cluster, secrets secretsmanager.Reader, phase phase) error {
 	namespace := cluster.ObjectMeta.Name
 	var objects placed
 
@@ -46,7 +47,11 @@ func (a *actuator) deploy(ctx context.Context, cluster *extensionscontroller.Clu
 		if err := shootAccess(namespace).Reconcile(ctx, a.client); err != nil {
 			return fmt.Errorf("writing the secret with the token of cloud-controller: %w", err)
 		}
-		controller, err := a.renderCloudController(ctx, cluster, secrets, phase)
+		machines, err := a.machineCluster(ctx, cp)
+		if err != nil {
+			return err
+		}
+		controller, err := a.renderCloudController(ctx, cluster, machines, secrets, phase)
 		if err != nil {
 			return err
 		}
@@ -113,7 +118,7 @@ func (a *actuator) renderLocalPathProvisioner(ctx context.Context, cluster *exte
 	})
 }
 
-func (a *actuator) renderCloudController(ctx context.Context, cluster *extensionscontroller.Cluster, secrets secretsmanager.Reader, phase phase) ([]client.Object, error) {
+func (a *actuator) renderCloudController(ctx context.Context, cluster *extensionscontroller.Cluster, machines map[string]any, secrets secretsmanager.Reader, phase phase) ([]client.Object, error) {
 	server, ok := secrets.Get(serverName)
 	if !ok {
 		return nil, fmt.Errorf("the secrets manager has no secret %s", serverName)
@@ -131,8 +136,9 @@ func (a *actuator) renderCloudController(ctx context.Context, cluster *extension
 			"kubeconfigSecret": extensionscontroller.GenericTokenKubeconfigSecretNameFromCluster(cluster),
 			"tokenSecret":      shootAccess(namespace).Secret.Name,
 		},
-		"serverSecret": server.Name,
-		"vpa":          map[string]any{"enabled": a.VPA},
+		"machineCluster": machines,
+		"serverSecret":   server.Name,
+		"vpa":            map[string]any{"enabled": a.VPA},
 	})
 }
 

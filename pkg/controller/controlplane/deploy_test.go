@@ -182,7 +182,7 @@ func benchmarked(b *testing.B) (*cluster, func()) {
 	actuator.Resources = writer
 	return c, func() {
 		actuator.Images.LocalPathProvisioner = c.opts.Images.LocalPathProvisioner
-		if err := actuator.deploy(b.Context(), cluster, nil, awake); err != nil {
+		if err := actuator.deploy(b.Context(), c.controlPlane(), cluster, nil, awake); err != nil {
 			b.Fatal(err)
 		}
 	}

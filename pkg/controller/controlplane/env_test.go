@@ -224,6 +224,9 @@ func (c *cluster) restart() {
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			return c.request("live", obj, func() error { return inner.Get(ctx, key, obj, opts...) })
 		},
+		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return c.request("live", &corev1.Node{}, func() error { return inner.List(ctx, list, opts...) })
+		},
 	})
 
 	opts := c.opts

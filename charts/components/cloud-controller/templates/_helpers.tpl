@@ -23,11 +23,26 @@ origin: gardener
 /var/run/secrets/gardener.cloud/shoot/generic-kubeconfig
 {{- end -}}
 
+{{- /*
+Where the kubeconfig of a cluster other than the seed is.
+*/ -}}
+{{- define "cloud-controller.machineClusterPath" -}}
+/etc/cloud-controller/machine-cluster
+{{- end -}}
+
 {{- define "cloud-controller.config" -}}
 apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1
 kind: CloudControllerConfiguration
 seed:
+  {{- if .Values.machineCluster.remote }}
+  kubeconfig: {{ include "cloud-controller.machineClusterPath" . }}/kubeconfig
+  namespace: {{ .Values.machineCluster.namespace }}
+  {{- else }}
   namespace: {{ .Release.Namespace }}
+  {{- end }}
+  {{- if .Values.machineCluster.oneNode }}
+  oneNode: true
+  {{- end }}
 shoot:
   kubeconfig: {{ include "cloud-controller.kubeconfigPath" . }}/kubeconfig
 server:
