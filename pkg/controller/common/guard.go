@@ -27,7 +27,8 @@ import (
 const checkDescription = "Error checking the object"
 
 // Check looks at an object of which the given operation is due. Its error is put on the object's lastError, and the
-// operation does not take place. A RequeueAfterError determines when there is another try.
+// operation does not take place. A RequeueAfterError determines when there is another try. An error of Waiting is put on
+// lastOperation instead.
 type Check[T extensionsv1alpha1.Object] func(ctx context.Context, obj T, operation gardencorev1beta1.LastOperationType) error
 
 // WithCheck returns a reconciler which hands over to next, a reconciler of the extension library, once check has
@@ -46,9 +47,14 @@ func WithCheck[T extensionsv1alpha1.Object](c client.Client, newObject func() T,
 	}
 }
 
+type statusUpdater interface {
+	extensionscontroller.StatusUpdater
+	extensionscontroller.StatusUpdaterCustom
+}
+
 type guard[T extensionsv1alpha1.Object] struct {
 	client    client.Client
-	status    extensionscontroller.StatusUpdater
+	status    statusUpdater
 	newObject func() T
 	check     Check[T]
 	next      reconcile.Reconciler
@@ -92,6 +98,16 @@ func (g *guard[T]) record(ctx context.Context, obj T, operation gardencorev1beta
 	if !asked && isRecorded(obj, operation, cause) {
 		return nil
 	}
+	if IsWaiting(cause) {
+		noError := func(status extensionsv1alpha1.Status) error {
+			status.SetLastError(nil)
+			return nil
+		}
+		if err := g.status.ProcessingCustom(ctx, logf.FromContext(ctx), obj, operation, cause.Error(), noError); err != nil {
+			return errors.Join(cause, fmt.Errorf("writing the status: %w", err))
+		}
+		return nil
+	}
 	if err := g.status.Error(ctx, logf.FromContext(ctx), obj, cause, operation, checkDescription); err != nil {
 		return errors.Join(cause, fmt.Errorf("writing the status: %w", err))
 	}
@@ -101,6 +117,12 @@ func (g *guard[T]) record(ctx context.Context, obj T, operation gardencorev1beta
 func isRecorded(obj extensionsv1alpha1.Object, operation gardencorev1beta1.LastOperationType, cause error) bool {
 	status := obj.GetExtensionStatus()
 	lastOperation, lastError := status.GetLastOperation(), status.GetLastError()
+	if IsWaiting(cause) {
+		return lastOperation != nil && lastError == nil &&
+			lastOperation.Type == operation &&
+			lastOperation.State == gardencorev1beta1.LastOperationStateProcessing &&
+			lastOperation.Description == cause.Error()
+	}
 
 	return lastOperation != nil && lastError != nil &&
 		lastOperation.Type == operation &&

@@ -152,6 +152,31 @@ func TestWithCheck(t *testing.T) {
 		g.Expect(r.object(t).Status.LastError.Codes).To(BeEmpty())
 	})
 
+	t.Run("calls what is awaited no error, and writes it once", func(t *testing.T) {
+		g := NewWithT(t)
+		waiting := entry("reconcile")
+		waiting.Status.LastError = &gardencorev1beta1.LastError{Description: "from before"}
+		r := guard(t, interceptor.Funcs{}, waiting)
+		r.outcome = common.Waiting(errors.New("one of two machines is there"), time.Minute)
+
+		g.Expect(r.run(t)).To(Equal(reconcile.Result{RequeueAfter: time.Minute}))
+		first := r.object(t)
+		g.Expect(first.Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateProcessing))
+		g.Expect(first.Status.LastOperation.Description).To(Equal("one of two machines is there"))
+		g.Expect(first.Status.LastError).To(BeNil(), "gardenlet would take it for a failure")
+		g.Expect(first.Annotations).NotTo(HaveKey("gardener.cloud/operation"))
+		g.Expect(r.passed).To(BeZero())
+
+		g.Expect(r.run(t)).To(Equal(reconcile.Result{RequeueAfter: time.Minute}))
+		g.Expect(r.object(t).ResourceVersion).To(Equal(first.ResourceVersion))
+
+		r.outcome = common.Waiting(errors.New("both are there, but not ready"), time.Minute)
+		g.Expect(r.run(t)).To(Equal(reconcile.Result{RequeueAfter: time.Minute}))
+		g.Expect(r.object(t).Status.LastOperation.Description).To(Equal("both are there, but not ready"))
+		g.Expect(common.IsWaiting(r.outcome)).To(BeTrue())
+		g.Expect(common.IsWaiting(mistake)).To(BeFalse())
+	})
+
 	t.Run("does not hide the cause if the status cannot be written", func(t *testing.T) {
 		g := NewWithT(t)
 		r := guard(t, interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
