@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/worker"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
+	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
+	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+)
+
+// DefaultGPUResourceName is the resource of which a machine gets as many as its machine type has GPUs, by default.
+const DefaultGPUResourceName corev1.ResourceName = "nvidia.com/gpu"
+
+// Options are what the controller needs.
+type Options struct {
+	// Controller are the options of the controller, such as its concurrency.
+	Controller controller.Options
+	// Classes are the classes to serve. There are Workers of class shoot only.
+	Classes class.Set
+	// IgnoreOperationAnnotation has every change of a spec, and every change of a Cluster, reconciled.
+	IgnoreOperationAnnotation bool
+	// Sizing is how a machine type bounds machines unless the pool's providerConfig says otherwise. Default: Exact.
+	Sizing localv1alpha1.MachineSizing
+	// GPUResourceName is the resource for the GPUs of a machine type. Default: DefaultGPUResourceName.
+	GPUResourceName corev1.ResourceName
+	// Clusters find the machine pods of a Worker that is deleted by force. If it is nil, they are looked for in the seed.
+	Clusters cluster.Clusters
+	// GardenReader reads the ShootState to restore from if it is not in the status of the Worker, where gardenlet puts it.
+	// It may be nil.
+	GardenReader client.Reader
+	// Clock tells since when something is awaited. Default: the real one.
+	Clock clock.Clock
+}
+
+func (o *Options) complete() error {
+	if o.Classes.String() == "" {
+		return errors.New("no extension class given, name at least one")
+	}
+	if o.Sizing == "" {
+		o.Sizing = localv1alpha1.MachineSizingExact
+	}
+	if err := localv1alpha1.ValidateMachineSizing(o.Sizing, nil).ToAggregate(); err != nil {
+		return err
+	}
+	if o.GPUResourceName == "" {
+		o.GPUResourceName = DefaultGPUResourceName
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return nil
+}
+
+// AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
+// classes, or if the sizing is none that there is.
+//
+// The client of the manager is to cache the kinds of machine.sapcloud.io, and neither Secrets nor Deployments.
+//
+// Needed permissions, beyond those of the extension library for Workers and Clusters: get, list, watch, create, patch and
+// delete on machinedeployments, machinesets, machines and machineclasses of machine.sapcloud.io; get, list, create, patch
+// and delete on secrets; list and delete on pods, list and delete on services; get on deployments and patch on
+// deployments/scale named machine-controller-manager.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if err := opts.complete(); err != nil {
+		return fmt.Errorf("adding the Worker controller: %w", err)
+	}
+	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
+	if !ok {
+		return nil
+	}
+
+	// The library looks at the shoot and at MachineDeployments with this context, in the manager's cache. Nothing is under
+	// way when it would end.
+	ctx := context.Background()
+	defaults := worker.DefaultPredicates(ctx, mgr, opts.IgnoreOperationAnnotation)
+	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
+
+	if opts.Controller.ReconciliationTimeout == 0 {
+		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
+	}
+
+	updated := worker.MachineConditionChangedPredicate(ctx, mgr.GetLogger().WithValues("controller", worker.ControllerName), mgr.GetClient())
+	b := builder.ControllerManagedBy(mgr).
+		Named(worker.ControllerName).
+		WithOptions(opts.Controller).
+		Watches(&extensionsv1alpha1.Worker{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
+		// Machines that are updated in place by hand, as the library has it.
+		Watches(&machinev1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(worker.MachineToWorkerMapper(mgr.GetClient(), predicates)), builder.WithPredicates(updated))
+	if opts.IgnoreOperationAnnotation {
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(worker.ClusterToWorkerMapper(mgr.GetClient(), predicates)))
+	}
+	b = watchAwaited(b, mgr.GetClient(), classes)
+
+	own := common.OnlyOwn[*extensionsv1alpha1.Worker](mgr, localv1alpha1.Type, classes)
+	if err := b.Complete(newReconciler(own, opts)); err != nil {
+		return fmt.Errorf("adding the Worker controller: %w", err)
+	}
+	return nil
+}
+
+// newReconciler returns the library's reconciler behind a check that does the work.
+func newReconciler(mgr manager.Manager, opts Options) reconcile.Reconciler {
+	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader()}
+	newWorker := func() *extensionsv1alpha1.Worker { return &extensionsv1alpha1.Worker{} }
+	return common.WithCheck(mgr.GetClient(), newWorker, actuator.check, worker.NewReconciler(mgr, actuator))
+}

@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
+	"github.com/gardener/gardener/extensions/pkg/controller/worker"
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+)
+
+// pool is a worker pool and what has been found out about it.
+type pool struct {
+	extensionsv1alpha1.WorkerPool
+	image *localv1alpha1.MachineImage
+	// capacity is what a Node of the pool has.
+	capacity corev1.ResourceList
+	// providerSpec is for the machine driver.
+	providerSpec localv1alpha1.MachineProviderSpec
+	// hash changes if the machines of the pool have to be replaced, or updated in place.
+	hash string
+}
+
+// poolsOf returns the pools of a Worker. An error is a configuration problem that names the pool, the reason and the
+// remedy, unless it is something that no user can put right.
+func (o *Options) poolsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster) ([]pool, error) {
+	profile := cluster.CloudProfile()
+	if profile == nil || cluster.Shoot() == nil {
+		return nil, fmt.Errorf("the Cluster %s has no shoot or no CloudProfile, which gardenlet writes", w.Namespace)
+	}
+	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
+	if err != nil {
+		return nil, common.ConfigurationProblem(fmt.Errorf("CloudProfile %s: %w", profile.Name, err), common.RetryMissing)
+	}
+	infrastructure, err := infrastructureStatus(w.Spec.InfrastructureProviderStatus)
+	if err != nil {
+		return nil, err
+	}
+
+	var (
+		pools  []pool
+		images = &images{config: config, definitions: profile.Spec.MachineCapabilities, used: localv1alpha1.DecodeWorkerStatus(w.Status.ProviderStatus).MachineImages}
+	)
+	for _, spec := range w.Spec.Pools {
+		p := pool{WorkerPool: spec}
+		machineType := v1beta1helper.FindMachineTypeByName(profile.Spec.MachineTypes, spec.MachineType)
+		if machineType == nil {
+			return nil, p.problem("the CloudProfile %s has no machine type %q: add it to spec.machineTypes, or choose another one for the pool", profile.Name, spec.MachineType)
+		}
+		if p.image, err = images.find(spec.MachineImage.Name, spec.MachineImage.Version, machineType); err != nil {
+			return nil, p.problem("%w", err)
+		}
+		workerConfig, err := localv1alpha1.DecodeWorkerConfig(spec.ProviderConfig)
+		if err != nil {
+			return nil, p.problem("%w", err)
+		}
+
+		volumeSize := ""
+		if spec.Volume != nil {
+			volumeSize = spec.Volume.Size
+		}
+		sizing := o.Sizing
+		if workerConfig.Sizing != "" {
+			sizing = workerConfig.Sizing
+		}
+		p.capacity = machine.Capacity(machineType, volumeSize, o.GPUResourceName)
+		p.providerSpec = p.newProviderSpec(w, infrastructure, sizing)
+		if p.hash, err = p.newHash(cluster); err != nil {
+			return nil, fmt.Errorf("worker pool %s: %w", p.Name, err)
+		}
+		pools = append(pools, p)
+	}
+	return pools, nil
+}
+
+// problem returns a configuration problem with the pool. Correcting a Shoot makes an event; a CloudProfile may not.
+func (p *pool) problem(format string, args ...any) error {
+	return common.ConfigurationProblem(fmt.Errorf("worker pool %s: %w", p.Name, fmt.Errorf(format, args...)), common.RetryMissing)
+}
+
+func (p *pool) newProviderSpec(w *extensionsv1alpha1.Worker, infrastructure *localv1alpha1.InfrastructureStatus, sizing localv1alpha1.MachineSizing) localv1alpha1.MachineProviderSpec {
+	spec := localv1alpha1.MachineProviderSpec{
+		Image:        p.image.Image,
+		ImageVersion: p.image.Version,
+		Resources:    machine.Resources(p.capacity, sizing),
+	}
+	spec.SetGroupVersionKind(localv1alpha1.SchemeGroupVersion.WithKind(localv1alpha1.MachineProviderSpecKind))
+	if infrastructure.MachineNamespace != w.Namespace {
+		spec.Namespace = infrastructure.MachineNamespace
+	}
+	for _, ipPool := range infrastructure.IPPools {
+		switch ipPool.IPFamily {
+		case "IPv4":
+			spec.IPPoolNameV4 = ipPool.Name
+		case "IPv6":
+			spec.IPPoolNameV6 = ipPool.Name
+		}
+	}
+	return spec
+}
+
+// newHash returns the hash of the pool; the comment on the package tells what goes into it.
+func (p *pool) newHash(cluster *extensioncluster.Cluster) (string, error) {
+	resources := p.providerSpec.Resources
+	return worker.WorkerPoolHash(p.WorkerPool, &extensionscontroller.Cluster{Shoot: cluster.Shoot()},
+		[]string{canonical(resources.Requests), canonical(resources.Limits)}, nil)
+}
+
+// canonical returns the same text for the same quantities, however they are written.
+func canonical(list corev1.ResourceList) string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity := list[name]
+		fmt.Fprintf(&out, "%s=%s;", name, resource.NewMilliQuantity(quantity.MilliValue(), resource.DecimalSI))
+	}
+	return out.String()
+}
+
+// infrastructureStatus decodes what the Infrastructure controller has found out. None means the Worker's own namespace.
+func infrastructureStatus(raw *runtime.RawExtension) (*localv1alpha1.InfrastructureStatus, error) {
+	status := &localv1alpha1.InfrastructureStatus{}
+	if raw == nil || len(raw.Raw) == 0 {
+		return status, nil
+	}
+	if err := json.Unmarshal(raw.Raw, status); err != nil {
+		return nil, fmt.Errorf("decoding spec.infrastructureProviderStatus: %w", err)
+	}
+	return status, nil
+}
