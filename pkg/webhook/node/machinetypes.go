@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -20,6 +19,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 )
 
@@ -31,6 +31,8 @@ const maxShoots = 1000
 type machineTypes struct {
 	reader   client.Reader
 	fallback corev1.ResourceList
+	// gpu is the resource for the GPUs of a machine type.
+	gpu corev1.ResourceName
 	// pools has a *shootPools for a namespace.
 	pools *lru.Cache
 }
@@ -41,8 +43,8 @@ type shootPools struct {
 	capacity        map[string]corev1.ResourceList
 }
 
-func newMachineTypes(reader client.Reader, fallback corev1.ResourceList) *machineTypes {
-	return &machineTypes{reader: reader, fallback: fallback, pools: lru.New(maxShoots)}
+func newMachineTypes(reader client.Reader, fallback corev1.ResourceList, gpu corev1.ResourceName) *machineTypes {
+	return &machineTypes{reader: reader, fallback: fallback, gpu: gpu, pools: lru.New(maxShoots)}
 }
 
 // capacity is a capacityFunc. Nodes of the seed, and those of which no machine type is known, have the fallback.
@@ -99,9 +101,9 @@ func (m *machineTypes) ofPools(cluster *extensioncluster.Cluster) map[string]cor
 	if shoot == nil || profile == nil {
 		return nil
 	}
-	byType := make(map[string]gardencorev1beta1.MachineType, len(profile.Spec.MachineTypes))
-	for _, machineType := range profile.Spec.MachineTypes {
-		byType[machineType.Name] = machineType
+	byType := make(map[string]*gardencorev1beta1.MachineType, len(profile.Spec.MachineTypes))
+	for i := range profile.Spec.MachineTypes {
+		byType[profile.Spec.MachineTypes[i].Name] = &profile.Spec.MachineTypes[i]
 	}
 
 	result := make(map[string]corev1.ResourceList, len(shoot.Spec.Provider.Workers))
@@ -110,12 +112,12 @@ func (m *machineTypes) ofPools(cluster *extensioncluster.Cluster) map[string]cor
 		if !ok {
 			continue
 		}
-		capacity := maps.Clone(m.fallback)
-		for name, quantity := range map[corev1.ResourceName]resource.Quantity{corev1.ResourceCPU: machineType.CPU, corev1.ResourceMemory: machineType.Memory} {
-			if quantity.Sign() > 0 {
-				capacity[name] = quantity
-			}
+		volumeSize := ""
+		if worker.Volume != nil {
+			volumeSize = worker.Volume.VolumeSize
 		}
+		capacity := maps.Clone(m.fallback)
+		maps.Copy(capacity, machine.Capacity(machineType, volumeSize, m.gpu))
 		result[worker.Name] = capacity
 	}
 	return result

@@ -2,11 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node holds the webhooks that set how much cpu and memory a Node has, in a seed and in its shoots, and the
-// Runnable that has the webhook see the Nodes that are older than it (the seed document on provider-local, "Node").
+// Package node holds the webhooks that set how much a Node has, in a seed and in its shoots, and the Runnable that has the
+// webhook see the Nodes that are older than it (the seed document on provider-local, "Node").
 //
 // A kubelet reports what the host has that all Nodes of a local Gardener share. Gardener's pods request more than that
-// together, so without this they would not be scheduled.
+// together, so without this they would not be scheduled. A Node of a shoot has what its machine type says of CPUs, memory,
+// GPUs and storage, and as much storage as the volume of its pool, whatever the sizing of the machine.
 //
 // A kubelet whose Node doesn't say what it has measured itself writes the status every ten seconds. So the handler is made
 // to be cheap: it looks at a few fields of the Node, and decodes a Cluster once for each of its versions. And as a refused
@@ -32,6 +33,8 @@ const (
 	NameSeed = "node-seed"
 	// NameShoot is the name of the webhook for the Nodes of shoots.
 	NameShoot = "node-shoot"
+	// DefaultGPUResourceName is the resource for GPUs by default.
+	DefaultGPUResourceName corev1.ResourceName = "nvidia.com/gpu"
 
 	// timeoutSeconds is half the time between two updates of a kubelet, and within what Gardener allows for Nodes in shoots.
 	timeoutSeconds int32 = 5
@@ -41,6 +44,9 @@ const (
 type Options struct {
 	// Capacity is what a Node has unless its machine type says so; both quantities are needed.
 	Capacity configv1alpha1.NodeCapacity
+	// GPUResourceName is the resource of which a Node has as many as its machine type has GPUs: that of the machines
+	// themselves. Default: DefaultGPUResourceName.
+	GPUResourceName corev1.ResourceName
 }
 
 // New returns the webhook for the seed and the one for shoots. It is an error if the capacity is incomplete.
@@ -52,7 +58,10 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 		return nil, err
 	}
 
-	handler := &handler{capacity: newMachineTypes(mgr.GetClient(), capacity).capacity}
+	if opts.GPUResourceName == "" {
+		opts.GPUResourceName = DefaultGPUResourceName
+	}
+	handler := &handler{capacity: newMachineTypes(mgr.GetClient(), capacity, opts.GPUResourceName).capacity}
 	return []*extensionswebhook.Webhook{
 		newWebhook(NameSeed, extensionswebhook.TargetSeed, handler),
 		newWebhook(NameShoot, extensionswebhook.TargetShoot, handler),

@@ -142,7 +142,8 @@ func shootCluster(t testing.TB, smallCPU string) *extensionsv1alpha1.Cluster {
 			CloudProfile: raw(t, &gardencorev1beta1.CloudProfile{
 				TypeMeta: metav1.TypeMeta{APIVersion: gardencore, Kind: "CloudProfile"},
 				Spec: gardencorev1beta1.CloudProfileSpec{MachineTypes: []gardencorev1beta1.MachineType{
-					{Name: "local", CPU: resource.MustParse(smallCPU), Memory: resource.MustParse("8Gi"), GPU: resource.MustParse("1")},
+					{Name: "local", CPU: resource.MustParse(smallCPU), Memory: resource.MustParse("8Gi")},
+					{Name: "accelerated", CPU: resource.MustParse("4"), Memory: resource.MustParse("8Gi"), GPU: resource.MustParse("2"), Storage: &gardencorev1beta1.MachineTypeStorage{StorageSize: new(resource.MustParse("20Gi"))}},
 					{Name: "huge", CPU: resource.MustParse("1k"), Memory: resource.MustParse("1Ti")},
 					{Name: "memory-only", Memory: resource.MustParse("2Gi")},
 				}},
@@ -153,6 +154,8 @@ func shootCluster(t testing.TB, smallCPU string) *extensionsv1alpha1.Cluster {
 					{Name: "small", Machine: gardencorev1beta1.Machine{Type: "local"}},
 					{Name: "large", Machine: gardencorev1beta1.Machine{Type: "huge"}},
 					{Name: "half", Machine: gardencorev1beta1.Machine{Type: "memory-only"}},
+					{Name: "gpus", Machine: gardencorev1beta1.Machine{Type: "accelerated"}},
+					{Name: "volume", Machine: gardencorev1beta1.Machine{Type: "accelerated"}, Volume: &gardencorev1beta1.Volume{VolumeSize: "30Gi"}},
 					{Name: "strange", Machine: gardencorev1beta1.Machine{Type: "nobody-knows"}},
 				}}},
 			}),
@@ -178,6 +181,15 @@ func smallChanges() map[string]any {
 		"/status/capacity/cpu": "4", "/status/capacity/memory": "8Gi",
 		"/status/allocatable/cpu": "3920m", "/status/allocatable/memory": "7Gi",
 	}
+}
+
+// withMore adds GPUs and ephemeral storage.
+func withMore(changes map[string]any, gpus, storage, allocatable string) map[string]any {
+	for _, list := range []string{"capacity", "allocatable"} {
+		changes["/status/"+list+"/nvidia.com~1gpu"] = gpus
+	}
+	changes["/status/capacity/ephemeral-storage"], changes["/status/allocatable/ephemeral-storage"] = storage, allocatable
+	return changes
 }
 
 func defaultChanges() map[string]any {
@@ -239,15 +251,26 @@ func TestNodesOfAShootHaveWhatTheirMachineTypeSays(t *testing.T) {
 		"a machine type without CPUs has the default of them": {"half", map[string]any{
 			"/status/capacity/cpu": "100", "/status/capacity/memory": "2Gi", "/status/allocatable/cpu": "99920m", "/status/allocatable/memory": "1Gi",
 		}},
-		"a machine type that the CloudProfile does not have":  {"strange", defaultChanges()},
-		"a worker pool that the shoot does not have any more": {"gone", defaultChanges()},
-		"a Node that belongs to no worker pool":               {"", defaultChanges()},
+		"a machine with GPUs and storage":                         {"gpus", withMore(smallChanges(), "2", "20Gi", "19Gi")},
+		"a machine whose pool has a volume, which is what counts": {"volume", withMore(smallChanges(), "2", "30Gi", "29Gi")},
+		"a machine type that the CloudProfile does not have":      {"strange", defaultChanges()},
+		"a worker pool that the shoot does not have any more":     {"gone", defaultChanges()},
+		"a Node that belongs to no worker pool":                   {"", defaultChanges()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnvironment(t, shootCluster(t, "4"))
 			NewWithT(t).Expect(e.ask(t, nodeOf(test.pool, measured, allocatable))).To(Equal(test.want))
 		})
 	}
+}
+
+func TestGPUsHaveTheNameThatIsConfigured(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, shootCluster(t, "4"))
+	webhooks, err := node.New(fakeManager{client: e.client}, node.Options{Capacity: defaultCapacity(), GPUResourceName: "example.org/gpu"})
+	g.Expect(err).NotTo(HaveOccurred())
+	e.shoot = webhooks[1].Webhook
+	g.Expect(e.ask(t, nodeOf("gpus", measured, allocatable))).To(HaveKeyWithValue("/status/capacity/example.org~1gpu", "2"))
 }
 
 func TestWhatTheKubeletReserved(t *testing.T) {
