@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 	. "github.com/onsi/gomega"
@@ -137,4 +138,14 @@ func TestNamesAreAskedForByTheProtocolThatIsSaid(t *testing.T) {
 				To(MatchError(ContainSubstring("no such host")))
 		})
 	}
+}
+
+func TestMemoryIsTakenUntilTheEnd(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan int)
+	go func() { done <- probe.Allocate(ctx, 20<<20) }()
+	g.Consistently(done).WithTimeout(50 * time.Millisecond).ShouldNot(Receive())
+	cancel()
+	g.Eventually(done).Should(Receive(BeNumerically("<=", 20<<20)))
 }

@@ -12,82 +12,57 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/test/matchers"
+	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 )
-
-// confirmDeletion is the annotation without which gardener-resource-manager protects extension objects.
-const confirmDeletion = "confirmation.gardener.cloud/deletion"
 
 // get reads an object for Eventually.
 func get[T client.Object](ctx context.Context, obj T) func() (T, error) {
-	return func() (T, error) {
-		return obj, c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-	}
+	return landscape.Get(ctx, c, obj)
 }
 
 func named[T interface {
 	client.Object
 	*O
 }, O any](namespace, name string) T {
-	obj := T(new(O))
-	obj.SetNamespace(namespace)
-	obj.SetName(name)
-	return obj
+	return landscape.Named[T](namespace, name)
 }
 
 // create creates an object and sees to it that it is gone after the test.
 func create[T client.Object](ctx context.Context, obj T) T {
 	GinkgoHelper()
-	Expect(c.Create(ctx, obj)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { deleteAndWait(ctx, obj) })
-	return obj
+	return landscape.Create(ctx, c, obj)
 }
 
-// deleteAndWait deletes an object and waits until it is gone. A webhook of gardener-resource-manager wants the deletion of
-// extension objects confirmed.
+// deleteAndWait deletes an object and waits until it is gone.
 func deleteAndWait(ctx context.Context, obj client.Object) {
 	GinkgoHelper()
-	confirm := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+confirmDeletion+`":"true"}}}`))
-	Expect(client.IgnoreNotFound(c.Patch(ctx, obj.DeepCopyObject().(client.Object), confirm))).To(Succeed())
-	Expect(client.IgnoreNotFound(c.Delete(ctx, obj))).To(Succeed())
-	eventuallyGone(ctx, obj)
+	landscape.DeleteAndWait(ctx, c, obj)
 }
 
 func eventuallyGone(ctx context.Context, obj client.Object) {
 	GinkgoHelper()
-	Eventually(isGone(ctx, obj)).Should(BeTrue(), "%T %s goes", obj, obj.GetName())
+	landscape.EventuallyGone(ctx, c, obj)
 }
 
 // isGone tells for Eventually whether an object is gone.
 func isGone(ctx context.Context, obj client.Object) func() (bool, error) {
-	gone := obj.DeepCopyObject().(client.Object)
-	return func() (bool, error) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(obj), gone)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	}
+	return landscape.IsGone(ctx, c, obj)
 }
 
 // eventuallySucceeded waits until an extension object counts as ready.
 func eventuallySucceeded(ctx context.Context, obj extensionsv1alpha1.Object) {
 	GinkgoHelper()
-	Eventually(get(ctx, obj)).Should(matchers.HaveSucceeded())
+	landscape.EventuallySucceeded(ctx, c, obj)
 }
 
 // eventuallyReady waits until a Deployment has been rolled out.
 func eventuallyReady(ctx context.Context, deployment *appsv1.Deployment) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		g.Expect(c.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
-		status, replicas := deployment.Status, *deployment.Spec.Replicas
-		g.Expect(status.ObservedGeneration).To(Equal(deployment.Generation))
-		g.Expect([]int32{status.Replicas, status.UpdatedReplicas, status.AvailableReplicas}).To(HaveEach(replicas))
-	}).Should(Succeed(), "Deployment %s/%s becomes ready", deployment.Namespace, deployment.Name)
+	landscape.EventuallyReady(ctx, c, deployment)
 }
 
 // scale sets the replicas of a Deployment and waits until the pods are there, or gone.
@@ -104,9 +79,7 @@ func scale(ctx context.Context, deployment *appsv1.Deployment, replicas int32) {
 }
 
 func podsOf(ctx context.Context, namespace string, labels map[string]string) ([]corev1.Pod, error) {
-	list := &corev1.PodList{}
-	err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(labels))
-	return list.Items, err
+	return landscape.PodsOf(ctx, c, namespace, labels)
 }
 
 // annotate sets an annotation of an object, or removes it if the value is empty.

@@ -9,9 +9,6 @@ import (
 	"encoding/json"
 	"maps"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +28,6 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	extensionsdnsrecord "github.com/gardener/gardener/pkg/component/extensions/dnsrecord"
 
-	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"
-	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
 	"github.com/gardener/gardener-extension-provider-local/test/probe"
 )
 
@@ -55,7 +50,7 @@ var probeImage string
 // prepareNetwork pushes the image of the probe and runs an agent in the cluster, which asks as pods do.
 func prepareNetwork(ctx context.Context) {
 	GinkgoHelper()
-	probeImage = pushProbe(ctx)
+	probeImage = l.PushProbe(ctx)
 	create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: networkNamespace}})
 	agent := create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: networkNamespace, Name: agentName},
@@ -63,28 +58,6 @@ func prepareNetwork(ctx context.Context) {
 	})
 	Eventually(get(ctx, agent)).Should(HaveField("Status.Conditions", ContainElement(And(
 		HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue)))))
-}
-
-// pushProbe builds the probe and pushes its image to where the landscape has its own ones.
-func pushProbe(ctx context.Context) string {
-	GinkgoHelper()
-	binary := filepath.Join(GinkgoT().TempDir(), "probe")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary,
-		"github.com/gardener/gardener-extension-provider-local/test/probe/cmd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
-
-	img, err := image.Build(image.Spec{Files: []image.File{{Source: binary, Destination: "/probe"}}, Entrypoint: []string{"/probe"}})
-	Expect(err).NotTo(HaveOccurred())
-	digest, err := img.Digest()
-	Expect(err).NotTo(HaveOccurred())
-
-	extension, _ := registered(ctx)
-	registry, _, _ := strings.Cut(strings.TrimPrefix(extension.Spec.Deployment.ExtensionDeployment.Helm.OCIRepository.GetURL(), "oci://"), "/")
-	pinned, err := image.Push(ctx, registry+"/e2e/probe:"+digest.Hex[:16], img, oci.Options{PlainHTTP: true})
-	Expect(err).NotTo(HaveOccurred())
-	return pinned
 }
 
 func probeSpec(args ...string) corev1.PodSpec {

@@ -20,6 +20,7 @@ import (
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
@@ -36,8 +37,8 @@ var _ = Describe("A thousand DNSRecords", Ordered, Serial, func() {
 	gatewayOf := func(i int) *corev1.Service { return services[i%namespaces%zoneCount] }
 
 	BeforeAll(func(ctx SpecContext) {
-		DeferCleanup(func(ctx SpecContext) { deploy(ctx, "0") })
-		deploy(ctx, "0", "1", "2")
+		DeferCleanup(func(ctx SpecContext) { l.Deploy(ctx, "0") })
+		l.Deploy(ctx, "0", "1", "2")
 		services = gateways(ctx, []string{gatewayNamespace + "--0", gatewayNamespace + "--1", gatewayNamespace + "--2"},
 			[]string{"172.18.255.10", "172.18.255.11", "172.18.255.12"})
 		shoots := map[string][]string{}
@@ -52,7 +53,7 @@ var _ = Describe("A thousand DNSRecords", Ordered, Serial, func() {
 		for i := range count {
 			record := newRecord(namespaceOf(i), fmt.Sprintf("r%d", i), fmt.Sprintf("api.r%d.many-e2e.external.local.gardener.cloud", i),
 				extensionsv1alpha1.ExtensionClassShoot, addressOf(gatewayOf(i)))
-			record.Annotations = map[string]string{confirmDeletion: "true"}
+			record.Annotations = map[string]string{landscape.ConfirmDeletion: "true"}
 			records = append(records, record)
 		}
 		DeferCleanup(func(ctx SpecContext) {

@@ -13,44 +13,37 @@
 package seed_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
-	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 )
 
 const (
-	gardenNamespace  = "garden"
-	coreDNSNamespace = "gardener-extension-provider-local-coredns"
+	gardenNamespace  = landscape.GardenNamespace
+	coreDNSNamespace = landscape.CoreDNSNamespace
 
 	gardenInstance          = "gardener-extension-provider-local-garden"
-	gardenInstanceNamespace = "runtime-extension-provider-local"
-	seedInstance            = "gardener-extension-provider-local-seed"
-	seedInstanceNamespace   = "extension-" + installation
+	gardenInstanceNamespace = landscape.GardenInstanceNamespace
+	seedInstance            = landscape.Instance
+	seedInstanceNamespace   = landscape.InstanceNamespace
+	installation            = landscape.Installation
+	seedName                = landscape.SeedName
 
 	// seedCPU and seedMemory are what the instance is told to give to Nodes. The landscape gives them more by itself.
 	seedCPU, seedMemory = "90", "90Gi"
 )
 
 var (
+	l *landscape.Landscape
 	// c does not cache.
 	c         client.Client
 	clientset kubernetes.Interface
-	writer    *resources.Writer
 	// backups is the folder of all buckets, which the landscape has on this machine.
 	backups string
 	// balancersBefore are the Services of type LoadBalancer without a seed.
@@ -66,7 +59,9 @@ func TestSeed(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	connect()
+	l = landscape.Connect()
+	l.Values = map[string]any{"nodes": map[string]any{"capacity": map[string]any{"cpu": seedCPU, "memory": seedMemory}}}
+	c, clientset = l.Client, l.Clientset
 	asItWas := nodes(ctx)
 	DeferCleanup(func(ctx SpecContext) {
 		Eventually(func() map[string]string { return nodes(ctx) }).Should(Equal(asItWas), "Nodes have again what they had")
@@ -78,37 +73,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 
 	By("bringing what gardenlet brings into a seed")
-	prepareSeed(ctx)
+	l.PrepareSeed(ctx)
 	By("installing the chart as gardenlet does")
-	backups = install(ctx)
+	backups = l.Install(ctx)
 	By("making a shoot's namespace with a gardener-resource-manager")
 	createShoot(ctx)
 	By("running a pod that asks what pods ask")
 	prepareNetwork(ctx)
 })
-
-func connect() {
-	GinkgoHelper()
-	kubeconfig := os.Getenv("KUBECONFIG")
-	Expect(kubeconfig).NotTo(BeEmpty(), "KUBECONFIG names the runtime cluster; `make e2e` sets it")
-
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		kubernetesscheme.AddToScheme,
-		apiextensionsv1.AddToScheme,
-		extensionsv1alpha1.AddToScheme,
-		operatorv1alpha1.AddToScheme,
-		resourcesv1alpha1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
-
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
-	config.QPS, config.Burst = 200, 400
-	c, err = client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	clientset, err = kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	writer = resources.New(c)
-}

@@ -61,8 +61,8 @@ var _ = Describe("A seed with three zones", Ordered, Serial, func() {
 	var services []*corev1.Service
 
 	BeforeAll(func(ctx SpecContext) {
-		DeferCleanup(func(ctx SpecContext) { deploy(ctx, "0") })
-		deploy(ctx, "0", "1", "2")
+		DeferCleanup(func(ctx SpecContext) { l.Deploy(ctx, "0") })
+		l.Deploy(ctx, "0", "1", "2")
 		services = gateways(ctx, namespaces, addresses)
 		createShoots(ctx, map[string][]string{shoots[0]: {"0"}, shoots[1]: {"1"}, shoots[2]: {"2"}, shoots[3]: {"0", "1", "2"}})
 		for i, shoot := range shoots {

@@ -6,6 +6,7 @@
 //
 //	probe serve -name NAME -http :8080 -tls :8443 -udp :5000
 //	probe agent -http :8080
+//	probe allocate -bytes 1073741824
 package main
 
 import (
@@ -33,11 +34,16 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("expected serve or agent")
+		return errors.New("expected serve, agent or allocate")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	server := probe.Server{}
-	flags.StringVar(&server.HTTP, "http", "", "address to serve HTTP on")
+	var bytes int
+	if args[0] == "allocate" {
+		flags.IntVar(&bytes, "bytes", 0, "memory to take and keep")
+	} else {
+		flags.StringVar(&server.HTTP, "http", "", "address to serve HTTP on")
+	}
 	if args[0] == "serve" {
 		flags.StringVar(&server.Name, "name", "", "name that it tells whoever asks")
 		flags.StringVar(&server.TLS, "tls", "", "address to serve HTTP over TLS on")
@@ -61,7 +67,10 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return nil
+	case "allocate":
+		probe.Allocate(ctx, bytes)
+		return nil
 	default:
-		return fmt.Errorf("%q: expected serve or agent", args[0])
+		return fmt.Errorf("%q: expected serve, agent or allocate", args[0])
 	}
 }
