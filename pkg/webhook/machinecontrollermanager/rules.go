@@ -11,15 +11,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// driverRules are what the machine driver needs in the namespace of a shoot: it makes, watches and deletes the Pod of a
-// machine and the headless Service by which it is found. Gardener's own rules let it read the Secrets with user data, and
-// the driver changes nothing that exists.
+// driverRules are what the machine driver needs in the namespace of a shoot besides what Gardener's own rules give it, which
+// is to write Secrets and to watch Machines: it makes, watches and deletes the Pod of a machine, and makes and deletes the
+// headless Service by which it is found. See package driver in pkg/machine.
 func driverRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{
-		APIGroups: []string{corev1.GroupName},
-		Resources: []string{"pods", "services"},
-		Verbs:     []string{"create", "delete", "get", "list", "watch"},
-	}}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"pods"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get"}},
+	}
 }
 
 // withRules returns the rules together with what of the wanted ones they do not allow yet. The rules themselves and their

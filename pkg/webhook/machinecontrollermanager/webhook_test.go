@@ -71,7 +71,8 @@ func TestMutate(t *testing.T) {
 
 		g.Expect(role.Rules[:len(before.Rules)]).To(Equal(before.Rules))
 		g.Expect(role.Rules[len(before.Rules):]).To(Equal([]rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"pods", "services"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get"}},
 		}))
 	})
 
@@ -80,7 +81,7 @@ func TestMutate(t *testing.T) {
 		role := oldClusterRole()
 		mutate(t, role)
 		g.Expect(role.Rules).To(Equal(append(oldClusterRole().Rules,
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get"}},
 		)))
 	})
 
@@ -160,8 +161,8 @@ func TestNew(t *testing.T) {
 		g := NewWithT(t)
 		response := webhook.Webhook.Handler.Handle(t.Context(), request(t, gardenersRole(t)))
 		g.Expect(response.Allowed).To(BeTrue())
-		g.Expect(response.Patches).To(HaveLen(1))
-		g.Expect(response.Patches[0].Path).To(HavePrefix("/rules/"))
+		g.Expect(response.Patches).To(HaveLen(2))
+		g.Expect(response.Patches).To(HaveEach(HaveField("Path", HavePrefix("/rules/"))))
 	})
 
 	t.Run("answers without a patch where nothing is missing", func(t *testing.T) {

@@ -119,8 +119,9 @@ func TestMendingWithAnAPIServer(t *testing.T) {
 
 		before := role.Rules
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
-		g.Expect(role.Rules).To(HaveLen(len(before) + 1))
-		g.Expect(role.Rules[len(before)].Resources).To(Equal([]string{"pods", "services"}))
+		g.Expect(role.Rules).To(HaveLen(len(before) + 2))
+		g.Expect(role.Rules[len(before)].Resources).To(Equal([]string{"pods"}))
+		g.Expect(role.Rules[len(before)+1].Resources).To(Equal([]string{"services"}))
 	})
 }
 
