@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package infrastructure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gardener/gardener/extensions/pkg/controller/infrastructure"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
+	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+)
+
+// Options are what the controller needs.
+type Options struct {
+	// Controller are the options of the controller, such as its concurrency.
+	Controller controller.Options
+	// Classes are the classes to serve. There are Infrastructures of class shoot only.
+	Classes class.Set
+	// IgnoreOperationAnnotation has every change of a spec, and every change of a Cluster, reconciled.
+	IgnoreOperationAnnotation bool
+	// Clusters finds the cluster of the machines of a shoot.
+	Clusters cluster.Clusters
+	// EgressCIDRs are ranges that machines may reach besides those that every machine reaches: machines.egressCIDRs of the
+	// configuration.
+	EgressCIDRs []string
+	// LoadBalancers are those of the seed. Machines may reach all addresses of theirs.
+	LoadBalancers configv1alpha1.LoadBalancersConfiguration
+	// CoreDNSNamespace is that of the CoreDNS which machines in the seed ask; empty if they ask none of ours.
+	CoreDNSNamespace string
+}
+
+// AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
+// classes or no clusters, or if a range of addresses is none.
+//
+// Needed permissions in the seed, beyond those of the extension library for Infrastructures and Clusters and those of
+// cluster.Clusters: get, create, patch and delete on NetworkPolicies; list, create, patch and delete on ippools of
+// crd.projectcalico.org; get on Namespaces. In another cluster the user of its kubeconfig needs the same, and create,
+// patch and delete on Namespaces.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if err := addToManager(mgr, opts); err != nil {
+		return fmt.Errorf("adding the Infrastructure controller: %w", err)
+	}
+	return nil
+}
+
+func addToManager(mgr manager.Manager, opts Options) error {
+	if opts.Classes.String() == "" {
+		return errors.New("no extension class given, name at least one")
+	}
+	if opts.Clusters == nil {
+		return errors.New("no clusters of machines given")
+	}
+	egress, err := parsePrefixes(opts.EgressCIDRs)
+	if err != nil {
+		return fmt.Errorf("egressCIDRs: %w", err)
+	}
+	loadBalancers, err := loadBalancerPrefixes(opts.LoadBalancers)
+	if err != nil {
+		return fmt.Errorf("loadBalancers: %w", err)
+	}
+	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
+	if !ok {
+		return nil
+	}
+
+	// The library looks at the shoot with this context, in the manager's cache. Nothing is under way when it would end.
+	defaults := infrastructure.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
+	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
+
+	if opts.Controller.ReconciliationTimeout == 0 {
+		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
+	}
+	b := builder.ControllerManagedBy(mgr).
+		Named(infrastructure.ControllerName).
+		WithOptions(opts.Controller).
+		Watches(&extensionsv1alpha1.Infrastructure{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...))
+	if opts.IgnoreOperationAnnotation {
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(infrastructure.ClusterToInfrastructureMapper(mgr.GetClient(), predicates)))
+	}
+	own := common.OnlyOwn[*extensionsv1alpha1.Infrastructure](mgr, localv1alpha1.Type, classes)
+	return b.Complete(newReconciler(own, opts, egress, loadBalancers))
+}
+
+func newReconciler(mgr manager.Manager, opts Options, egress, loadBalancers []netip.Prefix) reconcile.Reconciler {
+	actuator := &actuator{
+		client:           mgr.GetClient(),
+		reader:           mgr.GetAPIReader(),
+		clusters:         opts.Clusters,
+		egress:           egress,
+		loadBalancers:    loadBalancers,
+		coreDNSNamespace: opts.CoreDNSNamespace,
+	}
+	library := infrastructure.NewReconciler(mgr, actuator, nil, nil)
+	newInfrastructure := func() *extensionsv1alpha1.Infrastructure { return &extensionsv1alpha1.Infrastructure{} }
+	return common.WithCheck(mgr.GetClient(), newInfrastructure, actuator.check, library)
+}

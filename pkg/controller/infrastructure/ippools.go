@@ -1,0 +1,255 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package infrastructure
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+)
+
+const (
+	// LabelShoot on an IPPool is the technical ID of the shoot for whose machines it is.
+	LabelShoot = "local.provider.extensions.gardener.cloud/shoot"
+
+	noNodes = "!all()"
+	never   = "Never"
+)
+
+// ipPoolKind is Calico's IPPool, in the version in which Calico stores it.
+var ipPoolKind = schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"}
+
+// applyPools sees to it that there is an IPPool for each range of nodes. What can't be had is told in the message, and
+// machines go without it: where there are no IPPools at all, where a range is missing, and where Calico would not take it.
+//
+// No node takes addresses of these pools for other pods, only pods that name them do. Pools of shoots may have the very
+// same range, as Gardener's local shoots all do: Calico gives out addresses by blocks that belong to a range, not to a
+// pool, so no address is given out twice. Other pools must not overlap.
+func (p place) applyPools(ctx context.Context, technicalID string, networks networks) ([]localv1alpha1.MachineIPPool, string, error) {
+	all, err := p.listPools(ctx)
+	if isNoAPI(err) {
+		return nil, fmt.Sprintf("The cluster of the machines has no IPPools of Calico (%s): machines get their addresses of the pod network, "+
+			"not of the node range, and the control plane may reach them past the VPN.", ipPoolKind.GroupVersion()), nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+
+	var (
+		out      []localv1alpha1.MachineIPPool
+		messages []string
+	)
+	for _, family := range networks.families {
+		i := slices.IndexFunc(networks.nodes, func(prefix netip.Prefix) bool { return familyOf(prefix) == family })
+		if i < 0 {
+			messages = append(messages, fmt.Sprintf("There is no range of family %s for nodes: spec.networking.nodes of the shoot has none. "+
+				"Machines get their %s addresses of the pod network.", family, family))
+			continue
+		}
+		pool, message, err := p.applyPool(ctx, technicalID, networks.nodes[i], all)
+		if err != nil {
+			return nil, "", err
+		}
+		if message != "" {
+			messages = append(messages, message)
+			continue
+		}
+		out = append(out, *pool)
+	}
+	return out, strings.Join(messages, " "), nil
+}
+
+func (p place) applyPool(ctx context.Context, technicalID string, nodes netip.Prefix, all []unstructured.Unstructured) (*localv1alpha1.MachineIPPool, string, error) {
+	family := familyOf(nodes)
+	name := machine.IPPoolName(technicalID, family)
+	if other := overlapping(all, name, nodes); other != nil {
+		return nil, fmt.Sprintf("IPPool %s was not made: the range %s of the shoot's nodes overlaps %s of IPPool %s. "+
+			"Machines get their %s addresses of the pod network.", name, nodes, cidrOf(*other), other.GetName(), family), nil
+	}
+
+	var (
+		out     = &localv1alpha1.MachineIPPool{IPFamily: family, Name: name, CIDR: nodes.String()}
+		desired = poolSpec(nodes, all)
+		err     error
+	)
+	if i := slices.IndexFunc(all, func(pool unstructured.Unstructured) bool { return pool.GetName() == name }); i >= 0 {
+		current, ok := prefixOf(all[i])
+		if ok && !covers(nodes, current) && current.Overlaps(nodes) {
+			// To make a pool smaller would take the machines' addresses out of it.
+			out.CIDR = current.String()
+			desired["cidr"] = current.String()
+		}
+		err = p.changePool(ctx, technicalID, &all[i], desired)
+	} else {
+		err = p.createPool(ctx, technicalID, name, desired)
+	}
+	if apierrors.IsInvalid(err) {
+		return nil, fmt.Sprintf("IPPool %s with the range %s of the shoot's nodes was refused: %v. Machines get their %s addresses of the pod network.",
+			name, nodes, err, family), nil
+	}
+	return out, "", err
+}
+
+// createPool creates an IPPool that goes with the namespace of the machines, should nobody delete it.
+func (p place) createPool(ctx context.Context, technicalID, name string, spec map[string]any) error {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+	if err := p.reader.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); err != nil {
+		return fmt.Errorf("reading namespace %s, which is to own an IPPool: %w", p.namespace, err)
+	}
+	pool := newPool(name)
+	pool.SetLabels(poolLabels(technicalID))
+	pool.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: p.namespace, UID: namespace.UID}})
+	pool.Object["spec"] = spec
+	if err := p.client.Create(ctx, pool); err != nil {
+		return fmt.Errorf("creating IPPool %s: %w", name, err)
+	}
+	return nil
+}
+
+// changePool leaves fields alone that are not in the spec: Calico has more.
+func (p place) changePool(ctx context.Context, technicalID string, pool *unstructured.Unstructured, spec map[string]any) error {
+	before := pool.DeepCopy()
+	labels := pool.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for name, value := range poolLabels(technicalID) {
+		labels[name] = value
+	}
+	pool.SetLabels(labels)
+	for field, value := range spec {
+		if err := unstructured.SetNestedField(pool.Object, value, "spec", field); err != nil {
+			return fmt.Errorf("changing IPPool %s: %w", pool.GetName(), err)
+		}
+	}
+	if equality.Semantic.DeepEqual(before.Object, pool.Object) {
+		return nil
+	}
+	if err := p.client.Patch(ctx, pool, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("changing IPPool %s: %w", pool.GetName(), err)
+	}
+	return nil
+}
+
+// deletePools deletes the IPPools for the machines of a shoot.
+func (p place) deletePools(ctx context.Context, technicalID string) error {
+	pools, err := p.listPools(ctx, client.MatchingLabels(poolLabels(technicalID)))
+	if isNoAPI(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for i := range pools {
+		if err := p.client.Delete(ctx, &pools[i], client.Preconditions{UID: new(pools[i].GetUID())}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting IPPool %s: %w", pools[i].GetName(), err)
+		}
+	}
+	return nil
+}
+
+func (p place) listPools(ctx context.Context, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(ipPoolKind.GroupVersion().WithKind(ipPoolKind.Kind + "List"))
+	if err := p.reader.List(ctx, list, opts...); err != nil {
+		return nil, fmt.Errorf("listing IPPools: %w", err)
+	}
+	// The first of several is to be the same each time.
+	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return list.Items, nil
+}
+
+// isNoAPI tells whether there are no IPPools in a cluster. Clients ask again for APIs that they did not find, but may not
+// have noticed yet that one is gone.
+func isNoAPI(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+func newPool(name string) *unstructured.Unstructured {
+	pool := &unstructured.Unstructured{}
+	pool.SetGroupVersionKind(ipPoolKind)
+	pool.SetName(name)
+	return pool
+}
+
+func poolLabels(technicalID string) map[string]string {
+	return map[string]string{labelManagedBy: managedBy, LabelShoot: technicalID}
+}
+
+// poolSpec returns the spec of an IPPool. Packets between its pods and others travel as between those of the cluster's
+// other pools.
+func poolSpec(nodes netip.Prefix, all []unstructured.Unstructured) map[string]any {
+	ipip, vxlan := encapsulation(familyOf(nodes), all)
+	out := map[string]any{
+		"cidr":         nodes.String(),
+		"nodeSelector": noNodes,
+		"natOutgoing":  true,
+		"ipipMode":     ipip,
+		"vxlanMode":    vxlan,
+	}
+	// A pool has at least one block, which by default has 64 addresses.
+	if usual := nodes.Addr().BitLen() - 6; nodes.Bits() > usual {
+		out["blockSize"] = int64(nodes.Bits())
+	}
+	return out
+}
+
+// encapsulation returns the modes of the first pool of the same family that nodes take addresses of, or else Calico's
+// defaults.
+func encapsulation(family gardencorev1beta1.IPFamily, all []unstructured.Unstructured) (ipip, vxlan string) {
+	for _, pool := range all {
+		prefix, ok := prefixOf(pool)
+		selector, _, _ := unstructured.NestedString(pool.Object, "spec", "nodeSelector")
+		disabled, _, _ := unstructured.NestedBool(pool.Object, "spec", "disabled")
+		if !ok || disabled || familyOf(prefix) != family || selector == noNodes || pool.GetLabels()[labelManagedBy] == managedBy {
+			continue
+		}
+		ipip, _, _ = unstructured.NestedString(pool.Object, "spec", "ipipMode")
+		vxlan, _, _ = unstructured.NestedString(pool.Object, "spec", "vxlanMode")
+		return cmp.Or(ipip, never), cmp.Or(vxlan, never)
+	}
+	if family == gardencorev1beta1.IPFamilyIPv4 {
+		return "Always", never
+	}
+	return never, never
+}
+
+// overlapping returns a pool with another name whose range overlaps, unless it is for the machines of another shoot and of
+// the same range.
+func overlapping(all []unstructured.Unstructured, name string, nodes netip.Prefix) *unstructured.Unstructured {
+	for i, pool := range all {
+		prefix, ok := prefixOf(pool)
+		shared := prefix == nodes && pool.GetLabels()[labelManagedBy] == managedBy
+		if ok && pool.GetName() != name && prefix.Overlaps(nodes) && !shared {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+func prefixOf(pool unstructured.Unstructured) (netip.Prefix, bool) {
+	prefix, err := netip.ParsePrefix(cidrOf(pool))
+	return prefix.Masked(), err == nil
+}
+
+func cidrOf(pool unstructured.Unstructured) string {
+	cidr, _, _ := unstructured.NestedString(pool.Object, "spec", "cidr")
+	return cidr
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package infrastructure
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+)
+
+const poolV6 = "shoot-machines-" + namespace + "-ipv6"
+
+func dualStack(s *gardencorev1beta1.Shoot) {
+	s.Spec.Networking.IPFamilies = []gardencorev1beta1.IPFamily{ipv4, ipv6}
+	s.Status.Networking = &gardencorev1beta1.NetworkingStatus{Nodes: []string{"10.0.0.0/16", "fd00:10:1:100::/56"}}
+}
+
+func TestWithoutCalicoItIsToldAndGoesOnAndLaterThereMayBeOne(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, false, false)
+	e.mustReconcile()
+	g.Expect(e.infrastructure().Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
+	g.Expect(e.providerStatus().IPPools).To(BeEmpty())
+	g.Expect(e.providerStatus().Message).To(HavePrefix("The cluster of the machines has no IPPools of Calico (crd.projectcalico.org/v1): "))
+	g.Expect(e.infrastructure().Status.Networking.Nodes).To(Equal([]string{"10.0.0.0/16"}))
+
+	e.calico = true
+	e.ask("reconcile")
+	e.mustReconcile()
+	g.Expect(e.providerStatus().Message).To(BeEmpty())
+	g.Expect(e.pool(poolV4)).NotTo(BeNil())
+
+	e.calico = false
+	e.delete()
+	e.mustReconcile()
+	g.Expect(e.infrastructure()).To(BeNil())
+}
+
+func TestTwoFamiliesHaveAPoolEachOfTheirOwnRange(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, false, true)
+	e.setShoot(dualStack)
+	e.mustReconcile()
+	g.Expect(cidrOf(*e.pool(poolV4))).To(Equal("10.0.0.0/16"))
+	g.Expect(cidrOf(*e.pool(poolV6))).To(Equal("fd00:10:1:100::/56"))
+	g.Expect(e.providerStatus().IPPools).To(Equal([]localv1alpha1.MachineIPPool{
+		{IPFamily: ipv4, Name: poolV4, CIDR: "10.0.0.0/16"}, {IPFamily: ipv6, Name: poolV6, CIDR: "fd00:10:1:100::/56"},
+	}))
+	e.delete()
+	e.mustReconcile()
+	g.Expect(e.pool(poolV4)).To(BeNil())
+	g.Expect(e.pool(poolV6)).To(BeNil())
+}
+
+func TestAFamilyWithoutARangeHasNoPool(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, false, true)
+	e.setShoot(func(s *gardencorev1beta1.Shoot) { dualStack(s); s.Status.Networking = nil })
+	e.mustReconcile()
+	g.Expect(e.pool(poolV4)).NotTo(BeNil())
+	g.Expect(e.pool(poolV6)).To(BeNil(), "never with a range of the other family")
+	g.Expect(e.providerStatus().IPPools).To(HaveLen(1))
+	g.Expect(e.providerStatus().Message).To(HavePrefix("There is no range of family IPv6 for nodes"))
+}
+
+func TestPoolsThatOverlap(t *testing.T) {
+	ours := func(cidr string) *unstructured.Unstructured {
+		pool := calicoPool("shoot-machines-other-ipv4", cidr, nil)
+		pool.SetLabels(poolLabels("other"))
+		return pool
+	}
+	for name, test := range map[string]struct {
+		other   *unstructured.Unstructured
+		message string
+	}{
+		"are refused if they are the cluster's": {calicoPool("default", "10.0.0.0/8", nil), "overlaps 10.0.0.0/8 of IPPool default"},
+		"are refused if they are the same":      {calicoPool("default", "10.0.0.0/16", nil), "overlaps 10.0.0.0/16 of IPPool default"},
+		"are refused in part":                   {ours("10.0.0.0/17"), "overlaps 10.0.0.0/17 of IPPool shoot-machines-other-ipv4"},
+		"are shared if they are of shoots":      {ours("10.0.0.0/16"), ""},
+		"are not those beside them":             {calicoPool("default", "10.1.0.0/16", nil), ""},
+		"are not those of another family":       {calicoPool("default", "::/0", nil), ""},
+		"are not those that say nothing":        {calicoPool("default", "", nil), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnvironment(t, false, true)
+			g.Expect(e.Create(t.Context(), test.other)).To(Succeed())
+			e.mustReconcile()
+			g.Expect(e.infrastructure().Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
+			if test.message == "" {
+				g.Expect(e.pool(poolV4)).NotTo(BeNil())
+				g.Expect(e.providerStatus().Message).To(BeEmpty())
+			} else {
+				g.Expect(e.pool(poolV4)).To(BeNil())
+				g.Expect(e.providerStatus().Message).To(ContainSubstring(test.message))
+				g.Expect(e.providerStatus().IPPools).To(BeEmpty())
+			}
+			e.delete()
+			e.mustReconcile()
+			g.Expect(e.pool(test.other.GetName())).NotTo(BeNil(), "it is somebody else's")
+		})
+	}
+}
+
+func TestAPoolThatTheClusterRefusesIsTold(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, false, true)
+	e.fail = func(verb, kind string) error {
+		if verb+" "+kind == "create IPPool" {
+			return invalid(poolV4)
+		}
+		return nil
+	}
+	e.mustReconcile()
+	g.Expect(e.infrastructure().Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
+	g.Expect(e.providerStatus().Message).To(ContainSubstring("was refused"))
+}
+
+func TestAPoolIsLikeTheOthersOfTheCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		others      []*unstructured.Unstructured
+		ipip, vxlan string
+	}{
+		"or as Calico has it":         {nil, "Always", "Never"},
+		"with its overlay":            {[]*unstructured.Unstructured{calicoPool("default", "10.1.0.0/16", map[string]any{"vxlanMode": "CrossSubnet"})}, "Never", "CrossSubnet"},
+		"without any":                 {[]*unstructured.Unstructured{calicoPool("default", "10.1.0.0/16", nil)}, "Never", "Never"},
+		"but not of another family":   {[]*unstructured.Unstructured{calicoPool("default", "fd00::/56", map[string]any{"vxlanMode": "Always"})}, "Always", "Never"},
+		"but not if that is disabled": {[]*unstructured.Unstructured{calicoPool("default", "10.1.0.0/16", map[string]any{"disabled": true})}, "Always", "Never"},
+		"but not if no node uses it":  {[]*unstructured.Unstructured{calicoPool("default", "10.1.0.0/16", map[string]any{"nodeSelector": "!all()"})}, "Always", "Never"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnvironment(t, false, true)
+			for _, other := range test.others {
+				g.Expect(e.Create(t.Context(), other)).To(Succeed())
+			}
+			e.mustReconcile()
+			g.Expect(e.pool(poolV4).Object["spec"]).To(And(HaveKeyWithValue("ipipMode", test.ipip), HaveKeyWithValue("vxlanMode", test.vxlan)))
+		})
+	}
+	NewWithT(t).Expect(poolSpec(prefixes("fd00::/56")[0], nil)).To(And(HaveKeyWithValue("ipipMode", "Never"), HaveKeyWithValue("vxlanMode", "Never")))
+}
+
+func TestASmallRangeIsASingleBlock(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(poolSpec(prefixes("10.0.0.0/26")[0], nil)).NotTo(HaveKey("blockSize"))
+	g.Expect(poolSpec(prefixes("10.0.0.0/28")[0], nil)).To(HaveKeyWithValue("blockSize", int64(28)))
+	g.Expect(poolSpec(prefixes("fd00::/122")[0], nil)).NotTo(HaveKey("blockSize"))
+	g.Expect(poolSpec(prefixes("fd00::/124")[0], nil)).To(HaveKeyWithValue("blockSize", int64(124)))
+}
+
+func TestAPoolGrowsWithTheRangeAndKeepsWhatElseItHas(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, false, true)
+	e.mustReconcile()
+	pool := e.pool(poolV4)
+	g.Expect(unstructured.SetNestedField(pool.Object, "kept", "spec", "other")).To(Succeed())
+	g.Expect(unstructured.SetNestedField(pool.Object, "all()", "spec", "nodeSelector")).To(Succeed())
+	pool.SetLabels(nil)
+	g.Expect(e.Update(t.Context(), pool)).To(Succeed())
+
+	e.setShoot(func(s *gardencorev1beta1.Shoot) { s.Spec.Networking.Nodes = new("10.0.0.0/15") })
+	e.ask("reconcile")
+	e.mustReconcile()
+	pool = e.pool(poolV4)
+	g.Expect(pool.Object["spec"]).To(And(HaveKeyWithValue("cidr", "10.0.0.0/15"), HaveKeyWithValue("other", "kept"), HaveKeyWithValue("nodeSelector", "!all()")))
+	g.Expect(pool.GetLabels()).To(Equal(poolLabels(namespace)))
+
+	e.setShoot(func(s *gardencorev1beta1.Shoot) { s.Spec.Networking.Nodes = new("10.0.0.0/17") })
+	e.ask("reconcile")
+	e.mustReconcile()
+	g.Expect(cidrOf(*e.pool(poolV4))).To(Equal("10.0.0.0/15"), "machines have addresses of it")
+	g.Expect(e.providerStatus().IPPools[0].CIDR).To(Equal("10.0.0.0/15"))
+}
+
+func TestAPoolThatSomebodyElseHasMadeMeanwhileIsAnError(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, false, true)
+	e.fail = func(verb, kind string) error {
+		if verb+" "+kind == "create IPPool" {
+			e.fail = nil
+			return e.Create(t.Context(), calicoPool(poolV4, "10.0.0.0/16", nil))
+		}
+		return nil
+	}
+	_, err := e.reconcile()
+	g.Expect(client.IgnoreAlreadyExists(err)).NotTo(HaveOccurred())
+	g.Expect(err).To(HaveOccurred())
+	e.mustReconcile()
+	g.Expect(e.pool(poolV4).GetLabels()).To(Equal(poolLabels(namespace)))
+}

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package infrastructure
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+)
+
+// networks are the ranges of a shoot, for each purpose at most one of each family, in the order of the shoot's families.
+type networks struct {
+	families              []gardencorev1beta1.IPFamily
+	nodes, pods, services []netip.Prefix
+}
+
+// networksOf returns the ranges of a shoot. A shoot's spec has a single range for each purpose; one of another family,
+// which a shoot of two families has, is found in its status. What is in the spec takes precedence, as the status may be
+// from before it was changed. An error names the field whose range is none.
+func networksOf(shoot *gardencorev1beta1.Shoot) (networks, error) {
+	spec := shoot.Spec.Networking
+	if spec == nil {
+		return networks{}, nil
+	}
+	status := shoot.Status.Networking
+	if status == nil {
+		status = &gardencorev1beta1.NetworkingStatus{}
+	}
+	out := networks{families: spec.IPFamilies}
+	if len(out.families) == 0 {
+		out.families = []gardencorev1beta1.IPFamily{gardencorev1beta1.IPFamilyIPv4}
+	}
+
+	for _, of := range []struct {
+		field  string
+		spec   *string
+		status []string
+		out    *[]netip.Prefix
+	}{
+		{"nodes", spec.Nodes, status.Nodes, &out.nodes},
+		{"pods", spec.Pods, status.Pods, &out.pods},
+		{"services", spec.Services, status.Services, &out.services},
+	} {
+		var cidrs []string
+		if of.spec != nil && *of.spec != "" {
+			cidrs = append(cidrs, *of.spec)
+		}
+		prefixes, err := parsePrefixes(append(cidrs, of.status...))
+		if err != nil {
+			return networks{}, fmt.Errorf("networking.%s of the shoot: %w", of.field, err)
+		}
+		*of.out = firstOfEach(out.families, prefixes)
+	}
+	return out, nil
+}
+
+// status is what Gardener is told of the ranges.
+func (n networks) status() *extensionsv1alpha1.InfrastructureStatusNetworking {
+	return &extensionsv1alpha1.InfrastructureStatusNetworking{Nodes: toStrings(n.nodes), Pods: toStrings(n.pods), Services: toStrings(n.services)}
+}
+
+func firstOfEach(families []gardencorev1beta1.IPFamily, prefixes []netip.Prefix) []netip.Prefix {
+	var out []netip.Prefix
+	for _, family := range families {
+		if i := slices.IndexFunc(prefixes, func(p netip.Prefix) bool { return familyOf(p) == family }); i >= 0 {
+			out = append(out, prefixes[i])
+		}
+	}
+	return out
+}
+
+func familyOf(prefix netip.Prefix) gardencorev1beta1.IPFamily {
+	if prefix.Addr().Is4() {
+		return gardencorev1beta1.IPFamilyIPv4
+	}
+	return gardencorev1beta1.IPFamilyIPv6
+}
+
+func parsePrefixes(cidrs []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil || prefix.Addr().Is4In6() {
+			return nil, fmt.Errorf("%q is no CIDR", cidr)
+		}
+		out = append(out, prefix.Masked())
+	}
+	return out, nil
+}
+
+func toStrings(prefixes []netip.Prefix) []string {
+	var out []string
+	for _, prefix := range prefixes {
+		out = append(out, prefix.String())
+	}
+	return out
+}
+
+// minimal leaves out what is part of something else, and sorts the rest.
+func minimal(prefixes []netip.Prefix) []netip.Prefix {
+	sorted := slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int {
+		return cmp.Or(a.Bits()-b.Bits(), a.Addr().Compare(b.Addr()))
+	})
+	var out []netip.Prefix
+	for _, prefix := range sorted {
+		if !slices.ContainsFunc(out, func(other netip.Prefix) bool { return covers(other, prefix) }) {
+			out = append(out, prefix)
+		}
+	}
+	slices.SortFunc(out, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	return out
+}
+
+// covers tells whether all addresses of b are in a.
+func covers(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
+
+// loadBalancerPrefixes are all addresses that a Service of the seed may get.
+func loadBalancerPrefixes(config configv1alpha1.LoadBalancersConfiguration) ([]netip.Prefix, error) {
+	addresses := slices.Clone(config.HostAddresses)
+	for _, zone := range config.ZoneAddresses {
+		addresses = append(addresses, zone...)
+	}
+	for _, service := range config.Services {
+		addresses = append(addresses, service.Addresses...)
+	}
+
+	var out []netip.Prefix
+	for _, address := range addresses {
+		parsed, err := netip.ParseAddr(address)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, netip.PrefixFrom(parsed, parsed.BitLen()))
+	}
+	for _, pool := range config.Pools {
+		parsed, err := configv1alpha1.ParseAddressRange(pool)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, prefixesOf(parsed)...)
+	}
+	return minimal(out), nil
+}
+
+// prefixesOf returns the prefixes, as few as there can be, that a range consists of.
+func prefixesOf(r configv1alpha1.AddressRange) []netip.Prefix {
+	var out []netip.Prefix
+	for first := r.First; ; {
+		prefix := netip.PrefixFrom(first, first.BitLen())
+		for prefix.Bits() > 0 {
+			larger, _ := first.Prefix(prefix.Bits() - 1)
+			if larger.Addr() != first || r.Last.Less(lastOf(larger)) {
+				break
+			}
+			prefix = larger
+		}
+		out = append(out, prefix)
+		last := lastOf(prefix)
+		if !last.Less(r.Last) {
+			return out
+		}
+		first = last.Next()
+	}
+}
+
+func lastOf(prefix netip.Prefix) netip.Addr {
+	raw := prefix.Addr().AsSlice()
+	for i := range raw {
+		host := min(max((i+1)*8-prefix.Bits(), 0), 8)
+		raw[i] |= byte(1<<host - 1)
+	}
+	last, _ := netip.AddrFromSlice(raw)
+	return last
+}

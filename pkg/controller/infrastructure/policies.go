@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package infrastructure
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	"github.com/gardener/gardener/pkg/controller/networkpolicy"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+)
+
+const (
+	// MachinesPolicy is the name of the NetworkPolicy for machines, in their namespace.
+	MachinesPolicy = "provider-local-machines"
+	// ControlPlanePolicy is the name of the NetworkPolicy that lets control plane components reach machines, in the shoot's
+	// namespace of the seed.
+	ControlPlanePolicy = "provider-local-control-plane-to-machines"
+
+	kubeProxyHealthPort = 10256
+	nodePortFirst       = 30000
+	nodePortLast        = 32767
+)
+
+// reach is what the NetworkPolicies of a shoot depend on.
+type reach struct {
+	// namespace is that of the shoot in the seed, and machines that of its machines.
+	namespace, machines string
+	// remote tells that the machines are not in the seed, so that labels select nothing on the other side.
+	remote bool
+	// nodes are the ranges of the shoot's nodes.
+	nodes []netip.Prefix
+	// seed is where the control plane is; nil if there is none.
+	seed *seedRanges
+	// loadBalancers and egress are what machines may reach by the configuration.
+	loadBalancers, egress []netip.Prefix
+	// coreDNSNamespace is empty if machines do not ask our CoreDNS.
+	coreDNSNamespace string
+}
+
+// seedRanges are the ranges of a seed, and what its operator has blocked.
+type seedRanges struct {
+	nodes, pods, services, blocked []netip.Prefix
+}
+
+func seedRangesOf(seed *gardencorev1beta1.Seed) (*seedRanges, error) {
+	if seed == nil {
+		return nil, nil
+	}
+	networks, out := seed.Spec.Networks, &seedRanges{}
+	var nodes []string
+	if networks.Nodes != nil {
+		nodes = []string{*networks.Nodes}
+	}
+	for _, of := range []struct {
+		cidrs []string
+		out   *[]netip.Prefix
+	}{
+		{nodes, &out.nodes},
+		{[]string{networks.Pods}, &out.pods},
+		{[]string{networks.Services}, &out.services},
+		{networks.BlockCIDRs, &out.blocked},
+	} {
+		prefixes, err := parsePrefixes(slices.DeleteFunc(slices.Clone(of.cidrs), func(cidr string) bool { return cidr == "" }))
+		if err != nil {
+			return nil, err
+		}
+		*of.out = prefixes
+	}
+	return out, nil
+}
+
+// policies returns all NetworkPolicies of a shoot. None of them selects a pod that is neither a machine nor one of
+// Gardener's control plane, which in a shoot's namespace of a seed have Gardener's deny-all anyway: theirs only adds.
+func (r reach) policies() []*networkingv1.NetworkPolicy {
+	out := []*networkingv1.NetworkPolicy{r.machinesPolicy()}
+	if policy := r.controlPlanePolicy(); policy != nil {
+		out = append(out, policy)
+	}
+	return out
+}
+
+func (r reach) machinesPolicy() *networkingv1.NetworkPolicy {
+	return newPolicy(r.machines, MachinesPolicy, "Lets machines of a shoot reach each other, and what machines in any data center reach; lets "+
+		"the control plane of the shoot reach them at all ports, its bastions at SSH, and everybody at node ports.",
+		networkingv1.NetworkPolicySpec{
+			PodSelector: machines(),
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Ingress:     r.ingress(),
+			Egress:      r.egressRules(),
+		})
+}
+
+func (r reach) ingress() []networkingv1.NetworkPolicyIngressRule {
+	out := []networkingv1.NetworkPolicyIngressRule{{From: pods(machines())}}
+	switch {
+	case !r.remote:
+		out = append(out, networkingv1.NetworkPolicyIngressRule{From: pods(controlPlane())})
+	case r.seed != nil:
+		if from := blocks(minimal(slices.Concat(r.seed.pods, r.seed.nodes))); len(from) > 0 {
+			out = append(out, networkingv1.NetworkPolicyIngressRule{From: from})
+		}
+	}
+	return append(out,
+		networkingv1.NetworkPolicyIngressRule{
+			From:  pods(metav1.LabelSelector{MatchLabels: map[string]string{machine.LabelApp: machine.AppBastion}}),
+			Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolTCP, 22)},
+		},
+		// What load balancers send comes from clients or, if a node forwards it to another, from an address of the node. That
+		// one may be the end of an overlay's tunnel, which is in the range of the pods, so that range is not left out.
+		networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{
+			portRange(corev1.ProtocolTCP, nodePortFirst, nodePortLast),
+			portRange(corev1.ProtocolUDP, nodePortFirst, nodePortLast),
+			port(corev1.ProtocolTCP, kubeProxyHealthPort),
+		}},
+	)
+}
+
+func (r reach) egressRules() []networkingv1.NetworkPolicyEgressRule {
+	out := []networkingv1.NetworkPolicyEgressRule{{To: pods(machines())}}
+	if r.remote {
+		// Which servers the nodes of a cluster ask that only its user knows, nobody tells.
+		out = append(out, networkingv1.NetworkPolicyEgressRule{Ports: dnsPorts(53)})
+	} else {
+		out = append(out, networkingv1.NetworkPolicyEgressRule{To: gateways()})
+		if r.coreDNSNamespace != "" {
+			out = append(out, networkingv1.NetworkPolicyEgressRule{
+				To:    []networkingv1.NetworkPolicyPeer{{NamespaceSelector: namespaceNamed(r.coreDNSNamespace)}},
+				Ports: dnsPorts(53, 9053, 9054),
+			})
+		}
+	}
+
+	var seed seedRanges
+	if r.seed != nil {
+		seed = *r.seed
+	}
+	to := append(blocksExcept(minimal(slices.Concat(seed.nodes, r.loadBalancers)), seed.blocked), blocks(r.egress)...)
+	if len(to) > 0 {
+		out = append(out, networkingv1.NetworkPolicyEgressRule{To: to})
+	}
+	// In IPv6 the ranges of a cluster may be public addresses.
+	internal := slices.Concat(privateRanges(), seed.nodes, seed.pods, seed.services, seed.blocked)
+	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	if to := blocksExcept(everything, internal); len(to) > 0 {
+		out = append(out, networkingv1.NetworkPolicyEgressRule{To: to})
+	}
+	return out
+}
+
+// controlPlanePolicy is nil if the control plane is not in a seed, where no policy but this one would select its pods, or
+// if there is nothing by which it could tell the machines.
+func (r reach) controlPlanePolicy() *networkingv1.NetworkPolicy {
+	if r.seed == nil {
+		return nil
+	}
+	to := pods(machines())
+	if r.remote {
+		to = blocks(r.nodes)
+	}
+	if len(to) == 0 {
+		return nil
+	}
+	return newPolicy(r.namespace, ControlPlanePolicy, "Lets the components of the shoot's control plane reach its machines.", networkingv1.NetworkPolicySpec{
+		PodSelector: controlPlane(),
+		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+		Egress:      []networkingv1.NetworkPolicyEgressRule{{To: to}},
+	})
+}
+
+func newPolicy(namespace, name, description string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   namespace,
+			Name:        name,
+			Labels:      map[string]string{labelManagedBy: managedBy},
+			Annotations: map[string]string{v1beta1constants.GardenerDescription: description},
+		},
+		Spec: spec,
+	}
+}
+
+func machines() metav1.LabelSelector { return metav1.LabelSelector{MatchLabels: machine.Selector()} }
+
+// controlPlane selects what Gardener runs for a shoot: what serves it, and what watches it.
+func controlPlane() metav1.LabelSelector {
+	return metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key:      v1beta1constants.GardenRole,
+		Operator: metav1.LabelSelectorOpIn,
+		Values:   []string{v1beta1constants.GardenRoleControlPlane, v1beta1constants.GardenRoleMonitoring, v1beta1constants.GardenRoleObservability},
+	}}}
+}
+
+// gateways are istio's, which take in all that is for an API server, a VPN or an ingress of Gardener: those of the garden,
+// of the seed, of its zones, and of its exposure classes.
+func gateways() []networkingv1.NetworkPolicyPeer {
+	return []networkingv1.NetworkPolicyPeer{
+		{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1beta1constants.GardenRole: v1beta1constants.GardenRoleIstioIngress}}},
+		{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: v1beta1constants.LabelExposureClassHandlerName, Operator: metav1.LabelSelectorOpExists},
+		}}},
+	}
+}
+
+func namespaceNamed(name string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: name}}
+}
+
+func pods(selector metav1.LabelSelector) []networkingv1.NetworkPolicyPeer {
+	return []networkingv1.NetworkPolicyPeer{{PodSelector: &selector}}
+}
+
+func blocks(prefixes []netip.Prefix) []networkingv1.NetworkPolicyPeer {
+	return blocksExcept(prefixes, nil)
+}
+
+// blocksExcept leaves out what is wholly excepted. Exceptions from a block have to be part of it.
+func blocksExcept(prefixes, except []netip.Prefix) []networkingv1.NetworkPolicyPeer {
+	var out []networkingv1.NetworkPolicyPeer
+	except = minimal(except)
+	for _, prefix := range prefixes {
+		if slices.ContainsFunc(except, func(e netip.Prefix) bool { return covers(e, prefix) }) {
+			continue
+		}
+		block := &networkingv1.IPBlock{CIDR: prefix.String()}
+		for _, e := range except {
+			if covers(prefix, e) {
+				block.Except = append(block.Except, e.String())
+			}
+		}
+		out = append(out, networkingv1.NetworkPolicyPeer{IPBlock: block})
+	}
+	return out
+}
+
+// privateRanges are those that Gardener calls private, and the link-local ones, in which data centers have their metadata.
+func privateRanges() []netip.Prefix {
+	out := []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16")}
+	for _, block := range slices.Concat(networkpolicy.AllPrivateNetworkBlocksV4(), networkpolicy.AllPrivateNetworkBlocksV6()) {
+		out = append(out, netip.MustParsePrefix(block.String()))
+	}
+	return out
+}
+
+func dnsPorts(numbers ...int32) []networkingv1.NetworkPolicyPort {
+	var out []networkingv1.NetworkPolicyPort
+	for _, number := range numbers {
+		out = append(out, port(corev1.ProtocolUDP, number), port(corev1.ProtocolTCP, number))
+	}
+	return out
+}
+
+func port(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(number))}
+}
+
+func portRange(protocol corev1.Protocol, first, last int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(first)), EndPort: &last}
+}
