@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package operatingsystemconfig
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"text/template"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+)
+
+//go:embed templates/provision.sh.tpl
+var provisionTemplate string
+
+const defaultMode = 0o644
+
+// places are the folders and files of a machine that the script uses on its own account.
+type places struct {
+	// Units is where systemd looks for units of the administrator.
+	Units string
+	// Applied is a file that is there once the script has succeeded. Gardener's tests know it by this name.
+	Applied string
+}
+
+var defaultPlaces = places{Units: "/etc/systemd/system", Applied: "/var/lib/osc/provision-osc-applied"}
+
+// writtenFile is a file for the template. All strings are still to be quoted.
+type writtenFile struct {
+	Path, Host, Mode, Encoding, Content string
+}
+
+// activatedUnit is a unit for the template: what systemctl does with it.
+type activatedUnit struct {
+	Name, Enable, Command string
+}
+
+// readContents returns the contents of files, in their order. A Secret that is missing is a configuration problem.
+func readContents(ctx context.Context, reader client.Reader, namespace string, files []extensionsv1alpha1.File) ([][]byte, error) {
+	secrets := map[string]*corev1.Secret{}
+	contents := make([][]byte, 0, len(files))
+	for i, file := range files {
+		at := field.NewPath("spec", "files").Index(i).Child("content")
+		content, err := readContent(ctx, reader, namespace, &file.Content, secrets)
+		if err != nil {
+			return nil, located(at, err)
+		}
+		if ptr.Deref(file.Content.TransmitUnencoded, false) && bytes.IndexByte(content, 0) >= 0 {
+			err := field.Forbidden(at.Child("transmitUnencoded"), "the content has a zero byte, which no script can have")
+			return nil, common.ConfigurationProblem(err, common.RetryMistake)
+		}
+		contents = append(contents, content)
+	}
+	return contents, nil
+}
+
+// located says where in the spec an error comes from, and keeps what says when to try again.
+func located(at *field.Path, err error) error {
+	var mistake *contentError
+	if !errors.As(err, &mistake) {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	retryAfter := common.RetryMistake
+	if mistake.missing {
+		retryAfter = common.RetryMissing
+	}
+	return common.ConfigurationProblem(fmt.Errorf("%s: %w", at, err), retryAfter)
+}
+
+// contentError is a mistake in what a file refers to. missing says that it may come without a change of the object.
+type contentError struct {
+	message string
+	missing bool
+}
+
+func (e *contentError) Error() string { return e.message }
+
+func readContent(ctx context.Context, reader client.Reader, namespace string, content *extensionsv1alpha1.FileContent, secrets map[string]*corev1.Secret) ([]byte, error) {
+	if inline := content.Inline; inline != nil {
+		decoded, err := extensionsv1alpha1helper.Decode(inline.Encoding, []byte(inline.Data))
+		if err != nil {
+			// The error of the decoder may repeat a part of the content.
+			return nil, &contentError{message: fmt.Sprintf("the data is not in the encoding %q", inline.Encoding)}
+		}
+		return decoded, nil
+	}
+
+	ref := content.SecretRef
+	secret, found := secrets[ref.Name]
+	if !found {
+		secret = &corev1.Secret{}
+		err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, secret)
+		if apierrors.IsNotFound(err) {
+			return nil, &contentError{message: fmt.Sprintf("the Secret %s/%s does not exist: create it", namespace, ref.Name), missing: true}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the Secret %s/%s: %w", namespace, ref.Name, err)
+		}
+		secrets[ref.Name] = secret
+	}
+	value, found := secret.Data[ref.DataKey]
+	if !found {
+		return nil, &contentError{message: fmt.Sprintf("the Secret %s/%s has no key %s: add it", namespace, ref.Name, ref.DataKey), missing: true}
+	}
+	return value, nil
+}
+
+// render makes the script of files, whose contents are given in the same order, and units.
+func render(places places, files []extensionsv1alpha1.File, contents [][]byte, units []extensionsv1alpha1.Unit) ([]byte, error) {
+	parsed, err := template.New("provision.sh").Funcs(template.FuncMap{"quote": quote}).Option("missingkey=error").Parse(provisionTemplate)
+	if err != nil {
+		return nil, err
+	}
+
+	var written []writtenFile
+	for i, file := range files {
+		written = append(written, writeFile(file.Path, ptr.Deref(file.Permissions, defaultMode), contents[i], ptr.Deref(file.Content.TransmitUnencoded, false)))
+		written[i].Host = ptr.Deref(file.HostName, "")
+	}
+	for _, unit := range units {
+		target := path.Join(places.Units, unit.Name)
+		if unit.Content != nil {
+			written = append(written, writeFile(target, defaultMode, []byte(*unit.Content), false))
+		}
+		for _, dropIn := range unit.DropIns {
+			written = append(written, writeFile(path.Join(target+".d", dropIn.Name), defaultMode, []byte(dropIn.Content), false))
+		}
+	}
+
+	var out bytes.Buffer
+	err = parsed.Execute(&out, map[string]any{"Places": places, "Files": written, "Units": activated(units)})
+	return out.Bytes(), err
+}
+
+// writeFile has a file in base64, but in the clear if it is asked for: machine-controller-manager puts the bootstrap token
+// and the machine's name in the place of words that it looks for in the user data.
+func writeFile(path string, mode uint32, content []byte, clear bool) writtenFile {
+	file := writtenFile{Path: path, Mode: fmt.Sprintf("%04o", mode), Encoding: "base64", Content: base64.StdEncoding.EncodeToString(content)}
+	if clear {
+		file.Encoding, file.Content = "text", string(content)
+	}
+	return file
+}
+
+// activated says what happens to units, as gardener-node-agent does it: a unit is enabled and started unless it is said
+// to be otherwise.
+func activated(units []extensionsv1alpha1.Unit) []activatedUnit {
+	out := make([]activatedUnit, 0, len(units))
+	for _, unit := range units {
+		one := activatedUnit{Name: unit.Name, Enable: "enable", Command: "restart"}
+		if !ptr.Deref(unit.Enable, true) {
+			one.Enable, one.Command = "disable", "stop"
+		}
+		if ptr.Deref(unit.Command, "") == extensionsv1alpha1.CommandStop {
+			one.Command = "stop"
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// quote makes one word of the shell of a string, whatever is in it but zero bytes.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,56 @@
+{{- /* golden files in testdata are what a shell checker reads */ -}}
+#!/bin/bash
+# The user data of a machine: files and units with which it becomes a node. Runs again until it has succeeded once.
+
+set -o errexit -o nounset -o pipefail
+
+applied={{ quote .Places.Applied }}
+if [[ -e $applied ]]; then
+  echo "The user data has been applied before."
+  exit 0
+fi
+
+# put MODE ENCODING CONTENT PATH writes a file in one step, so that nobody sees half of it.
+put() {
+  local mode=$1 encoding=$2 content=$3 path=$4
+  echo "Writing $path"
+  mkdir -p "$(dirname "$path")"
+  (
+    umask 0077
+    if [[ $encoding == base64 ]]; then
+      printf '%s' "$content" | base64 -d
+    else
+      printf '%s' "$content"
+    fi >"$path.new"
+  )
+  chmod "$mode" "$path.new"
+  # A file that is a mount, as the kubelet makes of /etc/hosts, keeps its place.
+  if mountpoint -q "$path"; then
+    cat "$path.new" >"$path"
+    rm "$path.new"
+  else
+    mv -fT "$path.new" "$path"
+  fi
+}
+
+# on HOST COMMAND... is for what only one host of the pool has.
+on() {
+  if [[ $(</proc/sys/kernel/hostname) == "$1" ]]; then
+    "${@:2}"
+  fi
+}
+{{ range .Files }}
+{{ with .Host }}on {{ quote . }} {{ end }}put {{ .Mode }} {{ .Encoding }} {{ quote .Content }} {{ quote .Path }}
+{{- end }}
+
+systemctl daemon-reload
+{{- range .Units }}
+systemctl {{ .Enable }} {{ quote .Name }}
+{{- end }}
+# The units' jobs run beside this script: they may come after units that wait for it.
+{{- range .Units }}
+systemctl {{ .Command }} --no-block {{ quote .Name }}
+{{- end }}
+
+mkdir -p "$(dirname "$applied")"
+touch "$applied"
