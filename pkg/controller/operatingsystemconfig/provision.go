@@ -47,9 +47,10 @@ type writtenFile struct {
 	Path, Host, Mode, Encoding, Content string
 }
 
-// activatedUnit is a unit for the template: what systemctl does with it.
+// activatedUnit is a unit for the template: what systemctl does with it. One that is Off need not be there.
 type activatedUnit struct {
 	Name, Enable, Command string
+	Off                   bool
 }
 
 // readContents returns the contents of files, in their order. A Secret that is missing is a configuration problem.
@@ -166,7 +167,7 @@ func activated(units []extensionsv1alpha1.Unit) []activatedUnit {
 	for _, unit := range units {
 		one := activatedUnit{Name: unit.Name, Enable: "enable", Command: "restart"}
 		if !ptr.Deref(unit.Enable, true) {
-			one.Enable, one.Command = "disable", "stop"
+			one.Enable, one.Command, one.Off = "disable", "stop", true
 		}
 		if ptr.Deref(unit.Command, "") == extensionsv1alpha1.CommandStop {
 			one.Command = "stop"

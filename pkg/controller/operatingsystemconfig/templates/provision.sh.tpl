@@ -39,17 +39,22 @@ on() {
     "${@:2}"
   fi
 }
+
+# there UNIT tells whether systemd knows a unit: one that it doesn't know needs neither be disabled nor be stopped.
+there() {
+  systemctl cat "$1" >/dev/null 2>&1
+}
 {{ range .Files }}
 {{ with .Host }}on {{ quote . }} {{ end }}put {{ .Mode }} {{ .Encoding }} {{ quote .Content }} {{ quote .Path }}
 {{- end }}
 
 systemctl daemon-reload
 {{- range .Units }}
-systemctl {{ .Enable }} {{ quote .Name }}
+{{ if .Off }}there {{ quote .Name }} && {{ end }}systemctl {{ .Enable }} {{ quote .Name }}
 {{- end }}
 # The units' jobs run beside this script: they may come after units that wait for it.
 {{- range .Units }}
-systemctl {{ .Command }} --no-block {{ quote .Name }}
+{{ if .Off }}there {{ quote .Name }} && {{ end }}systemctl {{ .Command }} --no-block {{ quote .Name }}
 {{- end }}
 
 mkdir -p "$(dirname "$applied")"

@@ -39,6 +39,11 @@ on() {
   fi
 }
 
+# there UNIT tells whether systemd knows a unit: one that it doesn't know needs neither be disabled nor be stopped.
+there() {
+  systemctl cat "$1" >/dev/null 2>&1
+}
+
 
 systemctl daemon-reload
 # The units' jobs run beside this script: they may come after units that wait for it.

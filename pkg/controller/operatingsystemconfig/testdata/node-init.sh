@@ -39,6 +39,11 @@ on() {
   fi
 }
 
+# there UNIT tells whether systemd knows a unit: one that it doesn't know needs neither be disabled nor be stopped.
+there() {
+  systemctl cat "$1" >/dev/null 2>&1
+}
+
 put 0640 text '<<BOOTSTRAP_TOKEN>>' '/var/lib/gardener-node-agent/credentials/bootstrap-token'
 put 0755 base64 'IyEvYmluL2Jhc2gKZWNobyBpbml0Cg==' '/var/lib/gardener-node-agent/init.sh'
 put 0640 text '<<MACHINE_NAME>>' '/var/lib/gardener-node-agent/machine-name'
@@ -46,16 +51,19 @@ put 0644 base64 'bm8gcGVybWlzc2lvbnMgZ2l2ZW4K' '/etc/plain'
 on 'worker-0' put 0644 base64 'b25lCg==' '/etc/only-there'
 put 0644 base64 'W1VuaXRdCkRlc2NyaXB0aW9uPURvd25sb2FkcyBnYXJkZW5lci1ub2RlLWFnZW50CltTZXJ2aWNlXQpFeGVjU3RhcnQ9L3Zhci9saWIvZ2FyZGVuZXItbm9kZS1hZ2VudC9pbml0LnNoCg==' '/etc/systemd/system/gardener-node-init.service'
 put 0644 base64 'W1NlcnZpY2VdCkxpbWl0Q09SRT0wCg==' '/etc/systemd/system/containerd.service.d/10-limits.conf'
+put 0644 base64 'W1RpbWVyXQpPbkNhbGVuZGFyPWRhaWx5Cg==' '/etc/systemd/system/idle.timer'
 
 systemctl daemon-reload
 systemctl enable 'gardener-node-init.service'
 systemctl enable 'containerd.service'
-systemctl disable 'unattended-upgrades.service'
+there 'unattended-upgrades.service' && systemctl disable 'unattended-upgrades.service'
+there 'absent.service' && systemctl disable 'absent.service'
 systemctl enable 'idle.timer'
 # The units' jobs run beside this script: they may come after units that wait for it.
 systemctl restart --no-block 'gardener-node-init.service'
 systemctl restart --no-block 'containerd.service'
-systemctl stop --no-block 'unattended-upgrades.service'
+there 'unattended-upgrades.service' && systemctl stop --no-block 'unattended-upgrades.service'
+there 'absent.service' && systemctl stop --no-block 'absent.service'
 systemctl stop --no-block 'idle.timer'
 
 mkdir -p "$(dirname "$applied")"
