@@ -29,10 +29,10 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer/shoot"
 )
 
-// What one shoot's Services need is little; these are the limits of a program gone wild.
+// A Service that is new takes four requests in the shoot and two in the seed.
 const (
-	cloudControllerQPS   = 50
-	cloudControllerBurst = 100
+	cloudControllerQPS   = 200
+	cloudControllerBurst = 400
 )
 
 // newCloudControllerCommand returns the command that serves the Services of type LoadBalancer of one shoot. It is deployed

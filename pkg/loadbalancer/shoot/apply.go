@@ -117,7 +117,11 @@ func (b *Balancer) applyService(ctx context.Context, service *corev1.Service, lo
 				return patched, nil
 			}
 		}
-		if err != nil && !isOutdated(err) {
+		switch {
+		case apierrors.IsInvalid(err):
+			// The same fields were fine for the shoot, so it is about what the seed does not have, such as a family.
+			return nil, mistake{fmt.Errorf("the seed refuses the Service for %s: %w", keyOf(service), err)}
+		case err != nil && !isOutdated(err):
 			return nil, fmt.Errorf("writing the seed's Service %s/%s: %w", b.namespace, name, err)
 		}
 		if existing, err = b.readService(ctx, name); err != nil {

@@ -52,6 +52,8 @@ func (f *follower) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, nil
 	case !servicehelpers.HasLBFinalizer(service):
 		return reconcile.Result{}, nil // The service controller comes first.
+	case f.progress.isUnderWay(service.UID):
+		return reconcile.Result{}, nil // It is at it. Its end makes another request.
 	}
 
 	seed, err := f.apply(ctx, service)
@@ -140,7 +142,7 @@ func sameSpec(a, b client.Object) bool {
 	older, ok := a.(*corev1.Service)
 	newer, ok2 := b.(*corev1.Service)
 	return ok && ok2 && older.UID == newer.UID && apiequality.Semantic.DeepEqual(older.Spec, newer.Spec) &&
-		apiequality.Semantic.DeepEqual(older.ObjectMeta.Annotations, newer.ObjectMeta.Annotations) &&
+		apiequality.Semantic.DeepEqual(older.Annotations, newer.Annotations) &&
 		apiequality.Semantic.DeepEqual(older.Finalizers, newer.Finalizers) && older.DeletionTimestamp.Equal(newer.DeletionTimestamp)
 }
 

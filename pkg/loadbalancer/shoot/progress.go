@@ -137,6 +137,19 @@ func (p *progress) onSettled(settled func(types.NamespacedName)) {
 	p.settled = settled
 }
 
+// isUnderWay tells whether a call is under way, whose end is told by settled.
+func (p *progress) isUnderWay(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	entry := p.services[uid]
+	if entry == nil || entry.underWay == 0 {
+		return false
+	}
+	entry.missed = true
+	return true
+}
+
 // last returns what the last call has returned, and false as long as there is none or one is under way, whose end is told
 // by settled.
 func (p *progress) last(uid types.UID) (*corev1.LoadBalancerStatus, bool) {

@@ -57,7 +57,7 @@ func desiredService(existing, service *corev1.Service, namespace string, local b
 	spec.Ports = ports
 	// kube-proxy sends what arrives at the address right to the endpoints, so the seed's node ports need not be spent.
 	spec.AllocateLoadBalancerNodePorts = new(false)
-	//nolint:staticcheck // SA1019: pkg/controller/service gives the address that is asked for by it.
+	// Deprecated, but pkg/controller/service gives the address that is asked for by it.
 	spec.LoadBalancerIP = service.Spec.LoadBalancerIP
 	spec.LoadBalancerSourceRanges = ranges
 	spec.SessionAffinity = service.Spec.SessionAffinity
