@@ -112,6 +112,7 @@ func (f *follower) sweep(ctx context.Context, key types.NamespacedName, service 
 		if err := f.remove(ctx, name); err != nil {
 			return err
 		}
+		f.progress.forget(uid)
 	}
 	return nil
 }
