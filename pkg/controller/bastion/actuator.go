@@ -14,8 +14,10 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
@@ -51,41 +53,26 @@ type actuator struct {
 
 var _ bastion.Actuator = (*actuator)(nil)
 
-// check finds mistakes before an operation begins, see common.WithCheck. A Bastion that is deleted when its shoot is gone
-// already is deleted here, as the library does nothing without a Cluster. Nor does the library know of migrate and restore:
-// Gardener asks for neither, and the library would reconcile without end, as it leaves these annotations there.
+// check does all of a reconcile, see common.WithCheck: what it waits for does not leave an error on the Bastion then. It also
+// does what the library does not:
+//   - A Bastion that is deleted when its shoot is gone already is deleted here, as the library needs a Cluster.
+//   - Migrate and restore are refused. Gardener asks for neither, and the library would reconcile without end, as it leaves
+//     these annotations there.
 func (a *actuator) check(ctx context.Context, b *extensionsv1alpha1.Bastion, _ gardencorev1beta1.LastOperationType) error {
 	shoot, err := extensioncluster.Get(ctx, a.client, b.Namespace)
 	if err != nil {
 		return err
 	}
-	if b.DeletionTimestamp == nil {
-		if asked := b.Annotations[v1beta1constants.GardenerOperation]; asked == v1beta1constants.GardenerOperationMigrate || asked == v1beta1constants.GardenerOperationRestore {
-			return common.ConfigurationProblem(
-				fmt.Errorf("a Bastion can't be moved to another seed, so there is nothing to %s: remove the annotation %s, or delete the Bastion", asked, v1beta1constants.GardenerOperation),
-				common.RetryMistake,
-			)
-		}
-		_, err := newHost(b, shoot)
-		return err
+	if b.DeletionTimestamp != nil {
+		return a.deleteWithoutShoot(ctx, b, shoot)
 	}
-	if shoot != nil || !controllerutil.ContainsFinalizer(b, bastion.FinalizerName) {
-		return nil
+	if asked := b.Annotations[v1beta1constants.GardenerOperation]; asked == v1beta1constants.GardenerOperationMigrate || asked == v1beta1constants.GardenerOperationRestore {
+		return common.ConfigurationProblem(
+			fmt.Errorf("a Bastion can't be moved to another seed, so there is nothing to %s: remove the annotation %s, or delete the Bastion", asked, v1beta1constants.GardenerOperation),
+			common.RetryMistake,
+		)
 	}
-
-	remove := a.Delete
-	if kubernetesutils.HasMetaDataAnnotation(b, v1beta1constants.AnnotationConfirmationForceDeletion, "true") {
-		remove = a.ForceDelete
-	}
-	if err := remove(ctx, logr.FromContextOrDiscard(ctx), b, nil); err != nil {
-		return err
-	}
-	return controllerutils.RemoveFinalizers(ctx, a.client, b, bastion.FinalizerName)
-}
-
-// Reconcile implements bastion.Actuator. It succeeds once people can connect.
-func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, b *extensionsv1alpha1.Bastion, shoot *extensionscontroller.Cluster) error {
-	host, err := newHost(b, extensioncluster.From(shoot))
+	host, err := newHost(b, shoot)
 	if err != nil {
 		return err
 	}
@@ -93,10 +80,37 @@ func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, b *extensionsv1
 	if err != nil {
 		return err
 	}
+	// Before the first object, else nobody would delete that.
+	isNew := !controllerutil.ContainsFinalizer(b, bastion.FinalizerName)
+	if isNew {
+		if err := controllerutils.AddFinalizers(ctx, a.client, b, bastion.FinalizerName); err != nil {
+			return fmt.Errorf("adding the finalizer: %w", err)
+		}
+	}
 	address, err := a.apply(ctx, cluster, host)
+	if isNew && a.isGone(ctx, b) {
+		return a.clean(ctx, cluster, b.Name)
+	}
 	if err != nil {
 		return err
 	}
+	return a.setAddress(ctx, b, address)
+}
+
+// isGone tells whether there is no such Bastion any more. A deletion that the API server began before the finalizer was
+// there does not heed it.
+func (a *actuator) isGone(ctx context.Context, b *extensionsv1alpha1.Bastion) bool {
+	return apierrors.IsNotFound(a.reader.Get(ctx, client.ObjectKeyFromObject(b), &extensionsv1alpha1.Bastion{}))
+}
+
+// clean deletes all objects of a Bastion and waits for none.
+func (a *actuator) clean(ctx context.Context, cluster *cluster.Cluster, bastion string) error {
+	objects := newObjects(keyOf(cluster.Namespace, bastion))
+	_, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod, objects.policy, objects.secret}, client.GracePeriodSeconds(0))
+	return err
+}
+
+func (a *actuator) setAddress(ctx context.Context, b *extensionsv1alpha1.Bastion, address *corev1.LoadBalancerIngress) error {
 	if apiequality.Semantic.DeepEqual(b.Status.Ingress, address) {
 		return nil
 	}
@@ -105,6 +119,25 @@ func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, b *extensionsv1
 	if err := a.client.Status().Patch(ctx, b, patch); err != nil {
 		return fmt.Errorf("writing status.ingress: %w", err)
 	}
+	return nil
+}
+
+func (a *actuator) deleteWithoutShoot(ctx context.Context, b *extensionsv1alpha1.Bastion, shoot *extensioncluster.Cluster) error {
+	if shoot != nil || !controllerutil.ContainsFinalizer(b, bastion.FinalizerName) {
+		return nil
+	}
+	remove := a.Delete
+	if kubernetesutils.HasMetaDataAnnotation(b, v1beta1constants.AnnotationConfirmationForceDeletion, "true") {
+		remove = a.ForceDelete
+	}
+	if err := remove(ctx, logf.FromContext(ctx), b, nil); err != nil {
+		return err
+	}
+	return controllerutils.RemoveFinalizers(ctx, a.client, b, bastion.FinalizerName)
+}
+
+// Reconcile implements bastion.Actuator. All is done by check, without which the library does not get here.
+func (a *actuator) Reconcile(context.Context, logr.Logger, *extensionsv1alpha1.Bastion, *extensionscontroller.Cluster) error {
 	return nil
 }
 
@@ -172,8 +205,7 @@ func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, b *extensio
 		log.Info("Deleting by force what is in the seed, as the cluster of the machines is not known", "reason", err.Error())
 		found = a.seed(&cluster.Cluster{Client: a.client, Namespace: b.Namespace})
 	}
-	objects := newObjects(keyOf(found.Namespace, b.Name))
-	_, err = remove(ctx, found, []client.Object{objects.service, objects.pod, objects.policy, objects.secret}, client.GracePeriodSeconds(0))
+	err = a.clean(ctx, found, b.Name)
 	if err != nil && found.Remote {
 		log.Info("Leaving behind what can't be deleted in the cluster of the machines", "reason", err.Error())
 		return nil
@@ -202,9 +234,9 @@ func (a *actuator) seed(found *cluster.Cluster) *cluster.Cluster {
 
 func waitFor(cluster *cluster.Cluster, cause error) error {
 	if cluster.Remote {
-		return &reconcilerutils.RequeueAfterError{Cause: cause, RequeueAfter: retryRemote}
+		return common.Waiting(cause, retryRemote)
 	}
-	return &reconcilerutils.RequeueAfterError{Cause: cause, RequeueAfter: retryWait}
+	return common.Waiting(cause, retryWait)
 }
 
 var errNoNamespace = errors.New("the namespace does not exist or is being deleted: the shoot's Infrastructure has to be reconciled first")

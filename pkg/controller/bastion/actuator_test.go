@@ -33,7 +33,7 @@ func TestABastionIsReadyOncePeopleCanConnect(t *testing.T) {
 	g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: 30 * time.Second}), "no more than a safety net")
 	g.Expect(e.written).To(ContainElements("create NetworkPolicy", "create Secret", "create Pod", "create Service"))
 	g.Expect(e.written[1]).To(Equal("create NetworkPolicy"), "after the finalizer, and before the Pod")
-	g.Expect(e.bastion().Status.LastError.Description).To(And(
+	g.Expect(e.waitsFor()).To(And(
 		ContainSubstring("Pod shoot--local--foo/bastion-cli-0: it does not run yet"),
 		ContainSubstring("Service shoot--local--foo/bastion-cli-0: it has no address yet"),
 	))
@@ -41,7 +41,7 @@ func TestABastionIsReadyOncePeopleCanConnect(t *testing.T) {
 	g.Expect(e.pod().Spec.Containers[0].Image).To(Equal("node:2"))
 
 	e.setAddress("172.18.255.130")
-	g.Expect(e.lastError().Description).NotTo(ContainSubstring("Service"))
+	g.Expect(e.waitsFor()).To(Equal("waiting for Pod shoot--local--foo/bastion-cli-0: it does not run yet"))
 	g.Expect(e.bastion().Status.Ingress).To(BeNil(), "nobody could connect")
 
 	e.run()
@@ -90,13 +90,13 @@ func TestOtherUserDataTakesAnotherPod(t *testing.T) {
 	before := e.pod()
 	e.change(func(b *extensionsv1alpha1.Bastion) { b.Spec.UserData = []byte("#!/bin/sh\n") })
 
-	g.Expect(e.lastError().Description).To(ContainSubstring("waiting until Pod shoot--local--foo/bastion-cli-0 is gone, another one takes its place"))
+	g.Expect(e.waitsFor()).To(ContainSubstring("waiting until Pod shoot--local--foo/bastion-cli-0 is gone, another one takes its place"))
 	g.Expect(get(e, &corev1.Secret{}).Data).To(HaveKeyWithValue("userdata", []byte("#!/bin/sh\n")))
-	g.Expect(e.lastError().Description).To(ContainSubstring("it is still being deleted"))
+	g.Expect(e.waitsFor()).To(ContainSubstring("it is still being deleted"))
 	g.Expect(e.written).To(BeEmpty())
 
 	e.release()
-	g.Expect(e.lastError().Description).To(ContainSubstring("it does not run yet"))
+	g.Expect(e.waitsFor()).To(ContainSubstring("it does not run yet"))
 	g.Expect(e.pod().Annotations[AnnotationUserData]).NotTo(Equal(before.Annotations[AnnotationUserData]))
 	e.run()
 	e.mustReconcile()
@@ -196,15 +196,21 @@ func TestABastionWaitsForItsShoot(t *testing.T) {
 
 func TestTheClusterOfTheMachinesIsNotKnown(t *testing.T) {
 	g := NewWithT(t)
+	missing := common.ConfigurationProblem(errors.New("the Secret is missing"), time.Minute)
 	e := newEnv(t, newBastion(), newCluster(t, testProfile()))
-	e.notFound = common.ConfigurationProblem(errors.New("the Secret is missing"), time.Minute)
+	e.notFound = missing
 	g.Expect(e.lastError().Codes).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
 	g.Expect(e.left()).To(BeEmpty())
+	g.Expect(e.bastion().Finalizers).To(BeEmpty(), "there is nothing to delete")
 
+	e.notFound = nil
+	e.ready()
+	e.notFound = missing
 	g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
 	g.Expect(e.lastError().Description).To(ContainSubstring("the Secret is missing"), "nothing is forgotten in another cluster")
 	e.change(forceDelete)
 	e.mustReconcile()
+	g.Expect(e.left()).To(BeEmpty(), "if it is the seed")
 	g.Expect(e.isGone()).To(BeTrue())
 }
 
@@ -252,12 +258,29 @@ func TestDeletionWaitsForThePod(t *testing.T) {
 func TestDeletionBeforeTheCreationHasEnded(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, newBastion(), newCluster(t, testProfile()))
-	e.mustReconcile()
-	g.Expect(e.state()).To(Equal(gardencorev1beta1.LastOperationStateError))
+	g.Expect(e.waitsFor()).To(ContainSubstring("it does not run yet"))
 	g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
 	e.mustReconcile()
 	g.Expect(e.left()).To(BeEmpty())
 	g.Expect(e.isGone()).To(BeTrue())
+}
+
+func TestADeletionThatBeganBeforeThereWasAFinalizer(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnv(t, newBastion(), newCluster(t, testProfile()))
+	e.fail = func(verb string, obj client.Object) error {
+		if _, ok := obj.(*corev1.Pod); !ok || verb != "create" {
+			return nil
+		}
+		b := e.bastion()
+		g.Expect(b.Finalizers).NotTo(BeEmpty())
+		b.Finalizers = nil
+		g.Expect(e.Update(t.Context(), b)).To(Succeed())
+		return e.Delete(t.Context(), b)
+	}
+	e.mustReconcile()
+	g.Expect(e.isGone()).To(BeTrue())
+	g.Expect(e.left()).To(BeEmpty())
 }
 
 func TestDeletionByForceWaitsForNothing(t *testing.T) {
@@ -324,7 +347,7 @@ func TestAnotherClusterWithoutTheNamespace(t *testing.T) {
 		}
 		return nil
 	}
-	g.Expect(e.lastError().Description).To(ContainSubstring("the shoot's Infrastructure has to be reconciled first"))
+	g.Expect(e.waitsFor()).To(ContainSubstring("the shoot's Infrastructure has to be reconciled first"))
 }
 
 func TestAnotherClusterThatDoesNotAnswer(t *testing.T) {

@@ -221,6 +221,17 @@ func (e *env) lastError() *gardencorev1beta1.LastError {
 	return lastError
 }
 
+// waitsFor reconciles and returns what the Bastion waits for.
+func (e *env) waitsFor() string {
+	e.t.Helper()
+	g := NewWithT(e.t)
+	g.Expect(e.mustReconcile().RequeueAfter).NotTo(BeZero())
+	status := e.bastion().Status
+	g.Expect(status.LastError).To(BeNil())
+	g.Expect(status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateProcessing))
+	return status.LastOperation.Description
+}
+
 func (e *env) bastion() *extensionsv1alpha1.Bastion {
 	e.t.Helper()
 	bastion := &extensionsv1alpha1.Bastion{}
