@@ -181,7 +181,8 @@ func TestWhatRollsMachines(t *testing.T) {
 				test.change(in)
 				after := in.mustRender(t)
 				for i := range 2 {
-					NewWithT(t).Expect(after[i].deployment.ClassName != before[i].deployment.ClassName).To(Equal(want))
+					rolls := after[i].deployment.ClassName != before[i].deployment.ClassName
+					NewWithT(t).Expect(rolls).To(Equal(want))
 				}
 				NewWithT(t).Expect(after[len(after)-1].deployment.ClassName).To(HavePrefix(namespace + "-b-z1-"))
 			})

@@ -7,7 +7,6 @@ package worker
 import (
 	"reflect"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -70,7 +69,7 @@ func aspect(obj client.Object) any {
 	case *machinev1alpha1.Machine:
 		reason := ""
 		for _, condition := range o.Status.Conditions {
-			if condition.Type == corev1.NodeConditionType(machinev1alpha1.NodeInPlaceUpdate) {
+			if condition.Type == machinev1alpha1.NodeInPlaceUpdate {
 				reason = condition.Reason
 			}
 		}
