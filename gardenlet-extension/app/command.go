@@ -16,9 +16,9 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 )
 
-// NewCommand returns the command gardenlet-extension.
+// NewCommand returns the command gardenlet-extension, with those below it that run beside the control plane of a shoot.
 func NewCommand() *cobra.Command {
-	return instance.NewCommand(instance.CommandOptions{
+	cmd := instance.NewCommand(instance.CommandOptions{
 		Name:  "gardenlet-extension",
 		Short: "Serve the extension objects of the classes seed and shoot in a seed",
 		Long: "gardenlet-extension reconciles the extension objects of type local which gardenlet makes for a seed and its\n" +
@@ -27,4 +27,6 @@ func NewCommand() *cobra.Command {
 			return Run(ctx, Options{Log: log, Config: config, Namespace: namespace})
 		},
 	})
+	cmd.AddCommand(newCloudControllerCommand(), newMachineControllerCommand())
+	return cmd
 }

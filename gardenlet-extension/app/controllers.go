@@ -35,14 +35,18 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 	return errors.Join(
 		instance.AddController("BackupBucket", controllers.BackupBucket, s.addBackupBuckets),
 		instance.AddController("BackupEntry", controllers.BackupEntry, s.addBackupEntries),
+		instance.AddController("Bastion", controllers.Bastion, s.addBastions),
 		instance.AddController("ControlPlane", controllers.ControlPlane, func() error { return s.addControlPlanes(renderer, shootWebhooks) }),
 		instance.AddController("DNSRecord", controllers.DNSRecord, func() error { return s.addDNSRecords(renderer) }),
 		instance.AddController("Extension", controllers.Extension, s.addExtensions),
 		instance.AddController("health check", controllers.HealthCheck.ControllerConfiguration, func() error {
 			return s.addHealthChecks(shootWebhooks != nil)
 		}),
+		instance.AddController("Infrastructure", controllers.Infrastructure, s.addInfrastructures),
 		instance.AddController("Ingress", controllers.Ingress, s.addIngresses),
+		instance.AddController("OperatingSystemConfig", controllers.OperatingSystemConfig, s.addOperatingSystemConfigs),
 		instance.AddController("Service", controllers.Service, s.addServices),
+		instance.AddController("Worker", controllers.Worker, s.addWorkers),
 	)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -24,10 +25,12 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/bastion"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -64,6 +67,8 @@ type seed struct {
 	store   *backup.Store
 	charts  *oci.Sources
 	writer  *resources.Writer
+	// clusters are where machines are.
+	clusters cluster.Clusters
 }
 
 // Run runs the instance until ctx ends.
@@ -81,6 +86,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	byObject := coredns.CacheOptions(opts.Config.DNS.CoreDNS.Namespace)
 	maps.Copy(byObject, healthcheck.CacheOptions())
 	maps.Copy(byObject, ingress.CacheOptions())
+	maps.Copy(byObject, bastion.CacheOptions())
 
 	inst, err := instance.New(instance.Options{
 		Name:       Name,
@@ -89,7 +95,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 		RESTConfig: opts.RESTConfig,
 		Scheme:     scheme,
 		ByObject:   byObject,
-		Uncached:   []client.Object{&appsv1.Deployment{}},
+		Uncached:   []client.Object{&appsv1.Deployment{}, &corev1.Pod{}},
 		Log:        opts.Log,
 
 		AllowRestart: opts.AllowRestart,
@@ -110,7 +116,11 @@ func Run(ctx context.Context, opts Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, charts.Close()) }()
 
-	s := &seed{Instance: inst, opts: opts, config: opts.Config, classes: classes, store: store, charts: charts, writer: resources.New(inst.GetClient())}
+	s := &seed{
+		Instance: inst, opts: opts, config: opts.Config, classes: classes, store: store, charts: charts,
+		writer:   resources.New(inst.GetClient()),
+		clusters: cluster.New(inst.GetClient(), inst.GetConfig()),
+	}
 	shootWebhooks, err := s.addWebhooks()
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 			return one(machinecontrollermanager.New(s))
 		}},
 		{"node", switches.Node, func() ([]*extensionswebhook.Webhook, error) {
-			return node.New(s, node.Options{Capacity: config.Nodes.Capacity})
+			return node.New(s, node.Options{Capacity: config.Nodes.Capacity, GPUResourceName: config.Machines.GPUResourceName})
 		}},
 		{"shoot", switches.Shoot, func() ([]*extensionswebhook.Webhook, error) {
 			return one(shoot.New(s, shoot.Options{}))

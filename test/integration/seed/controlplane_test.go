@@ -80,7 +80,7 @@ var _ = Describe("A ControlPlane", Ordered, func() {
 		By("having nothing but compressed and immutable Secrets behind its ManagedResources")
 		list := &resourcesv1alpha1.ManagedResourceList{}
 		Expect(seed.List(ctx, list, client.InNamespace(shootNamespace))).To(Succeed())
-		Expect(list.Items).To(HaveLen(3))
+		Expect(list.Items).To(HaveLen(4))
 		for _, mr := range list.Items {
 			for _, ref := range mr.Spec.SecretRefs {
 				secret := named[*corev1.Secret](shootNamespace, ref.Name)
