@@ -84,6 +84,7 @@ func (s *seed) addControlPlanes(renderer *chart.Renderer, shootWebhooks controlp
 		},
 		Images:                controlplane.Images{LocalPathProvisioner: config.LocalPathProvisioner.Image, CloudController: config.CloudController.Image},
 		DeployCloudController: *config.CloudController.Deploy,
+		Clusters:              s.clusters,
 		VPA:                   instance.HasVPA(s.GetRESTMapper()),
 		ShootWebhooks:         shootWebhooks,
 	})

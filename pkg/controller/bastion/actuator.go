@@ -216,7 +216,7 @@ func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, b *extensio
 // cluster returns the cluster of the machines, with a client that reads from its API server.
 func (a *actuator) cluster(ctx context.Context, b *extensionsv1alpha1.Bastion) (*cluster.Cluster, error) {
 	ref := corev1.SecretReference{Namespace: b.Namespace, Name: v1beta1constants.SecretNameCloudProvider}
-	found, err := a.clusters.Get(ctx, ref, b.Namespace)
+	found, err := common.MachineCluster(ctx, a.clusters, ref, b.Namespace)
 	if err != nil {
 		return nil, err
 	}

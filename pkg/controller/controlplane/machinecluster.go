@@ -23,7 +23,7 @@ func (a *actuator) machineCluster(ctx context.Context, cp *extensionsv1alpha1.Co
 	if a.Clusters == nil {
 		return a.seedOfMachines(ctx)
 	}
-	cluster, err := a.Clusters.Get(ctx, cp.Spec.SecretRef, cp.Namespace)
+	cluster, err := common.MachineCluster(ctx, a.Clusters, cp.Spec.SecretRef, cp.Namespace)
 	if err != nil {
 		return nil, err
 	}

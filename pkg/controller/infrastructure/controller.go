@@ -50,8 +50,8 @@ type Options struct {
 // AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
 // classes or no clusters, or if a range of addresses is none.
 //
-// Needed permissions in the seed, beyond those of the extension library for Infrastructures and Clusters and those of
-// cluster.Clusters: get, create, patch and delete on NetworkPolicies; list, create, patch and delete on ippools of
+// Needed permissions in the seed, beyond those of the extension library for Infrastructures, Clusters and Namespaces and
+// those of cluster.Clusters: get, create, patch and delete on NetworkPolicies; list, create, patch and delete on ippools of
 // crd.projectcalico.org; get on Namespaces. In another cluster the user of its kubeconfig needs the same, and create,
 // patch and delete on Namespaces.
 func AddToManager(mgr manager.Manager, opts Options) error {

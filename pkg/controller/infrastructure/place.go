@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -49,10 +48,7 @@ func (a *actuator) placeOf(ctx context.Context, infra *extensionsv1alpha1.Infras
 	if ref == (corev1.SecretReference{}) {
 		return place{}, common.ConfigurationProblem(errors.New("spec.secretRef is empty: set name and namespace of a Secret"), common.RetryMistake)
 	}
-	found, err := a.clusters.Get(ctx, ref, infra.Namespace)
-	if codes := v1beta1helper.ExtractErrorCodes(err); len(codes) > 0 {
-		return place{}, common.WithCode(err, codes[0], common.RetryMissing)
-	}
+	found, err := common.MachineCluster(ctx, a.clusters, ref, infra.Namespace)
 	if err != nil {
 		return place{}, err
 	}
