@@ -47,8 +47,9 @@ const (
 	// SeedName is the name of the seed.
 	SeedName = "e2e"
 
-	// Instance and InstanceNamespace are where the instance of the seed is.
-	Instance          = "gardener-extension-provider-local-seed"
+	// Instance is the name of the seed's instance.
+	Instance = "gardener-extension-provider-local-seed"
+	// InstanceNamespace is where it is.
 	InstanceNamespace = "extension-" + Installation
 	// GardenInstanceNamespace is where that of the garden is.
 	GardenInstanceNamespace = "runtime-extension-provider-local"
