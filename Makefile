@@ -53,7 +53,8 @@ test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
 test: export TEST_ASSET_COREDNS := $(BIN)/coredns
 test: export TEST_ASSET_RESOURCE_MANAGER := $(BIN)/gardener-resource-manager
-test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN)/gardener-resource-manager
+test: export TEST_ASSET_MACHINE_CONTROLLER_MANAGER := $(BIN)/machine-controller-manager
+test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/machine-controller-manager
 	@for module in $(if $(PACKAGES),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
@@ -212,4 +213,12 @@ GARDENER_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' github.co
 $(BIN)/gardener-resource-manager: $(GARDENER)/go.mod $(GARDENER)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
 	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/gardener-resource-manager
+	@touch $@
+
+MACHINES := github.com/gardener/machine-controller-manager
+MACHINES_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' $(MACHINES))
+
+$(BIN)/machine-controller-manager: $(GARDENER)/go.mod $(GARDENER)/go.sum
+	@echo "--- build $(notdir $@), minutes when nothing is cached"
+	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
 	@touch $@
