@@ -35,6 +35,7 @@ func createShoot(ctx context.Context, namespace string) {
 		"seed.gardener.cloud/provider":             "local",
 		"networking.shoot.gardener.cloud/provider": "calico",
 	}}})).To(Succeed())
+	Expect(seed.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloudprovider"}})).To(Succeed())
 	Expect(seed.Create(ctx, &extensionsv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: clusterSpec(namespace, nil)})).To(Succeed())
 }
 

@@ -90,9 +90,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return seedEnv.RunResourceManager(ctx, environment.ResourceManagerOptions{Namespaces: []string{shootNamespace}, Target: shootEnv.Config})
 	})
 
-	watching, err := client.NewWithWatch(shootEnv.Config, client.Options{Scheme: seedScheme})
-	Expect(err).NotTo(HaveOccurred())
-	suite.Background("garbage collection in the shoot", func(ctx context.Context) error { return collectGarbage(ctx, watching) })
+	for name, config := range map[string]*rest.Config{"seed": seedEnv.Config, "shoot": shootEnv.Config} {
+		watching, err := client.NewWithWatch(config, client.Options{Scheme: seedScheme})
+		Expect(err).NotTo(HaveOccurred())
+		suite.Background("garbage collection in the "+name, func(ctx context.Context) error { return collectGarbage(ctx, watching) })
+	}
 
 	By("running the instance with the permissions of the chart")
 	instance = newRunner(ctx)
