@@ -48,6 +48,7 @@ func createShoot(ctx context.Context) {
 		v1beta1constants.LabelExtensionPrefix + "local": "true",
 		"pod-security.kubernetes.io/enforce":            "privileged",
 	}}})
+	create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shootNamespace, Name: v1beta1constants.SecretNameCloudProvider}})
 	create(ctx, &extensionsv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: shootNamespace}, Spec: clusterSpec(nil)})
 
 	for _, obj := range resourceManagerObjects(ctx) {
