@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -75,12 +76,12 @@ func (a *actuator) delete(ctx context.Context, w *extensionsv1alpha1.Worker, clu
 
 	// What the cache does not have any more the API server is asked for: it may not have it yet.
 	for _, reader := range []client.Reader{a.client, a.reader} {
-		waiting, err := a.deleteStages(ctx, reader, w.Namespace)
+		waiting, retry, err := a.deleteStages(ctx, reader, w.Namespace)
 		if err != nil {
 			return err
 		}
 		if waiting != nil {
-			return a.waitSince(w.DeletionTimestamp.Time, waiting, retryWait)
+			return a.waitSince(w.DeletionTimestamp.Time, waiting, retry)
 		}
 	}
 
@@ -160,13 +161,13 @@ func deletionFailed(existing *observed) error {
 	return failedMachines(status)
 }
 
-// deleteStages deletes what there is of the first kind of which there is something, and returns that it waits for it; nil
-// if there is nothing of any kind.
-func (a *actuator) deleteStages(ctx context.Context, reader client.Reader, namespace string) (waiting, err error) {
+// deleteStages deletes what there is of the first kind of which there is something, and returns that it waits for it, and
+// when to look again; nil if there is nothing of any kind.
+func (a *actuator) deleteStages(ctx context.Context, reader client.Reader, namespace string) (waiting error, retry time.Duration, err error) {
 	for _, s := range stages() {
 		objects, err := s.list(ctx, reader, namespace)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		var (
 			names []string
@@ -182,13 +183,18 @@ func (a *actuator) deleteStages(ctx context.Context, reader client.Reader, names
 			}
 		}
 		if err := flow.ParallelN(parallel, tasks...)(ctx); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if len(names) > 0 {
-			return fmt.Errorf("waiting for the deletion of %d %s: %s", len(names), s.name, shorten(names)), nil
+			retry := retryWait
+			if s.isSecrets() {
+				// No watch tells when machine-controller-manager has released them.
+				retry = retrySecret
+			}
+			return fmt.Errorf("waiting for the deletion of %d %s: %s", len(names), s.name, shorten(names)), retry, nil
 		}
 	}
-	return nil, nil
+	return nil, 0, nil
 }
 
 // metadataOf is for kinds of the core group, of which nobody has to see what is in them.

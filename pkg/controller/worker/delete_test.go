@@ -112,7 +112,7 @@ func TestADeletionWaitsForEachKindInTurn(t *testing.T) {
 	for _, class := range c.classes() {
 		free(&class)
 	}
-	c.mustReconcile()
+	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(2*time.Second), "Secrets are not watched")
 	g.Expect(c.outcome()).To(HavePrefix("Processing: waiting for the deletion of 3 secrets of machine classes: "))
 	for _, s := range c.classSecrets() {
 		free(&s)
