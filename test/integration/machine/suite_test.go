@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -107,7 +106,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
 	control, err := env.ServiceAccountKubeconfig(dir, namespace, account)
 	Expect(err).NotTo(HaveOccurred())
-	target, err := shootEnv.ServiceAccountKubeconfig(filepath.Join(GinkgoT().TempDir()), namespace, account)
+	target, err := shootEnv.ServiceAccountKubeconfig(GinkgoT().TempDir(), namespace, account)
 	Expect(err).NotTo(HaveOccurred())
 	flags := func(more ...string) []string {
 		return append(more, "--control-kubeconfig="+control, "--target-kubeconfig="+target, "--namespace="+namespace,
