@@ -59,7 +59,7 @@ var _ bastion.Actuator = (*actuator)(nil)
 //   - Migrate and restore are refused. Gardener asks for neither, and the library would reconcile without end, as it leaves
 //     these annotations there.
 func (a *actuator) check(ctx context.Context, b *extensionsv1alpha1.Bastion, _ gardencorev1beta1.LastOperationType) error {
-	shoot, err := extensioncluster.Get(ctx, a.client, b.Namespace)
+	shoot, err := a.shoot(ctx, b.Namespace)
 	if err != nil {
 		return err
 	}
@@ -108,6 +108,15 @@ func (a *actuator) clean(ctx context.Context, cluster *cluster.Cluster, bastion 
 	objects := newObjects(keyOf(cluster.Namespace, bastion))
 	_, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod, objects.policy, objects.secret}, client.GracePeriodSeconds(0))
 	return err
+}
+
+// shoot returns nil if there is no Cluster. The cache may not have one yet, or not any more, that the API server has.
+func (a *actuator) shoot(ctx context.Context, namespace string) (*extensioncluster.Cluster, error) {
+	shoot, err := extensioncluster.Get(ctx, a.client, namespace)
+	if shoot != nil || err != nil {
+		return shoot, err
+	}
+	return extensioncluster.Get(ctx, a.reader, namespace)
 }
 
 func (a *actuator) setAddress(ctx context.Context, b *extensionsv1alpha1.Bastion, address *corev1.LoadBalancerIngress) error {
