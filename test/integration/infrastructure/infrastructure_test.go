@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -421,7 +422,7 @@ func readsOf(parts ...string) int {
 	count := 0
 	for _, request := range requests.List() {
 		for _, part := range parts {
-			if request.Method == "GET" && strings.Contains(fmt.Sprint(request.Path, " "), part) {
+			if request.Method == http.MethodGet && strings.Contains(fmt.Sprint(request.Path, " "), part) {
 				count++
 				break
 			}
