@@ -78,7 +78,7 @@ func (o *Options) complete() error {
 //
 // The client of the manager is to cache the kinds of machine.sapcloud.io, and neither Secrets nor Deployments.
 //
-// Needed permissions, beyond those of the extension library for Workers and Clusters: get, list, watch, create, patch and
+// Needed permissions, beyond those of the extension library for Workers, Clusters and Namespaces: get, list, watch, create, patch and
 // delete on machinedeployments, machinesets, machines and machineclasses of machine.sapcloud.io; get, list, create, patch
 // and delete on secrets; list and delete on pods, list and delete on services; get on deployments and patch on
 // deployments/scale named machine-controller-manager.

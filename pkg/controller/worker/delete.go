@@ -9,8 +9,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"

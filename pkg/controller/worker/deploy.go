@@ -63,14 +63,15 @@ func (o *observed) hasClass(name string) bool {
 	return false
 }
 
-// asleep tells whether no machine is wanted of any deployment, as after a hibernation. None at all are asleep, too.
+// asleep tells whether no machine is wanted of any deployment, as after a hibernation. If there are none that may be since
+// the cache is behind, as after a restoration; those that are new indeed need no waking.
 func (o *observed) asleep() bool {
 	for i := range o.deployments {
 		if o.deployments[i].Spec.Replicas != 0 {
 			return false
 		}
 	}
-	return true
+	return len(o.deployments) > 0
 }
 
 // deployClasses deploys the classes, each after its Secret. User data is fetched at the start of an operation, and for

@@ -312,6 +312,8 @@ func TestARestartHalfWayGoesOn(t *testing.T) {
 			c := newSeed(t, newWorker())
 			down, seen := errors.New("connection refused"), 0
 			c.fail = func(string, client.Object) error {
+				c.lock.Lock()
+				defer c.lock.Unlock()
 				if n := len(c.requests); n > 0 && c.requests[n-1] == stop {
 					seen++
 				}
@@ -320,7 +322,6 @@ func TestARestartHalfWayGoesOn(t *testing.T) {
 				}
 				return nil
 			}
-			c.opts.Controller.MaxConcurrentReconciles = 1
 			_, err := c.reconcile()
 			g.Expect(err).To(MatchError(ContainSubstring("connection refused")))
 			c.fail = nil

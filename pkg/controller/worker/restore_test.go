@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/gardener/shootstate"
@@ -139,4 +140,11 @@ func TestAMistakeInTheWorkerStopsTheRestoration(t *testing.T) {
 	g.Expect(c.worker().Status.LastError.Codes).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
 	c.mustReconcile()
 	g.Expect(c.requests).To(ConsistOf("live Worker"))
+}
+
+func TestReplicasThatWereRestoredAreKeptThoughTheCacheIsBehind(t *testing.T) {
+	g := NewWithT(t)
+	d := &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{UID: "1"}, Spec: machinev1alpha1.MachineDeploymentSpec{Replicas: 3}}
+	scale := scaling{autoscaled: true, awake: (&observed{}).asleep()}
+	g.Expect(scale.replicas(d, &worker.MachineDeployment{Minimum: 1, Maximum: 5})).To(BeEquivalentTo(3))
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -127,7 +128,14 @@ func (a *actuator) recordUpdatesInPlace(ctx context.Context, w *extensionsv1alph
 	})
 }
 
+// patchStatus changes the status. The annotation by which a reconciliation was asked for goes before, as the library would
+// take it off before its own first write: as long as it is there, every write wakes the Worker once more.
 func (a *actuator) patchStatus(ctx context.Context, w *extensionsv1alpha1.Worker, change func()) error {
+	if w.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationReconcile {
+		if err := extensionscontroller.RemoveAnnotation(ctx, a.client, w, v1beta1constants.GardenerOperation); err != nil {
+			return fmt.Errorf("removing the operation annotation: %w", err)
+		}
+	}
 	patch := client.MergeFrom(w.DeepCopy())
 	change()
 	if err := a.client.Status().Patch(ctx, w, patch); err != nil {
