@@ -67,6 +67,9 @@ func (b *Balancer) GetLoadBalancer(ctx context.Context, _ string, service *corev
 	}
 	if seed == nil || !isFor(seed, service) {
 		slices, err := b.cache.seedSlicesOf(keyOf(service))
+		if err == nil && len(slices) == 0 && !wantsLoadBalancer(service) {
+			b.progress.forget(service.UID) // Nothing is to be deleted, so nobody asks for that.
+		}
 		return &corev1.LoadBalancerStatus{}, len(slices) > 0, err
 	}
 	if status := statusFor(seed, service); status != nil {

@@ -253,6 +253,22 @@ func TestADeletionLeavesNothing(t *testing.T) {
 	g.Expect(slices.Items).To(BeEmpty())
 }
 
+func TestNothingIsRememberedOfAServiceThatWasNeverServed(t *testing.T) {
+	g := NewWithT(t)
+	mistaken := newService(func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 0 })
+	b := newBench(t, mistaken)
+	_, err := b.ensure(mistaken)
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(b.progress.services).To(HaveLen(1))
+
+	// The service controller asks whether there is anything, and takes the finalizer off as there is nothing.
+	mistaken.DeletionTimestamp = new(metav1.Now())
+	_, exists, err := b.GetLoadBalancer(t.Context(), "", mistaken)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(exists).To(BeFalse())
+	g.Expect(b.progress.services).To(BeEmpty())
+}
+
 func TestADeletionThatTakesLongIsGoneOnWithAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	deleted := newService(func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) })
@@ -316,6 +332,9 @@ func TestEventsThatMatter(t *testing.T) {
 	g.Expect(sameNode(newNode("a"), newNode("a", func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }))).To(BeTrue())
 	g.Expect(sameNode(newNode("a"), newNode("a", func(n *corev1.Node) { n.Status.Conditions = nil }))).To(BeFalse())
 	g.Expect(samePod(newPod("a", "10.0.0.1"), newPod("a", "10.0.0.2"))).To(BeFalse())
+	ended := newPod("a", "10.0.0.1")
+	ended.Status.Phase = corev1.PodFailed
+	g.Expect(samePod(newPod("a", "10.0.0.1"), ended)).To(BeFalse())
 	g.Expect(sameSpec(service, newService())).To(BeTrue())
 	g.Expect(sameSpec(service, newService(func(s *corev1.Service) { s.Spec.AllocateLoadBalancerNodePorts = new(false) }))).To(BeFalse())
 }

@@ -95,7 +95,7 @@ func strip(obj any) (any, error) {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Labels: o.Labels, DeletionTimestamp: o.DeletionTimestamp},
 			Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName},
-			Status:     corev1.PodStatus{PodIPs: o.Status.PodIPs},
+			Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
 		}, nil
 	case metav1.Object:
 		o.SetManagedFields(nil)

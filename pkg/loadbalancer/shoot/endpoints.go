@@ -48,9 +48,10 @@ func takesTraffic(node *corev1.Node) bool {
 }
 
 // backendOf returns a Node as a backend, given the pod of its machine. An address that the pod does not have is not that
-// of the machine, whatever the Node says. It returns false if no address is left or if the pod is about to go.
+// of the machine, whatever the Node says. Nor is that of a pod that has ended, as one that was evicted: it stays in the
+// status, but may be another pod's by now. It returns false if no address is left or if the pod is about to go.
 func backendOf(node *corev1.Node, pod *corev1.Pod) (backend, bool) {
-	if pod == nil || pod.DeletionTimestamp != nil {
+	if pod == nil || pod.DeletionTimestamp != nil || hasEnded(pod) {
 		return backend{}, false
 	}
 	var own []netip.Addr
@@ -75,6 +76,10 @@ func backendOf(node *corev1.Node, pod *corev1.Pod) (backend, bool) {
 		}
 	}
 	return out, len(out.addresses) > 0
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // localNodes returns the Nodes on which a Service has endpoints of a family that kube-proxy sends to: ready ones or, if

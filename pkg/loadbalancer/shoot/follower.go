@@ -156,7 +156,7 @@ func sameNode(a, b client.Object) bool {
 func samePod(a, b client.Object) bool {
 	older, ok := a.(*corev1.Pod)
 	newer, ok2 := b.(*corev1.Pod)
-	return ok && ok2 && older.UID == newer.UID && older.Spec.NodeName == newer.Spec.NodeName &&
+	return ok && ok2 && older.UID == newer.UID && older.Spec.NodeName == newer.Spec.NodeName && hasEnded(older) == hasEnded(newer) &&
 		slices.Equal(older.Status.PodIPs, newer.Status.PodIPs) && older.DeletionTimestamp.Equal(newer.DeletionTimestamp)
 }
 

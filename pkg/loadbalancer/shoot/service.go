@@ -91,7 +91,9 @@ func protocol(port corev1.ServicePort) corev1.Protocol {
 	return port.Protocol
 }
 
-// sourceRanges are those of the Service or, without any, of its annotation; nil if all may come.
+// sourceRanges are those of the Service or, without any, of its annotation; nil if all may come. kube-proxy takes each
+// family by itself and, where there are no ranges of it, lets all come. So a family of the Service that is left out gets a
+// range in which nobody is.
 func sourceRanges(service *corev1.Service) ([]string, error) {
 	annotation := service.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
 	if len(service.Spec.LoadBalancerSourceRanges) == 0 && strings.TrimSpace(annotation) == "" {
@@ -108,8 +110,21 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 		return nil, mistake{fmt.Errorf("the source ranges of Service %s: %w", keyOf(service), err)}
 	}
 	out := ranges.StringSlice()
+	for _, family := range service.Spec.IPFamilies {
+		if !slices.ContainsFunc(out, func(cidr string) bool { return netutils.IsIPv6CIDRString(cidr) == (family == corev1.IPv6Protocol) }) {
+			out = append(out, nobodyOf(family))
+		}
+	}
 	slices.Sort(out)
 	return out, nil
+}
+
+// nobodyOf is a range from which no packet comes.
+func nobodyOf(family corev1.IPFamily) string {
+	if family == corev1.IPv6Protocol {
+		return "::/128"
+	}
+	return "255.255.255.255/32"
 }
 
 // setFamilies asks for the families that the shoot's Service has. One of both families leaves it to the seed's API server

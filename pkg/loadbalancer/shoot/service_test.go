@@ -90,6 +90,13 @@ func TestAnAddressCountsIfNodeAndPodHaveIt(t *testing.T) {
 	internal := func(address string) corev1.NodeAddress {
 		return corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address}
 	}
+	// Its status still has the address, which may be another pod's by now.
+	ended := func(phase corev1.PodPhase) *corev1.Pod {
+		p := newPod("a", "10.0.0.1")
+		p.Status.Phase = phase
+		stripped, _ := strip(p)
+		return stripped.(*corev1.Pod)
+	}
 	for name, test := range map[string]struct {
 		node     *corev1.Node
 		pod      *corev1.Pod
@@ -107,6 +114,8 @@ func TestAnAddressCountsIfNodeAndPodHaveIt(t *testing.T) {
 			p.DeletionTimestamp = new(metav1.Now())
 			return p
 		}(), nil},
+		"and not that of a pod that has failed":    {withAddresses(internal("10.0.0.1")), ended(corev1.PodFailed), nil},
+		"and not that of a pod that has succeeded": {withAddresses(internal("10.0.0.1")), ended(corev1.PodSucceeded), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -182,6 +191,30 @@ func TestAServiceThatCannotBeServedIsAMistake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := desiredService(nil, newService(change), namespace, false)
 			NewWithT(t).Expect(isMistake(err)).To(BeTrue(), "%v", err)
+		})
+	}
+}
+
+func TestSourceRangesLeaveNoFamilyOpen(t *testing.T) {
+	for name, test := range map[string]struct {
+		families         []corev1.IPFamily
+		ranges, expected []string
+	}{
+		"where there are none, all may come":                   {[]corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, nil, nil},
+		"where there are some of each":                         {[]corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, []string{"fd00::/64", "10.0.0.0/8"}, []string{"10.0.0.0/8", "fd00::/64"}},
+		"where the Service has one family":                     {[]corev1.IPFamily{corev1.IPv4Protocol}, []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
+		"where there are none of IPv6":                         {[]corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, []string{"10.0.0.0/8"}, []string{"10.0.0.0/8", "::/128"}},
+		"where there are none of IPv4":                         {[]corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}, []string{"fd00::/64"}, []string{"255.255.255.255/32", "fd00::/64"}},
+		"where all are of a family that the Service has not":   {[]corev1.IPFamily{corev1.IPv4Protocol}, []string{"fd00::/64"}, []string{"255.255.255.255/32", "fd00::/64"}},
+		"where nobody has said which families the Service has": {nil, []string{"10.0.0.0/8"}, []string{"10.0.0.0/8"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s, err := desiredService(nil, newService(func(s *corev1.Service) {
+				s.Spec.IPFamilies, s.Spec.LoadBalancerSourceRanges = test.families, test.ranges
+			}), namespace, false)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(s.Spec.LoadBalancerSourceRanges).To(Equal(test.expected))
 		})
 	}
 }
