@@ -121,6 +121,7 @@ func (r reach) ingress() []networkingv1.NetworkPolicyIngressRule {
 		networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{
 			portRange(corev1.ProtocolTCP, nodePortFirst, nodePortLast),
 			portRange(corev1.ProtocolUDP, nodePortFirst, nodePortLast),
+			portRange(corev1.ProtocolSCTP, nodePortFirst, nodePortLast),
 			port(corev1.ProtocolTCP, kubeProxyHealthPort),
 		}},
 	)
@@ -166,7 +167,8 @@ func (r reach) controlPlanePolicy() *networkingv1.NetworkPolicy {
 	}
 	to := pods(machines())
 	if r.remote {
-		to = blocks(r.nodes)
+		// It is up to a user what that range is.
+		to = blocksExcept(r.nodes, r.seed.blocked)
 	}
 	if len(to) == 0 {
 		return nil

@@ -216,7 +216,7 @@ func TestInASeedMachinesReachAndAreReachedByWhatTheyHaveTo(t *testing.T) {
 		mirror6   = party{address: "fd00:7::9"}
 		service   = party{address: "10.2.0.1"}
 	)
-	const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
+	const tcp, udp, sctp = corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP
 
 	for name, test := range map[string]struct {
 		from, to party
@@ -239,6 +239,7 @@ func TestInASeedMachinesReachAndAreReachedByWhatTheyHaveTo(t *testing.T) {
 		"machines do not reach garden's pods":               {machineA, garden, tcp, 9090, false},
 		"clients reach node ports by TCP":                   {internet, machineA, tcp, 30000, true},
 		"clients reach node ports by UDP":                   {internet6, machineA, udp, 32767, true},
+		"clients reach node ports by SCTP":                  {internet, machineA, sctp, 30001, true},
 		"clients reach nothing else":                        {internet, machineA, tcp, 29999, false},
 		"nodes reach node ports":                            {node, machineA, tcp, 31000, true},
 		"tunnels of nodes reach node ports":                 {tunnel, machineA, tcp, 31000, true},
@@ -312,6 +313,19 @@ func TestElsewhereMachinesAreReachedFromTheSeed(t *testing.T) {
 			NewWithT(t).Expect(allows(policies, test.from, test.to, test.protocol, test.port)).To(Equal(test.allowed))
 		})
 	}
+}
+
+func TestElsewhereTheRangeOfNodesOpensNothingThatTheOperatorBlocks(t *testing.T) {
+	g := NewWithT(t)
+	r := elsewhere()
+	r.nodes, r.seed.blocked = prefixes("10.0.0.0/16"), prefixes("10.0.7.0/24")
+	apiserver := pod(namespace, "10.1.0.2", map[string]string{"gardener.cloud/role": "controlplane"}, "shoot")
+	policies := append(r.policies(), denyAll())
+	g.Expect(allows(policies, apiserver, party{address: "10.0.0.2"}, corev1.ProtocolTCP, 443)).To(BeTrue())
+	g.Expect(allows(policies, apiserver, party{address: "10.0.7.2"}, corev1.ProtocolTCP, 443)).To(BeFalse())
+
+	r.nodes = prefixes("10.0.7.0/25")
+	g.Expect(r.policies()).To(HaveLen(1))
 }
 
 func TestAddressesOfASeedThatArePublicAreNotTheInternet(t *testing.T) {
