@@ -60,6 +60,10 @@ func (o *Options) poolsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluste
 	)
 	for _, spec := range w.Spec.Pools {
 		p := pool{WorkerPool: spec}
+		if spec.KubeletDataVolumeName != nil {
+			// gardener-node-agent would take the next best disk of the host for it, and format that.
+			return nil, p.problem("machines have no data volumes: take kubeletDataVolumeName from the pool")
+		}
 		machineType := v1beta1helper.FindMachineTypeByName(profile.Spec.MachineTypes, spec.MachineType)
 		if machineType == nil {
 			return nil, p.problem("the CloudProfile %s has no machine type %q: add it to spec.machineTypes, or choose another one for the pool", profile.Name, spec.MachineType)

@@ -208,6 +208,8 @@ func TestAMistakeIsAConfigurationProblemThatNamesPoolAndRemedy(t *testing.T) {
 		"a version without image": {func(in *input) {
 			in.profile.Spec.ProviderConfig.Raw = []byte(strings.Replace(cloudProfileConfig, `,"image":"registry.local/machine:1"`, "", 1))
 		}, "version 1.0.0 of machine image local has no image in spec.providerConfig of the CloudProfile: set it"},
+		"a data volume for the kubelet": {func(in *input) { in.worker.Spec.Pools[1].KubeletDataVolumeName = new("kubelet") },
+			"worker pool b: machines have no data volumes: take kubeletDataVolumeName from the pool"},
 		"a pool with an unknown sizing": {func(in *input) { in.worker.Spec.Pools[0].ProviderConfig = workerConfig("Tiny") }, `worker pool a: providerConfig.sizing: Unsupported value: "Tiny"`},
 		"a pool with a wrong field": {func(in *input) {
 			in.worker.Spec.Pools[0].ProviderConfig = &runtime.RawExtension{Raw: []byte(`{"kind":"WorkerConfig","apiVersion":"local.provider.extensions.gardener.cloud/v1alpha1","size":1}`)}
