@@ -34,12 +34,14 @@
 //   - pool.nodeAgentSecretName, for which Gardener hashes the Kubernetes minor version, the machine type, name and version
 //     of the machine image, the volume, the kubelet configuration and the rotations of credentials;
 //   - the requests and limits of the machine pod. So a machine type whose size a CloudProfile changes and another
-//     sizing roll; another notation of the same size does not.
+//     sizing roll; another notation of the same size does not;
+//   - the namespace of the machines if it is in another cluster than the seed: those that there are can only be found, and
+//     deleted, with the class they were made with.
 //
 // Nothing else does: not labels, annotations, taints, minimum and maximum, surge, priority, timeouts, the
 // autoscaler's options, the user data, the IP pools, nor another reference to the container image of the same version.
 // New machines have them, and machine-controller-manager brings labels, annotations and taints to those there are.
 //
 // For pools that are updated in place the hash is the library's alone (worker.WorkerPoolHashInPlace), without the requests
-// and limits: a new class starts an update on the machine, which cannot change the pod.
+// and limits or the namespace: a new class starts an update on the machine, which cannot change the pod.
 package worker

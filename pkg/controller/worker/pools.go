@@ -123,8 +123,11 @@ func (p *pool) newProviderSpec(w *extensionsv1alpha1.Worker, infrastructure *loc
 // newHash returns the hash of the pool; the comment on the package tells what goes into it.
 func (p *pool) newHash(cluster *extensioncluster.Cluster) (string, error) {
 	resources := p.providerSpec.Resources
-	return worker.WorkerPoolHash(p.WorkerPool, &extensionscontroller.Cluster{Shoot: cluster.Shoot()},
-		[]string{canonical(resources.Requests), canonical(resources.Limits)}, nil)
+	rolling := []string{canonical(resources.Requests), canonical(resources.Limits)}
+	if namespace := p.providerSpec.Namespace; namespace != "" {
+		rolling = append(rolling, namespace)
+	}
+	return worker.WorkerPoolHash(p.WorkerPool, &extensionscontroller.Cluster{Shoot: cluster.Shoot()}, rolling, nil)
 }
 
 // canonical returns the same text for the same quantities, however they are written.

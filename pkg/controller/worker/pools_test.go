@@ -143,7 +143,10 @@ func TestWhatRollsMachines(t *testing.T) {
 		"a GPU in the machine type":            {func(in *input) { types(in).GPU = resource.MustParse("1") }, true, false},
 		"a volume":                             {func(in *input) { p(in).Volume = &extensionsv1alpha1.Volume{Size: "20Gi"} }, true, false},
 		"another sizing of the pool":           {func(in *input) { p(in).ProviderConfig = workerConfig("Unlimited") }, true, false},
-		"another sizing of the instance":       {func(in *input) { in.opts.Sizing = localv1alpha1.MachineSizingOvercommit }, true, false},
+		"machines in another cluster": {func(in *input) {
+			in.worker.Spec.InfrastructureProviderStatus = &runtime.RawExtension{Raw: []byte(`{"machineNamespace":"infra-shoot--local--foo"}`)}
+		}, true, false},
+		"another sizing of the instance": {func(in *input) { in.opts.Sizing = localv1alpha1.MachineSizingOvercommit }, true, false},
 		"the Kubernetes minor version, which in a rolling pool is in the node-agent's name": {func(in *input) { p(in).KubernetesVersion = new("1.35.0") }, false, true},
 		"the version of the machine image, which in a rolling pool is there, too":           {func(in *input) { p(in).MachineImage.Version = "2.0.0" }, false, true},
 
