@@ -42,7 +42,7 @@ const (
 
 // awaitMachines returns an error unless all machines are there, or gone in the case of a hibernation. Machines that have
 // failed are an error at once, what is under way only when it has taken too long. With either of them, a
-// machine-controller-manager that is stuck gets another pod.
+// machine-controller-manager that is stuck gets another pod, unless the deployments are too new for it to be.
 func (a *actuator) awaitMachines(ctx context.Context, w *extensionsv1alpha1.Worker, deployed []machinev1alpha1.MachineDeployment, existing *observed, hibernated bool) error {
 	err := anyFailed(deployed)
 	if err == nil {
@@ -53,6 +53,9 @@ func (a *actuator) awaitMachines(ctx context.Context, w *extensionsv1alpha1.Work
 		if err = a.waitSince(w.Status.MachineDeploymentsLastUpdateTime.Time, waiting, retryWait); common.IsWaiting(err) {
 			return err
 		}
+	}
+	if a.Clock.Since(w.Status.MachineDeploymentsLastUpdateTime.Time) < stuckAfter {
+		return err
 	}
 	if err := a.replaceStuckManager(ctx, w.Namespace, deployed, existing.sets); err != nil {
 		logf.FromContext(ctx).Error(err, "Replacing a machine-controller-manager that seems to be stuck")

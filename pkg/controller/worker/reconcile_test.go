@@ -223,6 +223,35 @@ func TestAShootIsHibernatedAndWokenUp(t *testing.T) {
 	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 }
 
+func TestAManagerThatHasJustBeenGivenWorkIsNotTakenForStuckThoughMachinesHaveFailed(t *testing.T) {
+	g := NewWithT(t)
+	c := newSeed(t, newWorker()).succeed()
+	c.create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "manager", CreationTimestamp: metav1.NewTime(c.clock.Now()), Labels: map[string]string{"role": "machine-controller-manager"},
+	}})
+	for _, d := range c.deployments() {
+		d.Finalizers = []string{mcmFinalizer}
+		c.update(&d)
+	}
+	c.changeDeployment("b-z1", func(d *machinev1alpha1.MachineDeployment) {
+		d.Status.FailedMachines = []*machinev1alpha1.MachineSummary{{Name: "m", LastOperation: machinev1alpha1.LastOperation{Description: "boom"}}}
+	})
+	pods := func() map[string]corev1.Pod {
+		return list(c, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, func(p corev1.Pod) string { return p.Name })
+	}
+
+	c.clock.Step(time.Hour)
+	c.change(func(w *extensionsv1alpha1.Worker) { w.Spec.Pools[1].MachineType = "small" })
+	c.ask("reconcile")
+	c.mustReconcile()
+	g.Expect(c.outcome()).To(HavePrefix("Error: "), "the status is of before the change")
+	g.Expect(pods()).To(HaveKey("manager"))
+
+	c.clock.Step(stuckAfter)
+	c.mustReconcile()
+	g.Expect(pods()).To(BeEmpty())
+}
+
 func TestAMachineTypeThatChangesRolls(t *testing.T) {
 	g := NewWithT(t)
 	c := newSeed(t, newWorker()).succeed()
