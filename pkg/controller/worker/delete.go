@@ -257,27 +257,25 @@ func (a *actuator) deleteUnwanted(ctx context.Context, w *extensionsv1alpha1.Wor
 			}
 		}
 	}
-	outdated := false
 	for i := range existing.classes {
 		class := &existing.classes[i]
 		if want.HasClass(class.Name) {
 			continue
 		}
-		outdated = true
 		if class.DeletionTimestamp == nil {
 			if err := a.deleteObject(ctx, class.DeepCopy()); err != nil {
 				return err
 			}
 		}
 	}
-	if outdated {
-		if err := a.deleteUnwantedSecrets(ctx, w.Namespace, machines); err != nil {
-			return err
-		}
+	if err := a.deleteUnwantedSecrets(ctx, w.Namespace, machines); err != nil {
+		return err
 	}
 	return a.awaitUnwanted(ctx, w, left)
 }
 
+// deleteUnwantedSecrets asks the API server whether or not there is a class that is not wanted any more: a Secret is there
+// before its class, and may be left when that is gone.
 func (a *actuator) deleteUnwantedSecrets(ctx context.Context, namespace string, machines []zoned) error {
 	want := wanted(machines)
 	secrets := stages()[len(stages())-1]
