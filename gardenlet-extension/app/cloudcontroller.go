@@ -22,11 +22,11 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	gardenerkubernetes "github.com/gardener/gardener/pkg/client/kubernetes"
 	"github.com/gardener/gardener/pkg/logger"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer/shoot"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 )
 
 // A Service that is new takes four requests in the shoot and two in the seed.
@@ -121,7 +121,7 @@ func newMachineClusterClient(kubeconfig string) (kubernetes.Interface, func(*htt
 	if err != nil {
 		return nil, nil, err
 	}
-	config, err := gardenerkubernetes.RESTConfigFromKubeconfig(data)
+	config, err := cluster.Parse(data)
 	if err != nil {
 		return nil, nil, err
 	}

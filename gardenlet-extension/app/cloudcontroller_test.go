@@ -39,6 +39,19 @@ func TestCloudControllerTrustsNoKubeconfigOfAUser(t *testing.T) {
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("not supported")))
 		})
 	}
+	for name, test := range map[string]struct{ cluster, message string }{
+		"with the file of an authority": {"{server: https://192.0.2.1, certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt}", "files are not read"},
+		"without TLS":                   {"{server: http://192.0.2.1}", "https"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			path := filepath.Join(t.TempDir(), "kubeconfig")
+			g.Expect(os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: "+test.cluster+"}]\n"+
+				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: [{name: u, user: {token: t}}]\n"), 0o600)).To(Succeed())
+			_, _, err := newMachineClusterClient(path)
+			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+		})
+	}
 }
 
 func TestCloudControllerIsUnhealthyOnceItsKubeconfigIsAnother(t *testing.T) {

@@ -146,7 +146,7 @@ func (c *clusters) forget(key client.ObjectKey) {
 // newRemote makes a client. It sends nothing: which APIs there are is looked up when the client first needs it, and again
 // for those that were not there.
 func newRemote(kubeconfig []byte, seed *rest.Config) (*remote, error) {
-	config, err := parse(kubeconfig)
+	config, err := Parse(kubeconfig)
 	if err != nil {
 		return nil, err
 	}

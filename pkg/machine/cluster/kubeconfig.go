@@ -19,10 +19,10 @@ import (
 // kubeconfigMax is the size in bytes of the largest kubeconfig that is looked at. A usual one has a few KiB.
 const kubeconfigMax = 256 << 10
 
-// parse returns what a kubeconfig says. It is written by a user and read by this program with the program's own files
+// Parse returns what a kubeconfig says. It is written by a user and read by this program with the program's own files
 // and credentials around: what it needs has to be in the kubeconfig itself. Whatever would read a file, run a command or
 // act for somebody else is refused before clientcmd gets to see it, which opens files only to check them.
-func parse(kubeconfig []byte) (*rest.Config, error) {
+func Parse(kubeconfig []byte) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, errors.New("it is empty")
 	}
