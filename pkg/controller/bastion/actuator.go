@@ -87,14 +87,15 @@ func (a *actuator) check(ctx context.Context, b *extensionsv1alpha1.Bastion, _ g
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
 	}
-	address, err := a.apply(ctx, cluster, host)
+	objects := newObjects(keyOf(cluster.Namespace, b.Name))
+	err = a.apply(ctx, cluster, host, objects)
 	if isNew && a.isGone(ctx, b) {
 		return a.clean(ctx, cluster, b.Name)
 	}
 	if err != nil {
-		return err
+		return a.withdraw(ctx, b, objects.service, err)
 	}
-	return a.setAddress(ctx, b, address)
+	return a.setAddress(ctx, b, addressOf(objects.service))
 }
 
 // isGone tells whether there is no such Bastion any more. A deletion that the API server began before the finalizer was
@@ -117,6 +118,18 @@ func (a *actuator) shoot(ctx context.Context, namespace string) (*extensionclust
 		return shoot, err
 	}
 	return extensioncluster.Get(ctx, a.reader, namespace)
+}
+
+// withdraw returns why a Bastion waits. An address in its status that is not its Service's any more, and may be somebody
+// else's, goes first. The status stays if nothing is known of the Service.
+func (a *actuator) withdraw(ctx context.Context, b *extensionsv1alpha1.Bastion, service *corev1.Service, because error) error {
+	if b.Status.Ingress == nil || service.ResourceVersion == "" || apiequality.Semantic.DeepEqual(b.Status.Ingress, addressOf(service)) {
+		return because
+	}
+	if err := a.setAddress(ctx, b, nil); err != nil {
+		return err
+	}
+	return because
 }
 
 func (a *actuator) setAddress(ctx context.Context, b *extensionsv1alpha1.Bastion, address *corev1.LoadBalancerIngress) error {
@@ -150,10 +163,9 @@ func (a *actuator) Reconcile(context.Context, logr.Logger, *extensionsv1alpha1.B
 	return nil
 }
 
-// apply writes what differs, and returns the address once the Service has one and the Pod is ready. The NetworkPolicy is
-// the first, so that the Pod is never without.
-func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *host) (*corev1.LoadBalancerIngress, error) {
-	objects := newObjects(keyOf(cluster.Namespace, host.bastion))
+// apply writes what differs, and returns an error until the Service has an address and the Pod is ready. The NetworkPolicy
+// is the first, so that the Pod is never without.
+func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *host, objects objects) error {
 	for _, write := range []struct {
 		object client.Object
 		set    func()
@@ -164,12 +176,12 @@ func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *ho
 	} {
 		set := func() error { write.set(); return nil }
 		if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, cluster.Client, write.object, set, controllerutils.SkipEmptyPatch{}); err != nil {
-			return nil, explain("writing", write.object, cluster, err)
+			return explain("writing", write.object, cluster, err)
 		}
 	}
 	pod, err := applyPod(ctx, cluster, host)
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	var problems []string
@@ -179,9 +191,9 @@ func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *ho
 		}
 	}
 	if len(problems) > 0 {
-		return nil, waitFor(cluster, fmt.Errorf("waiting for %s", strings.Join(problems, "; ")))
+		return waitFor(cluster, fmt.Errorf("waiting for %s", strings.Join(problems, "; ")))
 	}
-	return addressOf(objects.service), nil
+	return nil
 }
 
 // Delete implements bastion.Actuator.

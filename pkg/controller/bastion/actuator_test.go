@@ -83,6 +83,20 @@ func TestChangesAreFollowed(t *testing.T) {
 	g.Expect(e.bastion().Status.Ingress.IP).To(Equal("172.18.255.131"))
 }
 
+func TestAnAddressThatIsLostIsNotToldAnyMore(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnv(t, newBastion(), newCluster(t, testProfile())).ready()
+	pod := e.pod()
+	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	g.Expect(e.Status().Update(t.Context(), pod)).To(Succeed())
+	e.waitsFor()
+	g.Expect(e.bastion().Status.Ingress).NotTo(BeNil(), "it is still the Service's")
+
+	g.Expect(e.machines.Delete(t.Context(), e.service())).To(Succeed())
+	g.Expect(e.waitsFor()).To(ContainSubstring("it has no address yet"))
+	g.Expect(e.bastion().Status.Ingress).To(BeNil(), "it may be somebody else's")
+}
+
 func TestOtherUserDataTakesAnotherPod(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, newBastion(), newCluster(t, testProfile())).ready()
