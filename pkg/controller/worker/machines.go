@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	"github.com/gardener/gardener/extensions/pkg/controller/worker/genericactuator"
@@ -82,7 +83,8 @@ func (p *pool) deployment(w *extensionsv1alpha1.Worker, zone string, index, zone
 	}
 }
 
-// labels are those of the pool, and where its machines are, since there is no cloud that would tell.
+// labels are those of the pool, and where and of which type its machines are, since there is no cloud that would tell. By
+// the type, the webhook for Nodes knows how much a machine has which is yet to be replaced by one of another type.
 func (p *pool) labels(region, zone string) map[string]string {
 	labels := maps.Clone(p.Labels)
 	if labels == nil {
@@ -93,6 +95,9 @@ func (p *pool) labels(region, zone string) map[string]string {
 	}
 	if zone != "" {
 		labels[corev1.LabelTopologyZone] = zone
+	}
+	if len(validation.IsValidLabelValue(p.MachineType)) == 0 {
+		labels[corev1.LabelInstanceTypeStable] = p.MachineType
 	}
 	return labels
 }

@@ -193,6 +193,18 @@ func TestWhatRollsMachines(t *testing.T) {
 	}
 }
 
+func TestAMachineTypeIsALabelOfNodesIfItCanBeOne(t *testing.T) {
+	g := NewWithT(t)
+	in := newInput(t)
+	odd := in.profile.Spec.MachineTypes[0]
+	odd.Name = "small (old)"
+	in.profile.Spec.MachineTypes = append(in.profile.Spec.MachineTypes, odd)
+	in.worker.Spec.Pools[1].MachineType = odd.Name
+	machines := in.mustRender(t)
+	g.Expect(machines[0].deployment.Labels).To(HaveKeyWithValue("node.kubernetes.io/instance-type", "small"))
+	g.Expect(machines[2].deployment.Labels).NotTo(HaveKey("node.kubernetes.io/instance-type"))
+}
+
 func TestAMistakeIsAConfigurationProblemThatNamesPoolAndRemedy(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*input)

@@ -7,7 +7,8 @@
 //
 // A kubelet reports what the host has that all Nodes of a local Gardener share. Gardener's pods request more than that
 // together, so without this they would not be scheduled. A Node of a shoot has what its machine type says of CPUs, memory,
-// GPUs and storage, and as much storage as the volume of its pool, whatever the sizing of the machine.
+// GPUs and storage, and as much storage as the volume of its pool, whatever the sizing of the machine. That is the type in
+// the Node's label node.kubernetes.io/instance-type, which the Worker controller has set, and without it that of the pool.
 //
 // A kubelet whose Node doesn't say what it has measured itself writes the status every ten seconds. So the handler is made
 // to be cheap: it looks at a few fields of the Node, and decodes a Cluster once for each of its versions. And as a refused

@@ -264,6 +264,28 @@ func TestNodesOfAShootHaveWhatTheirMachineTypeSays(t *testing.T) {
 	}
 }
 
+func TestANodeKeepsWhatItsOwnMachineTypeSaysWhenThePoolHasAnother(t *testing.T) {
+	for name, test := range map[string]struct {
+		pool, machineType string
+		want              map[string]any
+	}{
+		"a machine of the pool's type":                                  {"large", "huge", map[string]any{"/status/capacity/cpu": "1k", "/status/capacity/memory": "1Ti", "/status/allocatable/cpu": "999920m", "/status/allocatable/memory": "1023Gi"}},
+		"a machine that is yet to be replaced by a larger one":          {"large", "local", smallChanges()},
+		"a machine whose pool has a volume":                             {"volume", "local", map[string]any{"/status/capacity/cpu": "4", "/status/capacity/memory": "8Gi", "/status/allocatable/cpu": "3920m", "/status/allocatable/memory": "7Gi", "/status/capacity/ephemeral-storage": "30Gi", "/status/allocatable/ephemeral-storage": "29Gi"}},
+		"a machine whose pool is gone":                                  {"gone", "local", smallChanges()},
+		"a machine whose type is gone has what the pool's type has":     {"small", "gone", smallChanges()},
+		"a machine whose type and pool are gone has the default of all": {"gone", "gone", defaultChanges()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnvironment(t, shootCluster(t, "4"))
+			node := strings.Replace(nodeOf(test.pool, measured, allocatable), `"labels":{`, `"labels":{"node.kubernetes.io/instance-type":"`+test.machineType+`",`, 1)
+			for range 2 {
+				NewWithT(t).Expect(e.ask(t, node)).To(Equal(test.want))
+			}
+		})
+	}
+}
+
 func TestGPUsHaveTheNameThatIsConfigured(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnvironment(t, shootCluster(t, "4"))
