@@ -221,6 +221,36 @@ func TestTheConnectionsOfADroppedClientAreClosed(t *testing.T) {
 	g.Eventually(closed).Should(Receive())
 }
 
+func TestAServerDoesNotSendUsElsewhere(t *testing.T) {
+	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			g := NewWithT(t)
+			var reached atomic.Bool
+			elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
+			defer elsewhere.Close()
+			server := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, code))
+			defer server.Close()
+
+			var reads atomic.Int32
+			found, err := New(seed(&reads, remoteCredentials("cloudprovider", server.URL)), nil).Get(t.Context(), ref, technicalID)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.Client.Get(t.Context(), client.ObjectKey{Name: "any"}, &corev1.Namespace{})).NotTo(Succeed())
+
+			// The driver and cloud-controller make clients of their own.
+			own, err := rest.HTTPClientFor(found.Config)
+			g.Expect(err).NotTo(HaveOccurred())
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			response, err := own.Do(request)
+			if err == nil {
+				g.Expect(response.Body.Close()).To(Succeed())
+			}
+			g.Expect(err).To(MatchError(ContainSubstring("redirect")))
+			g.Expect(reached.Load()).To(BeFalse())
+		})
+	}
+}
+
 func TestMistakesHaveACodeOfGardener(t *testing.T) {
 	file := t.TempDir() + "/secret"
 	type change = func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)

@@ -7,6 +7,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 
 	"k8s.io/client-go/rest"
@@ -21,7 +22,8 @@ const kubeconfigMax = 256 << 10
 
 // Parse returns what a kubeconfig says. It is written by a user and read by this program with the program's own files
 // and credentials around: what it needs has to be in the kubeconfig itself. Whatever would read a file, run a command or
-// act for somebody else is refused before clientcmd gets to see it, which opens files only to check them.
+// act for somebody else is refused before clientcmd gets to see it, which opens files only to check them. What is returned
+// follows no redirects of the server.
 func Parse(kubeconfig []byte) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, errors.New("it is empty")
@@ -36,7 +38,12 @@ func Parse(kubeconfig []byte) (*rest.Config, error) {
 	if err := validate(raw); err != nil {
 		return nil, err
 	}
-	return kubernetes.RESTConfigFromKubeconfig(kubeconfig)
+	config, err := kubernetes.RESTConfigFromKubeconfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &noRedirects{next} })
+	return config, nil
 }
 
 // validate looks at all clusters and users, not only those of the current context.
@@ -61,3 +68,19 @@ func validate(config *clientcmdapi.Config) error {
 	// The rest is what Gardener itself asks of kubeconfigs.
 	return kubernetes.ValidateConfig(*config)
 }
+
+// noRedirects does not follow a server to where no kubeconfig may lead, such as a server without TLS that only the seed
+// reaches. An API server redirects nobody.
+type noRedirects struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (n *noRedirects) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := n.next.RoundTrip(request)
+	if err != nil || response.StatusCode < 300 || response.StatusCode > 399 || response.Header.Get("Location") == "" {
+		return response, err
+	}
+	return nil, errors.Join(fmt.Errorf("the server answers with a redirect (%s), which is not followed", response.Status), response.Body.Close())
+}
+
+// WrappedRoundTripper implements net.RoundTripperWrapper of apimachinery, by which connections are closed.
+func (n *noRedirects) WrappedRoundTripper() http.RoundTripper { return n.next }
