@@ -559,9 +559,19 @@ func TestChartsFromARegistryNeedARoomAndAWayThere(t *testing.T) {
 			g.Expect(pod.Labels).To(HaveKeyWithValue("networking.gardener.cloud/to-public-networks", "allowed"))
 			g.Expect(pod.Spec.Volumes).To(ContainElement(HaveField("Name", "charts")))
 			pod = find[appsv1.Deployment](t, without, "Deployment", name).Spec.Template
-			g.Expect(pod.Labels).NotTo(HaveKey("networking.gardener.cloud/to-public-networks"))
+			if place == "garden" {
+				g.Expect(pod.Labels).NotTo(HaveKey("networking.gardener.cloud/to-public-networks"))
+			}
 			g.Expect(pod.Spec.Volumes).NotTo(ContainElement(HaveField("Name", "charts")))
 		})
+	}
+}
+
+func TestASeedsInstanceReachesTheClustersOfMachinesElsewhere(t *testing.T) {
+	g := NewWithT(t)
+	pod := find[appsv1.Deployment](t, objects(t, "here", places()["seed"]()), "Deployment", "gardener-extension-provider-local-seed").Spec.Template
+	for _, network := range []string{"public", "private"} {
+		g.Expect(pod.Labels).To(HaveKeyWithValue("networking.gardener.cloud/to-"+network+"-networks", "allowed"))
 	}
 }
 
