@@ -77,6 +77,11 @@ func (o *observed) asleep() bool {
 // deployClasses deploys the classes, each after its Secret. User data is fetched at the start of an operation, and for
 // classes that are new: Secrets are not cached.
 func (a *actuator) deployClasses(ctx context.Context, machines []zoned, existing []machinev1alpha1.MachineClass, starts bool) error {
+	for _, m := range machines {
+		if err := m.pool.checkStays(existing); err != nil {
+			return err
+		}
+	}
 	known := &observed{classes: existing}
 	secrets := newUserData(a.client)
 	var tasks []flow.TaskFn

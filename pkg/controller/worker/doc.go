@@ -44,4 +44,5 @@
 //
 // For pools that are updated in place the hash is the library's alone (worker.WorkerPoolHashInPlace), without the requests
 // and limits or the namespace: a new class starts an update on the machine, which cannot change the pod.
+// Machines that would have to move to another cluster are a configuration problem there.
 package worker

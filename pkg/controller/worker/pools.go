@@ -18,7 +18,9 @@ import (
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
@@ -118,6 +120,24 @@ func (p *pool) newProviderSpec(w *extensionsv1alpha1.Worker, infrastructure *loc
 		}
 	}
 	return spec
+}
+
+// checkStays returns an error if the machines of the pool would have to move to another cluster, but are not replaced by
+// others: with a class that leads there nobody would find them any more.
+func (p *pool) checkStays(existing []machinev1alpha1.MachineClass) error {
+	if !v1beta1helper.IsUpdateStrategyInPlace(p.UpdateStrategy) {
+		return nil
+	}
+	for i := range existing {
+		class, spec := &existing[i], localv1alpha1.MachineProviderSpec{}
+		if class.Labels[v1beta1constants.LabelWorkerPool] != p.Name || json.Unmarshal(class.ProviderSpec.Raw, &spec) != nil {
+			continue
+		}
+		if spec.Namespace != p.providerSpec.Namespace {
+			return p.problem("its machines are updated in place and cannot move to the cluster that the credentials lead to now: take the pool away and add it under another name, or have the credentials lead where they did")
+		}
+	}
+	return nil
 }
 
 // newHash returns the hash of the pool; the comment on the package tells what goes into it.

@@ -254,51 +254,6 @@ func TestAManagerThatHasJustBeenGivenWorkIsNotTakenForStuckThoughMachinesHaveFai
 	g.Expect(pods()).To(BeEmpty())
 }
 
-func TestTheSecretOfAClassThatNeverCameToBeIsDeleted(t *testing.T) {
-	g := NewWithT(t)
-	c := newSeed(t, newWorker()).succeed()
-	c.fail = func(verb string, obj client.Object) error {
-		if _, isClass := obj.(*machinev1alpha1.MachineClass); isClass && verb == "create" {
-			return errors.New("connection refused")
-		}
-		return nil
-	}
-	c.change(func(w *extensionsv1alpha1.Worker) { w.Spec.Pools[1].MachineType = "small" })
-	c.ask("reconcile")
-	_, err := c.reconcile()
-	g.Expect(err).To(HaveOccurred())
-	g.Expect(c.classSecrets()).To(HaveLen(4))
-
-	c.fail = nil
-	c.change(func(w *extensionsv1alpha1.Worker) { w.Spec.Pools[1].MachineType = "large" })
-	c.ask("reconcile")
-	c.mustReconcile()
-	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
-	g.Expect(c.classSecrets()).To(HaveLen(3), "the user data is in them")
-}
-
-func TestSecretsAreDeletedIfThatFailedAfterTheirClassesWereGone(t *testing.T) {
-	g := NewWithT(t)
-	c := newSeed(t, newWorker()).succeed()
-	failed := false
-	c.fail = func(verb string, obj client.Object) error {
-		if _, isSecret := obj.(*metav1.PartialObjectMetadata); isSecret && verb == "delete" && !failed {
-			failed = true
-			return errors.New("connection refused")
-		}
-		return nil
-	}
-	c.change(func(w *extensionsv1alpha1.Worker) { w.Spec.Pools = w.Spec.Pools[:1] })
-	c.ask("reconcile")
-	_, err := c.reconcile()
-	g.Expect(err).To(HaveOccurred())
-	c.mustReconcile()
-	c.mustReconcile()
-	g.Expect(failed).To(BeTrue())
-	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
-	g.Expect(c.classSecrets()).To(HaveLen(2))
-}
-
 func TestAMachineTypeThatChangesRolls(t *testing.T) {
 	g := NewWithT(t)
 	c := newSeed(t, newWorker()).succeed()
