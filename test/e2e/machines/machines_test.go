@@ -86,6 +86,8 @@ var _ = Describe("The machines of a shoot", Ordered, func() {
 
 	service := loadBalancerSpecs(func() *shoot { return s })
 
+	bastionSpecs(func() *shoot { return s })
+
 	It("roll to another machine type, pool by pool", func(ctx SpecContext) {
 		untouched := s.nodesOf(ctx, poolTwo)[0]
 		old := s.nodesOf(ctx, poolOne)[0]

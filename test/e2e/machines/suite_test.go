@@ -43,7 +43,6 @@ func TestMachines(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	l = landscape.Connect()
-	l.Values = map[string]any{"controlPlane": map[string]any{"cloudController": map[string]any{"deploy": true}}}
 	By("bringing what gardenlet brings into a seed")
 	l.PrepareSeed(ctx)
 	By("installing the chart as gardenlet does")

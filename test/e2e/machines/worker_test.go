@@ -38,8 +38,8 @@ const (
 // machineTypes have little memory, so that a pod that takes more is soon done.
 func machineTypes() []gardencorev1beta1.MachineType {
 	return []gardencorev1beta1.MachineType{
-		{Name: typeSmall, CPU: resource.MustParse("1"), Memory: resource.MustParse("768Mi"), Usable: new(true)},
-		{Name: typeLarge, CPU: resource.MustParse("2"), Memory: resource.MustParse("1Gi"), Usable: new(true)},
+		{Name: typeSmall, CPU: resource.MustParse("1"), Memory: resource.MustParse("768Mi"), Usable: new(true), Architecture: new("amd64")},
+		{Name: typeLarge, CPU: resource.MustParse("2"), Memory: resource.MustParse("1Gi"), Usable: new(true), Architecture: new("amd64")},
 	}
 }
 
@@ -79,7 +79,7 @@ func cloudProfileSpec(ctx context.Context) gardencorev1beta1.CloudProfileSpec {
 		Kubernetes:   gardencorev1beta1.KubernetesSettings{Versions: []gardencorev1beta1.ExpirableVersion{{Version: kubernetesVersion}}},
 		MachineTypes: machineTypes(),
 		MachineImages: []gardencorev1beta1.MachineImage{{Name: imageName, Versions: []gardencorev1beta1.MachineImageVersion{{
-			ExpirableVersion: gardencorev1beta1.ExpirableVersion{Version: version},
+			ExpirableVersion: gardencorev1beta1.ExpirableVersion{Version: version, Classification: new(gardencorev1beta1.ClassificationSupported)},
 			CRI:              []gardencorev1beta1.CRI{{Name: gardencorev1beta1.CRINameContainerD}}, Architectures: []string{"amd64"},
 		}}}},
 		Regions:        []gardencorev1beta1.Region{{Name: "local", Zones: []gardencorev1beta1.AvailabilityZone{{Name: zone}}}},

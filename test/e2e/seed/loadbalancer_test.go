@@ -7,10 +7,10 @@ package seed_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,9 +19,11 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	servicecontroller "github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/test/probe"
@@ -120,23 +122,47 @@ var _ = Describe("A Service of type LoadBalancer", Ordered, ContinueOnFailure, S
 var _ = Describe("Services of type LoadBalancer that were there before the seed", func() {
 	It("keep their addresses and node ports", func(ctx SpecContext) {
 		Expect(balancersBefore).To(And(
-			HaveKeyWithValue("virtual-garden-istio-ingress/"+gatewayName, HavePrefix("172.18.255.3 VIP")),
-			HaveKeyWithValue(coreDNSNamespace+"/coredns-host", HavePrefix("172.18.255.54 VIP"))))
+			HaveKeyWithValue("virtual-garden-istio-ingress/"+gatewayName, HaveField("Addresses", HaveExactElements("172.18.255.3 VIP"))),
+			HaveKeyWithValue(coreDNSNamespace+"/coredns-host", HaveField("Addresses", HaveExactElements("172.18.255.54 VIP")))))
 		for _, service := range balancersOf(ctx) {
 			if before, ok := balancersBefore[client.ObjectKeyFromObject(&service).String()]; ok {
 				// The condition tells that the instance has looked at it.
 				Eventually(get(ctx, &service)).Should(HaveField("Status.Conditions", ContainElement(And(
 					HaveField("Type", servicecontroller.ConditionReady), HaveField("Status", metav1.ConditionTrue)))))
-				Expect(describe(&service)).To(Equal(before))
+				Expect(describe(&service)).To(Satisfy(before.isKeptBy))
 			}
 		}
 	})
 })
 
-// balancers are all Services of type LoadBalancer, each with its address and node ports.
-func balancers(ctx context.Context) map[string]string {
+// placement is where a Service of type LoadBalancer is reached.
+type placement struct {
+	// Addresses are ADDRESS IPMODE each.
+	Addresses []string
+	// NodePorts are by PORT/PROTOCOL.
+	NodePorts map[string]int32
+}
+
+// isKeptBy tells whether a placement is the same later. A node port which another Service is known by, that this one got by
+// chance, is not its own to keep.
+func (p placement) isKeptBy(later placement) bool {
+	config := &configv1alpha1.ExtensionConfiguration{}
+	configv1alpha1.SetDefaults(config)
+	known := sets.New[int32]()
+	for _, service := range config.LoadBalancers.Services {
+		for _, port := range service.NodePorts {
+			known.Insert(port.NodePort)
+		}
+	}
+	return slices.Equal(p.Addresses, later.Addresses) && maps.EqualFunc(p.NodePorts, later.NodePorts, func(before, after int32) bool {
+		return before == after || known.Has(before)
+	})
+}
+
+// balancers are all Services of type LoadBalancer.
+func balancers(ctx context.Context) map[string]placement {
 	GinkgoHelper()
-	out := map[string]string{}
+	out := map[string]placement{}
 	for _, service := range balancersOf(ctx) {
 		out[client.ObjectKeyFromObject(&service).String()] = describe(&service)
 	}
@@ -150,16 +176,15 @@ func balancersOf(ctx context.Context) []corev1.Service {
 	return slices.DeleteFunc(list.Items, func(service corev1.Service) bool { return service.Spec.Type != corev1.ServiceTypeLoadBalancer })
 }
 
-// describe tells where a Service of type LoadBalancer is reached: ADDRESS IPMODE and its node ports.
-func describe(service *corev1.Service) string {
-	var out []string
+func describe(service *corev1.Service) placement {
+	out := placement{NodePorts: map[string]int32{}}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		out = append(out, ingress.IP+" "+string(ptr.Deref(ingress.IPMode, "")))
+		out.Addresses = append(out.Addresses, ingress.IP+" "+string(ptr.Deref(ingress.IPMode, "")))
 	}
 	for _, port := range service.Spec.Ports {
-		out = append(out, fmt.Sprintf("%d/%s:%d", port.Port, port.Protocol, port.NodePort))
+		out.NodePorts[fmt.Sprintf("%d/%s", port.Port, port.Protocol)] = port.NodePort
 	}
-	return strings.Join(out, " ")
+	return out
 }
 
 // eventuallyAnswers waits until the stand-in behind an address answers whoever asks. kube-proxy takes over what is new in a
