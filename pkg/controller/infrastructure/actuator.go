@@ -173,7 +173,7 @@ func (a *actuator) apply(ctx context.Context, infra *extensionsv1alpha1.Infrastr
 			return nil, in.explain(err)
 		}
 	}
-	pools, message, err := at.applyPools(ctx, infra.Namespace, networks)
+	pools, message, err := at.applyPools(ctx, infra.Namespace, networks, reach.usedBySeed())
 	if err != nil {
 		return nil, at.explain(err)
 	}

@@ -71,6 +71,31 @@ func TestAFamilyWithoutARangeHasNoPool(t *testing.T) {
 	g.Expect(e.providerStatus().Message).To(HavePrefix("There is no range of family IPv6 for nodes"))
 }
 
+func TestMachinesTakeNoAddressThatTheSeedUsesOtherwise(t *testing.T) {
+	for name, test := range map[string]struct{ nodes, used string }{
+		"of a load balancer":  {"172.18.255.0/24", "172.18.255.1/32"},
+		"of one of its nodes": {"172.18.0.0/25", "172.18.0.0/24"},
+		"of a Service":        {"10.2.0.0/15", "10.2.0.0/16"},
+	} {
+		for where, remote := range map[string]bool{"in the seed": false, "elsewhere": true} {
+			t.Run(name+" "+where, func(t *testing.T) {
+				g := NewWithT(t)
+				e := newEnvironment(t, remote, true)
+				e.setShoot(func(s *gardencorev1beta1.Shoot) { s.Spec.Networking.Nodes = new(test.nodes) })
+				e.mustReconcile()
+				if remote {
+					g.Expect(e.providerStatus().Message).To(BeEmpty(), "the ranges of the seed mean nothing there")
+					g.Expect(e.providerStatus().IPPools).To(HaveLen(1))
+					return
+				}
+				g.Expect(e.pool(poolV4)).To(BeNil())
+				g.Expect(e.providerStatus().IPPools).To(BeEmpty())
+				g.Expect(e.providerStatus().Message).To(ContainSubstring("overlaps " + test.used + ", which the seed uses"))
+			})
+		}
+	}
+}
+
 func TestPoolsThatOverlap(t *testing.T) {
 	ours := func(cidr string) *unstructured.Unstructured {
 		pool := calicoPool("shoot-machines-other-ipv4", cidr, nil)

@@ -48,6 +48,19 @@ type reach struct {
 	coreDNSNamespace string
 }
 
+// usedBySeed are the ranges of which no machine in the seed may have an address: those of nodes, Services and load
+// balancers. What is for these would be sent to the machine. Where machines are elsewhere there are none.
+func (r reach) usedBySeed() []netip.Prefix {
+	if r.remote {
+		return nil
+	}
+	out := slices.Clone(r.loadBalancers)
+	if r.seed != nil {
+		out = slices.Concat(r.seed.nodes, r.seed.services, out)
+	}
+	return out
+}
+
 // seedRanges are the ranges of a seed, and what its operator has blocked.
 type seedRanges struct {
 	nodes, pods, services, blocked []netip.Prefix
