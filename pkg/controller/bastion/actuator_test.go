@@ -202,7 +202,7 @@ func TestABastionWaitsForItsShoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			e := newEnv(t, append(objects, newBastion())...)
-			g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: common.RetryMissing}))
+			g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: common.RetryCluster}))
 			g.Expect(e.bastion().Status.LastError.Description).To(ContainSubstring("there is no Cluster shoot--local--foo with a CloudProfile"))
 		})
 	}

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
@@ -51,10 +50,7 @@ func newHost(bastion *extensionsv1alpha1.Bastion, cluster *extensioncluster.Clus
 
 	profile := cluster.CloudProfile()
 	if profile == nil {
-		return nil, &reconcilerutils.RequeueAfterError{
-			Cause:        fmt.Errorf("there is no Cluster %s with a CloudProfile, which gardenlet writes", bastion.Namespace),
-			RequeueAfter: common.RetryMissing,
-		}
+		return nil, common.NoCluster(bastion.Namespace, "a CloudProfile")
 	}
 	image, err := findImage(profile)
 	if err != nil {

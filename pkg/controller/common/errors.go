@@ -25,7 +25,19 @@ const (
 	RetryMistake = 10 * time.Minute
 	// RetryMissing is how long something that is missing is left alone. It may come without an event on the object.
 	RetryMissing = time.Minute
+	// RetryCluster is how long a missing Cluster is left alone. As gardenlet writes it before all else of a shoot, it is most
+	// likely on its way to the cache.
+	RetryCluster = 5 * time.Second
 )
+
+// NoCluster returns an error for an object in the namespace of a shoot whose Cluster does not have what it should have,
+// such as "a shoot". It is not the fault of a user, so it has no code.
+func NoCluster(namespace, with string) error {
+	return &reconcilerutils.RequeueAfterError{
+		Cause:        fmt.Errorf("there is no Cluster %s with %s, which gardenlet writes", namespace, with),
+		RequeueAfter: RetryCluster,
+	}
+}
 
 // ConfigurationProblem returns an error for something that only a user can put right: it has Gardener's code
 // ERR_CONFIGURATION_PROBLEM, and reconcilers try again after retryAfter rather than with a short back-off.

@@ -22,6 +22,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -55,7 +56,7 @@ type actuator struct {
 // order. Without a cloud-controller there is nothing to come back for.
 func (a *actuator) Reconcile(ctx context.Context, log logr.Logger, cp *extensionsv1alpha1.ControlPlane, cluster *extensionscontroller.Cluster) (bool, error) {
 	if cluster == nil || cluster.Shoot == nil {
-		return false, noShoot(cp.Namespace)
+		return false, common.NoCluster(cp.Namespace, "a shoot")
 	}
 
 	phase, err := a.hibernation(ctx, cluster)

@@ -22,6 +22,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -189,7 +190,7 @@ func TestAClusterThatIsMissingOrHasNoShootIsReported(t *testing.T) {
 				if operation != "" {
 					c.ask(operation)
 				}
-				g.Expect(c.mustReconcile().RequeueAfter).To(Equal(time.Minute))
+				g.Expect(c.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster))
 				g.Expect(c.controlPlane().Status.LastError.Description).To(ContainSubstring("there is no Cluster shoot--local--foo with a shoot"))
 				g.Expect(c.managedResources()).To(BeEmpty())
 			})

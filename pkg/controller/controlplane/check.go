@@ -39,7 +39,7 @@ func (a *actuator) check(ctx context.Context, cp *extensionsv1alpha1.ControlPlan
 		return err
 	}
 	if cluster == nil {
-		return noShoot(cp.Namespace)
+		return common.NoCluster(cp.Namespace, "a shoot")
 	}
 
 	switch {
@@ -50,7 +50,7 @@ func (a *actuator) check(ctx context.Context, cp *extensionsv1alpha1.ControlPlan
 	case operation == gardencorev1beta1.LastOperationTypeMigrate:
 		return a.migrate(ctx, cp.Namespace)
 	case cluster.Shoot() == nil:
-		return noShoot(cp.Namespace)
+		return common.NoCluster(cp.Namespace, "a shoot")
 	}
 
 	if err := checkProviderConfig(cp); err != nil {
@@ -63,14 +63,6 @@ func (a *actuator) check(ctx context.Context, cp *extensionsv1alpha1.ControlPlan
 		}
 	}
 	return a.deployWebhooks(ctx, cp.Namespace, cluster)
-}
-
-// noShoot is not the fault of a user. gardenlet writes the Cluster before the ControlPlane.
-func noShoot(namespace string) error {
-	return &reconcilerutils.RequeueAfterError{
-		Cause:        fmt.Errorf("there is no Cluster %s with a shoot, which gardenlet writes", namespace),
-		RequeueAfter: common.RetryMissing,
-	}
 }
 
 // checkProviderConfig refuses a configuration: there is no type for it, and to ignore what a user asks for is no answer.

@@ -118,8 +118,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return nil
 	}
 
-	// The library looks at the shoot with this context, in the manager's cache. Nothing is under way when it would end.
-	defaults := controlplane.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
+	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
 	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
 
 	if opts.Controller.ReconciliationTimeout == 0 {

@@ -9,7 +9,6 @@
 package extension
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -89,8 +88,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error {
-	// The library looks at the shoot with this context, in the manager's cache. Nothing is under way when it would end.
-	defaults := extension.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
+	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
 	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), kind.extensionType)
 
 	if opts.Controller.ReconciliationTimeout == 0 {

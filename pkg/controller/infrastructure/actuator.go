@@ -20,7 +20,6 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
@@ -54,7 +53,7 @@ func (a *actuator) check(ctx context.Context, infra *extensionsv1alpha1.Infrastr
 		return err
 	}
 	if shootCluster == nil {
-		return noShoot(infra.Namespace)
+		return common.NoCluster(infra.Namespace, "a shoot")
 	}
 	if extensionscontroller.IsShootFailed(shootCluster.Shoot()) {
 		return nil // The library does nothing for it either.
@@ -75,14 +74,6 @@ func (a *actuator) check(ctx context.Context, infra *extensionsv1alpha1.Infrastr
 		return err
 	}
 	return nil
-}
-
-// noShoot is not the fault of a user. gardenlet writes the Cluster before the Infrastructure.
-func noShoot(namespace string) error {
-	return &reconcilerutils.RequeueAfterError{
-		Cause:        fmt.Errorf("there is no Cluster %s with a shoot, which gardenlet writes", namespace),
-		RequeueAfter: common.RetryMissing,
-	}
 }
 
 // Reconcile applies all that machines need, and says in the status what that is.
@@ -142,7 +133,7 @@ func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, infra *exte
 func (a *actuator) apply(ctx context.Context, infra *extensionsv1alpha1.Infrastructure, shootCluster *extensioncluster.Cluster) (*status, error) {
 	shoot := shootCluster.Shoot()
 	if shoot == nil {
-		return nil, noShoot(infra.Namespace)
+		return nil, common.NoCluster(infra.Namespace, "a shoot")
 	}
 	networks, err := networksOf(shoot)
 	if err != nil {

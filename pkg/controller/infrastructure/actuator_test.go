@@ -23,6 +23,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 )
 
 const (
@@ -218,7 +219,7 @@ func TestWithoutAShootItIsWaitedForOne(t *testing.T) {
 			g := NewWithT(t)
 			e := newEnvironment(t, false, true)
 			clear(e)
-			g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: time.Minute}))
+			g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: common.RetryCluster}))
 			g.Expect(e.infrastructure().Status.LastError.Description).To(ContainSubstring("there is no Cluster " + namespace + " with a shoot"))
 			g.Expect(e.infrastructure().Status.LastError.Codes).To(BeEmpty())
 		})

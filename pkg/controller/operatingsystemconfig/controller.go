@@ -5,7 +5,6 @@
 package operatingsystemconfig
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -54,8 +53,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	// The library looks at the shoot with this context, in the manager's cache. Nothing is under way when it would end.
-	defaults := operatingsystemconfig.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
+	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
 	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
 	own := common.OnlyOwn[*extensionsv1alpha1.OperatingSystemConfig](mgr, localv1alpha1.Type, classes)
 	if err := builder.ControllerManagedBy(mgr).

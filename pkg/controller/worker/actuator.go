@@ -18,7 +18,6 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 	"github.com/gardener/gardener/pkg/utils/kubernetes"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
@@ -47,7 +46,7 @@ func (a *actuator) check(ctx context.Context, w *extensionsv1alpha1.Worker, oper
 		return err
 	}
 	if cluster == nil {
-		return noShoot(w.Namespace)
+		return common.NoCluster(w.Namespace, "a shoot and a CloudProfile")
 	}
 
 	switch {
@@ -61,7 +60,7 @@ func (a *actuator) check(ctx context.Context, w *extensionsv1alpha1.Worker, oper
 		}
 		return transient(a.delete(ctx, w, cluster))
 	case cluster.Shoot() == nil || cluster.CloudProfile() == nil:
-		return noShoot(w.Namespace)
+		return common.NoCluster(w.Namespace, "a shoot and a CloudProfile")
 	}
 
 	// Before the first object, else nobody would delete that.
@@ -76,14 +75,6 @@ func (a *actuator) check(ctx context.Context, w *extensionsv1alpha1.Worker, oper
 		}
 	}
 	return transient(a.reconcile(ctx, w, cluster))
-}
-
-// noShoot is not the fault of a user. gardenlet writes the Cluster before the Worker.
-func noShoot(namespace string) error {
-	return &reconcilerutils.RequeueAfterError{
-		Cause:        fmt.Errorf("there is no Cluster %s with a shoot and a CloudProfile, which gardenlet writes", namespace),
-		RequeueAfter: common.RetryMissing,
-	}
 }
 
 // Reconcile implements worker.Actuator. All is done by check.

@@ -91,10 +91,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return nil
 	}
 
-	// The library looks at the shoot and at MachineDeployments with this context, in the manager's cache. Nothing is under
+	// The library looks at MachineDeployments with this context, in the manager's cache. Nothing is under
 	// way when it would end.
 	ctx := context.Background()
-	defaults := worker.DefaultPredicates(ctx, mgr, opts.IgnoreOperationAnnotation)
+	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
 	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
 
 	if opts.Controller.ReconciliationTimeout == 0 {

@@ -20,6 +20,8 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 )
 
 func TestAWorkerWaitsForItsMachinesWithoutHoldingAWorkerOfTheController(t *testing.T) {
@@ -377,7 +379,7 @@ func TestWithoutAClusterNothingIsTouched(t *testing.T) {
 			if cluster != nil {
 				c.create(cluster)
 			}
-			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(time.Minute))
+			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster))
 			g.Expect(c.outcome()).To(ContainSubstring("there is no Cluster shoot--local--foo with a shoot and a CloudProfile"))
 			g.Expect(c.deployments()).To(BeEmpty())
 			g.Expect(c.worker().Finalizers).To(BeEmpty())

@@ -82,7 +82,7 @@ func New(opts Options) (*Controller, error) {
 	}
 
 	services := newRepeater(caches.services)
-	service, err := servicecontroller.New(balancer, opts.Shoot, services, caches.nodes, opts.Namespace, nil)
+	service, err := servicecontroller.New(balancer, opts.Shoot, services, quietNodes{caches.nodes}, opts.Namespace, nil)
 	if err != nil {
 		return nil, fmt.Errorf("making the service controller: %w", err)
 	}

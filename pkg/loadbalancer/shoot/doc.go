@@ -13,7 +13,7 @@
 //     Events and the status of the shoot's Services, and calls a Balancer, which implements its interface LoadBalancer;
 //   - the follower, for what that one does not look at. It passes over whether Nodes are ready (since version 1.27 it leaves
 //     that to health checks), where the endpoints of a Service are (also left to health checks) and whether somebody has
-//     changed or deleted what is in the seed. The follower watches all of this and calls the same Balancer. If an address has
+//     changed or deleted what is in the seed; of Nodes, it hears nothing here. The follower watches all of this and calls the same Balancer. If an address has
 //     changed, it has the service controller look at the Service by repeating the event of its informer, so that each
 //     thing in the shoot has one writer and no object is touched for that.
 //

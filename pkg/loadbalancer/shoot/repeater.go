@@ -55,3 +55,24 @@ func (i *repeatingInformer) AddEventHandlerWithOptions(handler cache.ResourceEve
 	i.handlers = append(i.handlers, handler)
 	return i.SharedIndexInformer.AddEventHandlerWithOptions(handler, options)
 }
+
+// quietNodes is the informer for Nodes that the service controller gets: it reads from the same cache, but hears of no
+// changes. These are the follower's, which knows more about them; and the service controller's own way of following them
+// reads Services that its workers are changing at that moment.
+type quietNodes struct {
+	coreinformers.NodeInformer
+}
+
+// Informer implements coreinformers.NodeInformer.
+func (q quietNodes) Informer() cache.SharedIndexInformer {
+	return quietInformer{SharedIndexInformer: q.NodeInformer.Informer()}
+}
+
+type quietInformer struct {
+	cache.SharedIndexInformer
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (i quietInformer) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+}
