@@ -74,5 +74,5 @@ type quietInformer struct {
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
 func (i quietInformer) AddEventHandlerWithResyncPeriod(cache.ResourceEventHandler, time.Duration) (cache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+	return i.AddEventHandler(cache.ResourceEventHandlerFuncs{})
 }
