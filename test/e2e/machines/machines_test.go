@@ -81,7 +81,8 @@ var _ = Describe("The machines of a shoot", Ordered, func() {
 		after := s.podOf(ctx, &node)
 		Expect(after.UID).To(Equal(before.UID))
 		Expect(after.Status.ContainerStatuses).To(HaveExactElements(And(HaveField("RestartCount", int32(0)), HaveField("State.Running", Not(BeNil())))))
-		Consistently(func() []corev1.Node { return s.nodesOf(ctx, poolOne) }).WithContext(ctx).WithTimeout(3 * time.Second).Should(HaveExactElements(Satisfy(isReadyNode)))
+		// While there is no memory left, its kubelet may be late to say so.
+		Eventually(func() []corev1.Node { return s.nodesOf(ctx, poolOne) }).Should(HaveExactElements(And(HaveField("UID", node.UID), Satisfy(isReadyNode))))
 	})
 
 	service := loadBalancerSpecs(func() *shoot { return s })
