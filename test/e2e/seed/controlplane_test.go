@@ -121,7 +121,7 @@ var _ = Describe("A ControlPlane", Ordered, Serial, func() {
 	})
 
 	It("leaves nothing behind", func(ctx SpecContext) {
-		Expect(managedResources(ctx)).To(HaveLen(4))
+		Expect(managedResources(ctx)).To(HaveLen(3))
 		objects := deployed(ctx)
 		Expect(len(objects)).To(BeNumerically(">=", 8))
 		deleteAndWait(ctx, controlPlane)
@@ -159,7 +159,7 @@ var _ = Describe("A ControlPlane", Ordered, Serial, func() {
 		controlPlane = newControlPlane()
 		Expect(c.Create(ctx, controlPlane)).To(Succeed())
 		eventuallySucceeded(ctx, controlPlane)
-		Eventually(func() []string { return managedResources(ctx) }).Should(HaveLen(4))
+		Eventually(func() []string { return managedResources(ctx) }).Should(HaveLen(3))
 		for _, name := range managedResources(ctx) {
 			mr := named[*resourcesv1alpha1.ManagedResource](shootNamespace, name)
 			Eventually(get(ctx, mr)).Should(HaveField("Status.Resources", Not(BeEmpty())), name)

@@ -62,7 +62,11 @@ func TestSeed(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	l = landscape.Connect()
-	l.Values = map[string]any{"nodes": map[string]any{"capacity": map[string]any{"cpu": seedCPU, "memory": seedMemory}}}
+	l.Values = map[string]any{
+		"nodes": map[string]any{"capacity": map[string]any{"cpu": seedCPU, "memory": seedMemory}},
+		// There is no API server of a shoot for it; the suite of machines has one.
+		"controlPlane": map[string]any{"cloudController": map[string]any{"deploy": false}},
+	}
 	c, clientset = l.Client, l.Clientset
 	asItWas := nodes(ctx)
 	DeferCleanup(func(ctx SpecContext) {
