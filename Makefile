@@ -61,7 +61,7 @@ test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN
 	  CGO_ENABLED=1 go test -race -timeout 20m $(TEST_ARGS) $$packages; \
 	done
 
-## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=seed
+## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden, LABELS=seed or LABELS=machines
 .PHONY: e2e
 e2e: export KUBECONFIG ?= $(REPO)/.landscape/kubeconfig
 e2e:
