@@ -58,7 +58,7 @@ spec:
       - name: kube-apiserver
         image: landscape/kube-apiserver:{{.KubernetesVersion}}
         command:
-        - /kube-apiserver
+        - /usr/local/bin/kube-apiserver
         - --etcd-servers=http://etcd-main-client:2379
         - --secure-port=443
         - --advertise-address={{.Address}}
@@ -106,7 +106,7 @@ spec:
       - name: kube-controller-manager
         image: landscape/kube-controller-manager:{{.KubernetesVersion}}
         command:
-        - /kube-controller-manager
+        - /usr/local/bin/kube-controller-manager
         - --kubeconfig=/secrets/{{.Secrets.ControllerManager}}/kubeconfig
         - --leader-elect=false
         - --use-service-account-credentials
@@ -143,7 +143,7 @@ spec:
       - name: kube-scheduler
         image: landscape/kube-scheduler:{{.KubernetesVersion}}
         command:
-        - /kube-scheduler
+        - /usr/local/bin/kube-scheduler
         - --kubeconfig=/secrets/{{.Secrets.Scheduler}}/kubeconfig
         - --authentication-kubeconfig=/secrets/{{.Secrets.Scheduler}}/kubeconfig
         - --authorization-kubeconfig=/secrets/{{.Secrets.Scheduler}}/kubeconfig

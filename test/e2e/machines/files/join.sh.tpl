@@ -3,12 +3,13 @@
 set -o errexit -o nounset -o pipefail
 
 mkdir -p /opt/bin
-for program in kubelet kube-proxy; do
+for path in /kubelet /usr/local/bin/kube-proxy; do
+  program="$(basename "$path")"
   image="{{.Registry}}/real/$program:latest"
   folder="$(mktemp -d)"
   ctr images pull --hosts-dir /etc/containerd/certs.d "$image" >/dev/null
   ctr images mount "$image" "$folder" >/dev/null
-  install -m 0755 "$folder/$program" "/opt/bin/$program"
+  install -m 0755 "$folder$path" "/opt/bin/$program"
   ctr images unmount --rm "$folder" >/dev/null
   rmdir "$folder" 2>/dev/null || true
 done

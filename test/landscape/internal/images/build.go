@@ -12,10 +12,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
+	"path"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -58,7 +60,7 @@ func (p Pusher) Push(ctx context.Context, real Real) (bool, error) {
 	if !errors.As(err, &response) || response.StatusCode != http.StatusNotFound {
 		return false, fmt.Errorf("pushing image %s: %w", real.Name, err)
 	}
-	image, err := build(real, p.Binary(real.Binary))
+	image, err := p.build(real)
 	if err != nil {
 		return false, fmt.Errorf("making image %s: %w", real.Name, err)
 	}
@@ -71,25 +73,30 @@ func (p Pusher) Push(ctx context.Context, real Real) (bool, error) {
 	return true, nil
 }
 
-// inputTag names the inputs of an image. Size and time of the program have to do: hashing all of them would take longer
+// recipe goes up when code below changes what an image looks like.
+const recipe = 2
+
+// searchPath is where images look for programs: some charts name them without their folder.
+const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"
+
+// inputTag names the inputs of an image. Size and time of the programs have to do: hashing all of them would take longer
 // than everything else that a warm run does here.
 func (p Pusher) inputTag(real Real) (string, error) {
-	info, err := os.Stat(p.Binary(real.Binary))
-	if err != nil {
-		return "", fmt.Errorf("making image %s: %w", real.Name, err)
+	inputs := sha256.New()
+	_, _ = fmt.Fprintf(inputs, "%d %d\n", recipe, real.User)
+	for _, file := range real.programs() {
+		info, err := os.Stat(p.Binary(file.Binary))
+		if err != nil {
+			return "", fmt.Errorf("making image %s: %w", real.Name, err)
+		}
+		_, _ = fmt.Fprintf(inputs, "%s %d %d\n", file.Path, info.Size(), info.ModTime().UnixNano())
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %d", real.Binary, real.User, info.Size(), info.ModTime().UnixNano()))
-	return "inputs-" + hex.EncodeToString(sum[:8]), nil
+	return "inputs-" + hex.EncodeToString(inputs.Sum(nil)[:8]), nil
 }
 
-// build makes an image of one static program. The layer is not compressed: it only ever crosses the loopback device.
-func build(real Real, path string) (v1.Image, error) {
-	content, err := os.ReadFile(path) // #nosec G304 -- one of the landscape's own programs.
-	if err != nil {
-		return nil, err
-	}
-	entrypoint := "/" + filepath.Base(path)
-	layer, err := layerOf(entrypoint[1:], content)
+// build makes an image of static programs. Layers are not compressed: they only ever cross the loopback device.
+func (p Pusher) build(real Real) (v1.Image, error) {
+	layer, err := p.layer(real.programs())
 	if err != nil {
 		return nil, err
 	}
@@ -104,31 +111,51 @@ func build(real Real, path string) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config.Entrypoint = []string{entrypoint}
+	config.Config.Entrypoint = []string{real.programs()[0].Path}
 	config.Config.User = strconv.Itoa(real.User)
-	config.Config.Env = []string{"PATH=/"}
+	config.Config.Env = []string{searchPath}
 	return mutate.ConfigFile(image, config)
 }
 
-// layerOf packs the program, and /tmp for those that write there.
-func layerOf(name string, content []byte) (v1.Layer, error) {
+// layer packs the programs, the folders above them, and /tmp for those that write there.
+func (p Pusher) layer(files []File) (v1.Layer, error) {
 	var buffer bytes.Buffer
-	buffer.Grow(len(content) + 4096)
 	writer := tar.NewWriter(&buffer)
-	entries := []tar.Header{
-		{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777},
-		{Name: name, Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(content))},
+	if err := writer.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}); err != nil {
+		return nil, err
 	}
-	for _, header := range entries {
-		if err := writer.WriteHeader(&header); err != nil {
+	for _, folder := range folders(files) {
+		if err := writer.WriteHeader(&tar.Header{Name: folder[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := writer.Write(content); err != nil {
-		return nil, err
+	for _, file := range files {
+		content, err := os.ReadFile(p.Binary(file.Binary)) // #nosec G304 -- one of the landscape's own programs.
+		if err != nil {
+			return nil, err
+		}
+		buffer.Grow(len(content) + 4096)
+		header := tar.Header{Name: file.Path[1:], Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(content))}
+		if err := writer.WriteHeader(&header); err != nil {
+			return nil, err
+		}
+		if _, err := writer.Write(content); err != nil {
+			return nil, err
+		}
 	}
 	if err := writer.Close(); err != nil {
 		return nil, err
 	}
 	return static.NewLayer(buffer.Bytes(), types.OCIUncompressedLayer), nil
+}
+
+// folders are all folders above files, upper ones first.
+func folders(files []File) []string {
+	seen := map[string]bool{}
+	for _, file := range files {
+		for folder := path.Dir(file.Path); folder != "/"; folder = path.Dir(folder) {
+			seen[folder] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }

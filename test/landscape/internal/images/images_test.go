@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	. "github.com/onsi/gomega"
 )
@@ -26,8 +27,43 @@ func TestParseRefuses(t *testing.T) {
 		{name: "a field it doesn't know", content: "fakes: []", want: "fakes"},
 		{name: "a table without the stub", content: "real: []", want: `no image "stub"`},
 		{name: "an entry without reason", content: "real: [{name: stub, repositories: [stub], binary: stub}]", want: "no why"},
-		{name: "an entry without binary", content: "real: [{name: stub, repositories: [stub], why: x}]", want: "one of binary and step"},
-		{name: "an entry with both a binary and a step", content: "real: [{name: stub, binary: a, step: b, repositories: [stub], why: x}]", want: "one of binary and step"},
+		{name: "an entry without binary", content: "real: [{name: stub, repositories: [stub], why: x}]", want: "one of binary, files and step"},
+		{name: "an entry with both a binary and a step", content: "real: [{name: stub, binary: a, step: b, repositories: [stub], why: x}]", want: "one of binary, files and step"},
+		{
+			name:    "an entry with both a binary and files",
+			content: "real: [{name: stub, binary: a, files: [{path: /a, binary: a}], repositories: [stub], why: x}]",
+			want:    "one of binary, files and step",
+		},
+		{
+			name:    "a file without binary",
+			content: "real: [{name: stub, files: [{path: /a}], repositories: [stub], why: x}]",
+			want:    `has a file ("/a")`,
+		},
+		{
+			name:    "a file at a path that isn't absolute",
+			content: "real: [{name: stub, files: [{path: a, binary: a}], repositories: [stub], why: x}]",
+			want:    `has a file ("a")`,
+		},
+		{
+			name:    "a file that leaves its folder",
+			content: "real: [{name: stub, files: [{path: /../a, binary: a}], repositories: [stub], why: x}]",
+			want:    `has a file ("/../a")`,
+		},
+		{
+			name:    "two files at one path",
+			content: "real: [{name: stub, files: [{path: /a, binary: a}, {path: /a, binary: b}], repositories: [stub], why: x}]",
+			want:    `has a file ("/a")`,
+		},
+		{
+			name:    "two images of one name",
+			content: "real: [{name: stub, binary: a, repositories: [stub], why: x}]\nfunctional: [{name: stub, binary: b, repositories: [b], why: x}]",
+			want:    "two entries have the name stub",
+		},
+		{
+			name:    "a repository that is both functional and a stand-in",
+			content: "real: [{name: stub, repositories: [stub], binary: stub, why: x}]\nfunctional: [{name: a, binary: a, repositories: [a], why: x}]\nstandIns: [{repositories: [a], why: x}]",
+			want:    "a is listed twice",
+		},
 		{
 			name:    "a repository in both lists",
 			content: "real: [{name: stub, repositories: [stub, a], binary: stub, why: x}]\nstandIns: [{repositories: [a], why: x}]",
@@ -48,11 +84,13 @@ func TestLookup(t *testing.T) {
 		name, repository string
 		want             Match
 	}{
-		{name: "finds a real image under its release name", repository: "gardener-project/releases/gardener/etcd-druid", want: Match{Image: "etcd-druid", Listed: true}},
-		{name: "finds a real image under its short name", repository: "etcd-druid", want: Match{Image: "etcd-druid", Listed: true}},
-		{name: "doesn't take the end of a word for a name", repository: "someone/not-etcd-druid", want: Match{Image: StubName}},
-		{name: "finds a stand-in", repository: "istio-release/proxyv2", want: Match{Image: StubName, Listed: true}},
-		{name: "stands in for what it doesn't know", repository: "someone/something", want: Match{Image: StubName}},
+		{name: "finds a real image under its release name", repository: "gardener-project/releases/gardener/etcd-druid", want: Match{Image: "etcd-druid", Kind: KindReal, Listed: true}},
+		{name: "finds a real image under its short name", repository: "etcd-druid", want: Match{Image: "etcd-druid", Kind: KindReal, Listed: true}},
+		{name: "doesn't take the end of a word for a name", repository: "someone/not-etcd-druid", want: Match{Image: StubName, Kind: KindStandIn}},
+		{name: "finds a control plane's program", repository: "kube-apiserver", want: Match{Image: "kube-apiserver", Kind: KindReal, Listed: true}},
+		{name: "finds what machines take the kubelet out of", repository: "gardener-project/releases/hyperkube", want: Match{Image: "kubelet", Kind: KindReal, Listed: true}},
+		{name: "finds a stand-in", repository: "istio-release/proxyv2", want: Match{Image: StubName, Kind: KindStandIn, Listed: true}},
+		{name: "stands in for what it doesn't know", repository: "someone/something", want: Match{Image: StubName, Kind: KindStandIn}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			NewWithT(t).Expect(table.Lookup(test.repository)).To(Equal(test.want))
@@ -95,34 +133,72 @@ func TestPush(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pushed).To(BeFalse(), "the registry has it")
 
-	ref, err := name.ParseReference(pusher.Registry + "/real/x:latest")
-	g.Expect(err).NotTo(HaveOccurred())
-	image, err := remote.Image(ref)
-	g.Expect(err).NotTo(HaveOccurred())
-	config, err := image.ConfigFile()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(config.Config.Entrypoint).To(Equal([]string{"/program"}))
-	g.Expect(config.Config.User).To(Equal("65532"))
-	layers, err := image.Layers()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(layers).To(HaveLen(1))
-	content, err := layers[0].Uncompressed()
-	g.Expect(err).NotTo(HaveOccurred())
-	files := map[string]string{}
-	for reader := tar.NewReader(content); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		g.Expect(err).NotTo(HaveOccurred())
-		body, err := io.ReadAll(reader)
-		g.Expect(err).NotTo(HaveOccurred())
-		files[header.Name] = string(body)
-	}
+	config, files := pull(t, pusher.Registry+"/real/x:latest")
+	g.Expect(config.Entrypoint).To(Equal([]string{"/program"}))
+	g.Expect(config.User).To(Equal("65532"))
 	g.Expect(files).To(Equal(map[string]string{"tmp/": "", "program": "content"}))
 
 	g.Expect(os.WriteFile(program, []byte("another content"), 0o755)).To(Succeed())
 	pushed, err = pusher.Push(t.Context(), real)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pushed).To(BeTrue(), "the program changed")
+}
+
+func TestPushPutsFilesWhereTheTableSays(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(registry.New())
+	defer server.Close()
+	dir := t.TempDir()
+	for _, program := range []string{"a", "b"} {
+		g.Expect(os.WriteFile(filepath.Join(dir, program), []byte("content of "+program), 0o755)).To(Succeed())
+	}
+	pusher := Pusher{
+		Registry: strings.TrimPrefix(server.URL, "http://"),
+		Binary:   func(name string) string { return filepath.Join(dir, name) },
+	}
+	real := Real{Name: "x", Files: []File{{Path: "/usr/local/bin/x", Binary: "b"}, {Path: "/usr/bin/y", Binary: "a"}, {Path: "/z", Binary: "a"}}}
+
+	_, err := pusher.Push(t.Context(), real)
+	g.Expect(err).NotTo(HaveOccurred())
+	config, files := pull(t, pusher.Registry+"/real/x:latest")
+	g.Expect(config.Entrypoint).To(Equal([]string{"/usr/local/bin/x"}))
+	g.Expect(files).To(Equal(map[string]string{
+		"tmp/": "", "usr/": "", "usr/bin/": "", "usr/local/": "", "usr/local/bin/": "",
+		"usr/local/bin/x": "content of b", "usr/bin/y": "content of a", "z": "content of a",
+	}))
+
+	real.Files[2].Path = "/zz"
+	pushed, err := pusher.Push(t.Context(), real)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pushed).To(BeTrue(), "a file moved")
+}
+
+// pull returns an image's configuration and the content of all its files.
+func pull(t *testing.T, reference string) (v1.Config, map[string]string) {
+	t.Helper()
+	g := NewWithT(t)
+	ref, err := name.ParseReference(reference)
+	g.Expect(err).NotTo(HaveOccurred())
+	image, err := remote.Image(ref)
+	g.Expect(err).NotTo(HaveOccurred())
+	config, err := image.ConfigFile()
+	g.Expect(err).NotTo(HaveOccurred())
+	layers, err := image.Layers()
+	g.Expect(err).NotTo(HaveOccurred())
+	files := map[string]string{}
+	for _, layer := range layers {
+		content, err := layer.Uncompressed()
+		g.Expect(err).NotTo(HaveOccurred())
+		for reader := tar.NewReader(content); ; {
+			header, err := reader.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			body, err := io.ReadAll(reader)
+			g.Expect(err).NotTo(HaveOccurred())
+			files[header.Name] = string(body)
+		}
+	}
+	return config.Config, files
 }

@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,26 +24,58 @@ var defaultTable []byte
 // StubName is the entry of the table which everything that isn't real is answered with.
 const StubName = "stub"
 
+// Kind tells what runs in the containers of an image.
+type Kind string
+
+const (
+	// KindReal is what it says to be.
+	KindReal Kind = "real"
+	// KindFunctional is a program of the landscape that does the job of what can't be had.
+	KindFunctional Kind = "functional"
+	// KindStandIn is the stub, which only sleeps.
+	KindStandIn Kind = "stand-in"
+)
+
 // Table is the content of images.yaml.
 type Table struct {
-	Real     []Real    `json:"real"`
-	StandIns []StandIn `json:"standIns"`
+	Real []Real `json:"real"`
+	// Functional are stand-ins which do the job of the original, and take its command, mounts and probes.
+	Functional []Real    `json:"functional"`
+	StandIns   []StandIn `json:"standIns"`
 }
 
-// Real is an image that is made here from a static program.
+// Real is an image that is made here from static programs.
 type Real struct {
 	// Name is the image's name in the landscape's registry, below "real/".
 	Name string `json:"name"`
 	// Repositories are the names others know it by, see the comment in images.yaml.
 	Repositories []string `json:"repositories"`
-	// Binary is the program's name in the binaries' folder; it becomes the entry point.
+	// Binary is the program's name in the binaries' folder; at / it becomes the entry point.
 	Binary string `json:"binary"`
-	// Step is the step of `up` that makes an image which is more than one program; it has no binary then.
+	// Files are the programs of an image that needs them elsewhere; the first one becomes the entry point.
+	Files []File `json:"files"`
+	// Step is the step of `up` that makes an image which is more than programs; it has neither binary nor files then.
 	Step string `json:"step"`
 	// User is the numeric user it runs as.
 	User int `json:"user"`
 	// Why is one line for the reader.
 	Why string `json:"why"`
+}
+
+// File is a program at its place in an image.
+type File struct {
+	// Path is absolute, inside of the image.
+	Path string `json:"path"`
+	// Binary is the program's name in the binaries' folder.
+	Binary string `json:"binary"`
+}
+
+// programs are the files of the image, in the order in which they were written; binary is short for one file.
+func (r Real) programs() []File {
+	if r.Binary != "" {
+		return []File{{Path: "/" + r.Binary, Binary: r.Binary}}
+	}
+	return r.Files
 }
 
 // StandIn is a group of images that are answered with the stub.
@@ -51,10 +84,13 @@ type StandIn struct {
 	Why          string   `json:"why"`
 }
 
-// Programs are the real images that are made from one program each.
+// Programs are the images that are made from programs, real ones and functional stand-ins.
 func (t Table) Programs() []Real {
-	return slices.DeleteFunc(slices.Clone(t.Real), func(r Real) bool { return r.Step != "" })
+	return slices.DeleteFunc(t.made(), func(r Real) bool { return r.Step != "" })
 }
+
+// made are all images but the stand-ins' one.
+func (t Table) made() []Real { return slices.Concat(t.Real, t.Functional) }
 
 // Load reads the landscape's table.
 func Load() (Table, error) { return Parse(defaultTable) }
@@ -82,11 +118,16 @@ func (t Table) validate() error {
 			seen[repository] = true
 		}
 	}
-	for _, real := range t.Real {
+	names := map[string]bool{}
+	for _, real := range t.made() {
 		check(real.Repositories, real.Why)
-		if real.Name == "" || (real.Binary == "") == (real.Step == "") {
-			errs = append(errs, fmt.Errorf("table of images: entry %v has no name, or not just one of binary and step", real.Repositories))
+		if err := real.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("table of images: entry %v %w", real.Repositories, err))
 		}
+		if names[real.Name] {
+			errs = append(errs, fmt.Errorf("table of images: two entries have the name %s", real.Name))
+		}
+		names[real.Name] = true
 	}
 	for _, standIn := range t.StandIns {
 		check(standIn.Repositories, standIn.Why)
@@ -97,37 +138,63 @@ func (t Table) validate() error {
 	return errors.Join(errs...)
 }
 
+func (r Real) validate() error {
+	sources := 0
+	for _, given := range []bool{r.Binary != "", len(r.Files) > 0, r.Step != ""} {
+		if given {
+			sources++
+		}
+	}
+	if r.Name == "" || sources != 1 {
+		return errors.New("has no name, or not just one of binary, files and step")
+	}
+	seen := map[string]bool{}
+	for _, file := range r.Files {
+		if file.Binary == "" || !path.IsAbs(file.Path) || path.Clean(file.Path) != file.Path || seen[file.Path] {
+			return fmt.Errorf("has a file (%q) without binary, or not at an absolute, clean path of its own", file.Path)
+		}
+		seen[file.Path] = true
+	}
+	return nil
+}
+
 // Match is what the table says about a repository.
 type Match struct {
 	// Image is the name of the image that answers for it: a real one's or StubName.
 	Image string
+	// Kind tells what that image is. A sleeping stand-in is what the table doesn't know, too.
+	Kind Kind
 	// Listed is false for a repository that the table doesn't know.
 	Listed bool
 }
 
 // Lookup finds the image for a repository (without host and tag). A stand-in's longer name wins over a real one's shorter.
 func (t Table) Lookup(repository string) Match {
-	longest, match := 0, Match{Image: StubName}
-	try := func(suffixes []string, image string) {
+	longest, match := 0, Match{Image: StubName, Kind: KindStandIn}
+	try := func(suffixes []string, image string, kind Kind) {
 		for _, suffix := range suffixes {
 			if len(suffix) > longest && (repository == suffix || strings.HasSuffix(repository, "/"+suffix)) {
-				longest, match = len(suffix), Match{Image: image, Listed: true}
+				longest, match = len(suffix), Match{Image: image, Kind: kind, Listed: true}
 			}
 		}
 	}
 	for _, real := range t.Real {
-		try(real.Repositories, real.Name)
+		try(real.Repositories, real.Name, KindReal)
+	}
+	for _, functional := range t.Functional {
+		try(functional.Repositories, functional.Name, KindFunctional)
 	}
 	for _, standIn := range t.StandIns {
-		try(standIn.Repositories, StubName)
+		try(standIn.Repositories, StubName, KindStandIn)
 	}
 	return match
 }
 
-// RealPattern is an RE2 expression that matches a container's image reference if the table has a real image for it.
+// RealPattern is an RE2 expression that matches a container's image reference if the table has an image for it that runs
+// as its container says: a real one, or a functional stand-in.
 func (t Table) RealPattern() string {
 	var repositories []string
-	for _, real := range t.Real {
+	for _, real := range t.made() {
 		if real.Name != StubName {
 			repositories = append(repositories, real.Repositories...)
 		}

@@ -183,7 +183,7 @@ func TestTheFilesOfTheMachineImage(t *testing.T) {
 
 	table, err := images.Load()
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(table.Lookup("gardener-extension-provider-local/machine")).To(Equal(images.Match{Image: Name, Listed: true}))
+	g.Expect(table.Lookup("gardener-extension-provider-local/machine")).To(Equal(images.Match{Image: Name, Kind: images.KindReal, Listed: true}))
 }
 
 func TestOSVersion(t *testing.T) {
