@@ -33,10 +33,15 @@ func Programs(root string) []Program {
 	}, "etcd", "kube-apiserver", "kubectl", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 	const gardener = "github.com/gardener/gardener"
-	add("gardener", gardener, []string{"k8s.io/component-base/version.gitVersion"}, map[string]string{
-		"gardener-operator":         gardener + "/cmd/gardener-operator",
-		"gardener-resource-manager": gardener + "/cmd/gardener-resource-manager",
-	}, "gardener-operator", "gardener-resource-manager")
+	commands := []string{
+		"gardener-operator", "gardener-resource-manager", "gardener-apiserver", "gardener-controller-manager", "gardener-scheduler",
+		"gardener-admission-controller", "gardenlet", "gardener-node-agent",
+	}
+	packages := map[string]string{}
+	for _, name := range commands {
+		packages[name] = gardener + "/cmd/" + name
+	}
+	add("gardener", gardener, []string{"k8s.io/component-base/version.gitVersion"}, packages, commands...)
 
 	// Gardener's module pins it, as it has to be the version that Gardener's own code goes with.
 	const machines = "github.com/gardener/machine-controller-manager"

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"text/template"
@@ -102,6 +103,15 @@ func render(name string, functions template.FuncMap) ([]*unstructured.Unstructur
 		return nil, fmt.Errorf("rendering %s: %w", name, err)
 	}
 	return decode(name, out.Bytes())
+}
+
+// Read reads the objects of a file.
+func Read(path string) ([]*unstructured.Unstructured, error) {
+	content, err := os.ReadFile(path) // #nosec G304 -- a file of this repository.
+	if err != nil {
+		return nil, fmt.Errorf("reading objects: %w", err)
+	}
+	return decode(path, content)
 }
 
 func decode(name string, content []byte) ([]*unstructured.Unstructured, error) {

@@ -120,6 +120,9 @@ func (l Layout) MachineImages() string { return filepath.Join(l.Root, "bin", "ma
 // Kubeconfig is the admin's kubeconfig of the runtime cluster.
 func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
 
+// VirtualKubeconfig is the admin's kubeconfig of the virtual garden.
+func (l Layout) VirtualKubeconfig() string { return l.State("virtual-garden", "kubeconfig") }
+
 // Kubectl is the kubectl that fits the runtime cluster.
 func (l Layout) Kubectl() string { return l.State("bin", "kubectl") }
 
@@ -131,3 +134,6 @@ func (l Layout) Volumes() string { return l.State("volumes") }
 
 // Backups is the folder in which the extension keeps backup buckets.
 func (l Layout) Backups() string { return l.State("backupbuckets") }
+
+// AuditLog is the log of who wrote what to the runtime cluster; rotated files lie beside it.
+func (l Layout) AuditLog() string { return l.State("audit", "audit.log") }

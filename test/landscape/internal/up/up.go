@@ -62,6 +62,7 @@ func (l Landscape) Steps() []step.Step {
 		return func(ctx context.Context, _ step.Progress) (string, error) { return l.start(ctx, components, names...) }
 	}
 	logs := "read the log in " + l.Layout.State("logs")
+	const look = "look at `make status`, and at the logs of the pods that it names"
 	return []step.Step{
 		{Name: "packages", Title: "Debian packages installed", Execute: l.packages, Remedy: "install them by hand, or look whether apt-get works"},
 		{Name: "binaries", Title: "programs built from their Go modules", Execute: l.binaries, Remedy: "look whether GOPROXY is reached and the disk has 15 GB free"},
@@ -79,8 +80,11 @@ func (l Landscape) Steps() []step.Step {
 		{Name: "proxy", Title: "kube-proxy is healthy", Execute: start(node.Proxy), Remedy: logs},
 		{Name: "node", Title: "node " + layout.NodeName + " is Ready", Execute: l.node, Remedy: logs},
 		{Name: "dns", Title: "the cluster's DNS serves", Execute: l.dns, Remedy: logs},
-		{Name: "deploy", Title: "Skaffold deployed operator, extension and Garden", Execute: l.deploy, Remedy: "read " + l.Layout.State("logs", "skaffold.log")},
-		{Name: "wait", Title: "the Garden's extension objects are Succeeded", Execute: l.wait, Remedy: "look at `make status`, and at the log of the extension's pod"},
+		{Name: "deploy", Title: "Skaffold deployed operator, extensions and Garden", Execute: l.deployRuntime, Remedy: "read " + l.Layout.State("logs", "skaffold.log")},
+		{Name: "garden", Title: "the Garden is reconciled and healthy", Execute: l.garden, Remedy: look},
+		{Name: "gardenlet", Title: "Skaffold deployed CloudProfile, projects and Gardenlet", Execute: l.deployVirtual, Remedy: "read " + l.Layout.State("logs", "skaffold-virtual-garden.log")},
+		{Name: "seed", Title: "the Seed is ready", Execute: l.seed, Remedy: look},
+		{Name: "shoot", Title: "the example Shoots are reconciled and healthy", Execute: l.shoots, Remedy: look},
 	}
 }
 
@@ -316,22 +320,35 @@ func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
 	return l.start(ctx, node.Components(l.Layout), node.DNS)
 }
 
-// deploy runs Skaffold, which knows from its own files what to build and deploy.
-func (l Landscape) deploy(ctx context.Context, progress step.Progress) (string, error) {
+// deployRuntime deploys what belongs into the runtime cluster.
+func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (string, error) {
+	return l.skaffold(ctx, progress, "skaffold", l.Layout.Kubeconfig())
+}
+
+// deployVirtual deploys what belongs into the virtual garden.
+func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (string, error) {
+	if err := l.virtualKubeconfig(ctx); err != nil {
+		return "", err
+	}
+	return l.skaffold(ctx, progress, "skaffold-virtual-garden", l.Layout.VirtualKubeconfig())
+}
+
+// skaffold runs Skaffold, which knows from its own files what to build and deploy. name is that of the file, and of the log.
+func (l Landscape) skaffold(ctx context.Context, progress step.Progress, name, kubeconfig string) (string, error) {
 	gardener, err := l.gardenerFolder(ctx)
 	if err != nil {
 		return "", err
 	}
-	log, err := os.OpenFile(l.Layout.State("logs", "skaffold.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(l.Layout.State("logs", name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("running Skaffold: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), "run", // #nosec G204 -- a program of the landscape.
-		"--filename", "skaffold/skaffold.yaml", "--profile", "landscape",
+		"--filename", "skaffold/"+name+".yaml", "--profile", "landscape",
 		"--cache-file", l.Layout.State("skaffold-cache"), "--interactive=false", "--color", "0")
 	cmd.Dir = l.Layout.Root
-	cmd.Env = append(os.Environ(), l.deployEnv(gardener)...)
+	cmd.Env = append(os.Environ(), l.deployEnv(gardener, kubeconfig)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// Interrupted, it should stop its builders itself.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -340,15 +357,15 @@ func (l Landscape) deploy(ctx context.Context, progress step.Progress) (string, 
 	err = cmd.Run()
 	stop()
 	if err != nil {
-		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), process.Keeper{LogDir: filepath.Dir(log.Name())}.Tail("skaffold", 15))
+		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), process.Keeper{LogDir: filepath.Dir(log.Name())}.Tail(name, 15))
 	}
 	return "log: " + log.Name(), nil
 }
 
 // deployEnv is the environment that skaffold/README.md asks for.
-func (l Landscape) deployEnv(gardener string) []string {
+func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 	return []string{
-		"KUBECONFIG=" + l.Layout.Kubeconfig(),
+		"KUBECONFIG=" + kubeconfig,
 		"PATH=" + l.Layout.Binary("") + ":" + os.Getenv("PATH"),
 		"GARDENER_DIR=" + gardener,
 		"BACKUP_DIR=" + l.Layout.Backups(),

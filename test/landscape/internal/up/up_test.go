@@ -20,7 +20,7 @@ func TestSteps(t *testing.T) {
 	steps := Landscape{Layout: layout.Layout{Root: "/clone"}}.Steps()
 	g.Expect(step.Names(steps)).To(Equal([]string{
 		"packages", "binaries", "network", "certificates", "registry", "images", "machine-image", "etcd", "containerd", "apiserver", "controllers",
-		"base", "kubelet", "proxy", "node", "dns", "deploy", "wait",
+		"base", "kubelet", "proxy", "node", "dns", "deploy", "garden", "gardenlet", "seed", "shoot",
 	}), "these names are documented, and scripts use them with --until")
 	for _, s := range steps {
 		g.Expect(s.Title).NotTo(BeEmpty(), s.Name)

@@ -26,10 +26,10 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
-// patience is how long all milestones together may take on a slow machine.
-const patience = 10 * time.Minute
+// patience is how long the milestones of a step together may take on a slow machine.
+const patience = 15 * time.Minute
 
-// milestone is a state of some objects of one kind that the Garden has to reach.
+// milestone is a state of some objects of one kind that the landscape has to reach.
 type milestone struct {
 	title string
 	kind  schema.GroupVersionKind
@@ -37,22 +37,6 @@ type milestone struct {
 	options []client.ListOption
 	// reached looks at all of them and says how far they are.
 	reached func(objects []unstructured.Unstructured) (bool, string)
-}
-
-// milestones are what a Garden reaches whose virtual garden is not brought up. Its Extension object comes later, after the
-// virtual kube-apiserver.
-func milestones() []milestone {
-	deployments := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	named := func(fragment string) func([]unstructured.Unstructured) (bool, string) {
-		return func(objects []unstructured.Unstructured) (bool, string) { return available(objects, fragment) }
-	}
-	return []milestone{
-		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{client.InNamespace("garden")}, reached: named("gardener-operator")},
-		{title: "the extension's pod is available", kind: deployments, reached: named("gardener-extension-provider-local")},
-		{title: "BackupBucket Succeeded", kind: cluster.ExtensionKind("BackupBucket"), reached: succeeded(1)},
-		{title: "DNSRecords Succeeded", kind: cluster.ExtensionKind("DNSRecord"), options: []client.ListOption{client.InNamespace("garden")}, reached: succeeded(5)},
-		{title: "BackupEntry Succeeded", kind: cluster.ExtensionKind("BackupEntry"), reached: succeeded(1)},
-	}
 }
 
 // available tells whether there is a Deployment whose name has the fragment, and whether all of these are available.
@@ -93,9 +77,9 @@ func succeeded(atLeast int) func([]unstructured.Unstructured) (bool, string) {
 	}
 }
 
-// wait waits for all milestones at once and reports each as it is reached.
-func (l Landscape) wait(ctx context.Context, progress step.Progress) (string, error) {
-	c, err := cluster.Client(l.Layout.Kubeconfig())
+// wait waits for all milestones in a cluster at once and reports each as it is reached.
+func (l Landscape) wait(ctx context.Context, progress step.Progress, kubeconfig string, all []milestone) (string, error) {
+	c, err := cluster.Client(kubeconfig)
 	if err != nil {
 		return "", err
 	}
@@ -106,7 +90,6 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress) (string, er
 		last string
 		err  error
 	}
-	all := milestones()
 	pending := newBoard()
 	outcomes := make(chan outcome)
 	for _, m := range all {

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+var (
+	deployments  = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	statefulSets = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}
+	gardens      = schema.GroupVersionKind{Group: "operator.gardener.cloud", Version: "v1alpha1", Kind: "Garden"}
+	seeds        = schema.GroupVersionKind{Group: "core.gardener.cloud", Version: "v1beta1", Kind: "Seed"}
+	shoots       = schema.GroupVersionKind{Group: "core.gardener.cloud", Version: "v1beta1", Kind: "Shoot"}
+)
+
+// garden waits until the Garden is up.
+func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, error) {
+	garden := client.InNamespace("garden")
+	named := func(fragment string) func([]unstructured.Unstructured) (bool, string) {
+		return func(objects []unstructured.Unstructured) (bool, string) { return available(objects, fragment) }
+	}
+	return l.wait(ctx, progress, l.Layout.Kubeconfig(), []milestone{
+		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
+		{title: "the extension's pod is available", kind: deployments, reached: named("gardener-extension-provider-local")},
+		{title: "BackupBucket Succeeded", kind: cluster.ExtensionKind("BackupBucket"), reached: succeeded(1)},
+		{title: "DNSRecords Succeeded", kind: cluster.ExtensionKind("DNSRecord"), options: []client.ListOption{garden}, reached: succeeded(5)},
+		{title: "BackupEntry Succeeded", kind: cluster.ExtensionKind("BackupEntry"), reached: succeeded(1)},
+		{title: "etcd-main is available", kind: statefulSets, options: []client.ListOption{garden}, reached: named("virtual-garden-etcd-main")},
+		{title: "virtual kube-apiserver is available", kind: deployments, options: []client.ListOption{garden}, reached: named("virtual-garden-kube-apiserver")},
+		{title: "gardener-apiserver is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-apiserver")},
+		{title: "Extension Succeeded", kind: cluster.ExtensionKind("Extension"), options: []client.ListOption{garden}, reached: succeeded(1)},
+		{title: "Garden Succeeded", kind: gardens, reached: reconciled},
+		{title: "Garden healthy", kind: gardens, reached: healthy},
+	})
+}
+
+// seed waits until the seed that gardenlet registers is up.
+func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, error) {
+	return l.wait(ctx, progress, l.Layout.VirtualKubeconfig(), []milestone{
+		{title: "Seed Succeeded", kind: seeds, reached: reconciled},
+		{title: "Seed healthy", kind: seeds, reached: healthy},
+	})
+}
+
+// shoots applies the example shoots and waits until they are up.
+func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, error) {
+	c, err := cluster.Client(l.Layout.VirtualKubeconfig())
+	if err != nil {
+		return "", err
+	}
+	var all []milestone
+	for _, file := range []string{"90-shoot-workerless.yaml", "91-shoot.yaml"} {
+		objects, err := cluster.Read(filepath.Join(l.Layout.Root, "example", file))
+		if err != nil {
+			return "", err
+		}
+		if err := cluster.Apply(ctx, c, objects); err != nil {
+			return "", err
+		}
+		for _, object := range objects {
+			only := []client.ListOption{client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()}}
+			all = append(all,
+				milestone{title: "Shoot " + object.GetName() + " Succeeded", kind: shoots, options: only, reached: reconciled},
+				milestone{title: "Shoot " + object.GetName() + " healthy", kind: shoots, options: only, reached: healthy})
+		}
+	}
+	return l.wait(ctx, progress, l.Layout.VirtualKubeconfig(), all)
+}
+
+// reconciled wants at least one object, and the last operation of all of them Succeeded.
+func reconciled(objects []unstructured.Unstructured) (bool, string) {
+	for _, o := range objects {
+		state, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "state")
+		description, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "description")
+		observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+		if state != "Succeeded" || observed != o.GetGeneration() {
+			return false, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", o.GetKind(), o.GetName(), state, description))
+		}
+	}
+	return len(objects) > 0, fmt.Sprintf("%d objects", len(objects))
+}
+
+// healthy wants at least one object, and all conditions of all of them True.
+func healthy(objects []unstructured.Unstructured) (bool, string) {
+	count := 0
+	for _, o := range objects {
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, condition := range conditions {
+			c, _ := condition.(map[string]any)
+			if c["status"] != "True" {
+				return false, fmt.Sprintf("%s is %v: %v", c["type"], c["status"], c["message"])
+			}
+			count++
+		}
+		if len(conditions) == 0 {
+			return false, fmt.Sprintf("%s %s has no conditions yet", o.GetKind(), o.GetName())
+		}
+	}
+	return count > 0, fmt.Sprintf("%d conditions are True", count)
+}
+
+// tokenLifetime is as long as Gardener's kube-apiserver issues tokens for.
+const tokenLifetime = 30 * 24 * time.Hour
+
+// virtualKubeconfig writes a kubeconfig for the virtual garden, made of the one that gardener-operator keeps for the
+// garden's own components: with an address that this machine knows, and a token that lives longer.
+func (l Landscape) virtualKubeconfig(ctx context.Context) error {
+	c, err := cluster.Client(l.Layout.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "garden", Name: "gardener"}, secret); err != nil {
+		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
+	}
+	config, err := clientcmd.Load(secret.Data["kubeconfig"])
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
+	}
+	if err := reachFromHere(config); err != nil {
+		return err
+	}
+	rest, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
+	}
+	virtual, err := client.New(rest, client.Options{})
+	if err != nil {
+		return fmt.Errorf("connecting with the virtual garden: %w", err)
+	}
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = "kube-system", "gardener"
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLifetime.Seconds()))}}
+	if err := virtual.SubResource("token").Create(ctx, account, request); err != nil {
+		return fmt.Errorf("requesting a token of the virtual garden: %w", err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Token = request.Status.Token
+	}
+	if err := os.MkdirAll(filepath.Dir(l.Layout.VirtualKubeconfig()), 0o700); err != nil {
+		return fmt.Errorf("writing the kubeconfig of the virtual garden: %w", err)
+	}
+	if err := clientcmd.WriteToFile(*config, l.Layout.VirtualKubeconfig()); err != nil {
+		return fmt.Errorf("writing the kubeconfig of the virtual garden: %w", err)
+	}
+	return nil
+}
+
+// reachFromHere puts the gateway's address in the place of the server's name, which this machine may not resolve.
+func reachFromHere(config *clientcmdapi.Config) error {
+	for _, c := range config.Clusters {
+		host := strings.TrimPrefix(c.Server, "https://")
+		if host == "" || host == c.Server {
+			return errors.New("the kubeconfig of the virtual garden names no https server")
+		}
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		c.TLSServerName, c.Server = host, "https://"+layout.VirtualGardenIP
+	}
+	return nil
+}
