@@ -105,6 +105,7 @@ func containerd(l layout.Layout) Component {
 
 func apiServer(l layout.Layout) Component {
 	pki := func(name string) string { return l.State("pki", name) }
+	policy := l.State("etc", "audit-policy.yaml")
 	return Component{
 		Spec: process.Spec{
 			Name: APIServer,
@@ -121,9 +122,13 @@ func apiServer(l layout.Layout) Component {
 				"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
 				"--service-cluster-ip-range=" + layout.ServiceCIDR,
 				"--authorization-mode=Node,RBAC", "--allow-privileged=true",
+				"--audit-policy-file=" + policy, "--audit-log-path=" + l.AuditLog(),
+				// Megabytes. Rotated files are compressed and kept as long as the landscape is.
+				"--audit-log-maxsize=64", "--audit-log-compress", "--audit-log-maxbackup=0", "--audit-log-maxage=0",
 			},
-			Inputs: []string{pki("ca.crt"), pki("kube-apiserver.crt"), pki("kube-apiserver-kubelet.crt"), pki("sa.pub")},
+			Inputs: []string{pki("ca.crt"), pki("kube-apiserver.crt"), pki("kube-apiserver-kubelet.crt"), pki("sa.pub"), policy},
 		},
+		Configs: []string{"audit-policy.yaml"},
 		Ready:   httpOK("https://"+layout.NodeIP+":6443/readyz", insecure()),
 		Timeout: 2 * time.Minute,
 	}

@@ -52,13 +52,14 @@ func NewValues(l layout.Layout) Values {
 // targets maps each template to its place below the state folder.
 func targets() map[string]string {
 	return map[string]string{
-		"containerd.toml": "etc/containerd.toml",
-		"hosts.toml":      "etc/registries/_default/hosts.toml",
-		"cni.conflist":    "etc/cni/10-landscape.conflist",
-		"kubelet.yaml":    "etc/kubelet.yaml",
-		"kube-proxy.yaml": "etc/kube-proxy.yaml",
-		"resolv.conf":     "etc/resolv.conf",
-		"Corefile":        "etc/Corefile",
+		"audit-policy.yaml": "etc/audit-policy.yaml",
+		"containerd.toml":   "etc/containerd.toml",
+		"hosts.toml":        "etc/registries/_default/hosts.toml",
+		"cni.conflist":      "etc/cni/10-landscape.conflist",
+		"kubelet.yaml":      "etc/kubelet.yaml",
+		"kube-proxy.yaml":   "etc/kube-proxy.yaml",
+		"resolv.conf":       "etc/resolv.conf",
+		"Corefile":          "etc/Corefile",
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 func TestRender(t *testing.T) {
-	for _, name := range []string{"containerd.toml", "hosts.toml", "cni.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
+	for _, name := range []string{"audit-policy.yaml", "containerd.toml", "hosts.toml", "cni.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
 		t.Run(name, func(t *testing.T) {
 			content, err := node.Render(name, node.NewValues(layout.Layout{Root: "/clone"}))
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
