@@ -72,7 +72,7 @@ func artifactNamed(name string) (artifact, error) {
 			return artifact, nil
 		}
 	}
-	return artifact{}, fmt.Errorf("--name %q: expected %s or %s", name, strings.Join(artifactNames(), ", "), chartFolder)
+	return artifact{}, fmt.Errorf("--name %q: expected %s or %s", name, strings.Join(artifactNames(), ", "), strings.Join(chartNames(), ", "))
 }
 
 // build builds the programs of the image into a folder, and the image of them. The image reads the files again when it is

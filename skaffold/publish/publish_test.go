@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
+	imagename "github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -178,7 +178,7 @@ func TestSkaffoldGetsTheChartUnderTheReferenceItAsksFor(t *testing.T) {
 	out, err := run(t, "skaffold-build", "--name", chartFolder)
 	g.Expect(err).NotTo(HaveOccurred())
 
-	parsed, err := name.ParseReference(ref)
+	parsed, err := imagename.ParseReference(ref)
 	g.Expect(err).NotTo(HaveOccurred())
 	// This is how Skaffold learns the digest.
 	img, err := remote.Image(parsed)
@@ -188,7 +188,43 @@ func TestSkaffoldGetsTheChartUnderTheReferenceItAsksFor(t *testing.T) {
 	g.Expect(out).To(HaveExactElements(HaveSuffix("@" + digest.String())))
 
 	_, err = run(t, "skaffold-build", "--name", "something")
-	g.Expect(err).To(MatchError(ContainSubstring("expected operator-extension, gardenlet-extension, coredns, local-path-provisioner or charts/provider-local")))
+	g.Expect(err).To(MatchError(ContainSubstring("expected operator-extension, gardenlet-extension, coredns, local-path-provisioner or charts/provider-local, charts/gardenlet")))
+}
+
+func TestSkaffoldGetsChartsOfGoModules(t *testing.T) {
+	host := newRegistry(t)
+	t.Setenv("PUSH_IMAGE", "true")
+	for name, title := range map[string]string{
+		"charts/gardenlet":         "gardenlet",
+		"charts/networking-calico": "gardener-extension-networking-calico",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			t.Setenv("IMAGE", host+"/local-skaffold/"+name+":input-digest")
+			out, err := run(t, "skaffold-build", "--name", name)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(out).To(HaveExactElements(HavePrefix(host + "/local-skaffold/" + name + "@sha256:")))
+
+			ref, err := imagename.ParseReference(out[0])
+			g.Expect(err).NotTo(HaveOccurred())
+			img, err := remote.Image(ref)
+			g.Expect(err).NotTo(HaveOccurred())
+			manifest, err := img.Manifest()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(manifest.Annotations).To(HaveKeyWithValue("org.opencontainers.image.title", title))
+			g.Expect(manifest.Layers).To(HaveLen(1))
+			g.Expect(string(manifest.Layers[0].MediaType)).To(Equal("application/vnd.cncf.helm.chart.content.v1.tar+gzip"))
+		})
+	}
+}
+
+func TestAChartOfAnUnknownModuleIsNotFound(t *testing.T) {
+	g := NewWithT(t)
+	root, err := findRoot()
+	g.Expect(err).NotTo(HaveOccurred())
+	unpinned := chartArtifact{name: "charts/x", module: ".", upstream: "example.com/unpinned", folder: "x"}
+	_, err = unpinned.find(t.Context(), root)
+	g.Expect(err).To(MatchError(ContainSubstring("finding example.com/unpinned, which has the chart charts/x")))
 }
 
 func TestOnePlatformIsBuiltAtATime(t *testing.T) {

@@ -5,17 +5,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/chart"
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
 )
@@ -29,7 +26,7 @@ func newSkaffoldBuildCommand() *cobra.Command {
 		Use:   "skaffold-build --name NAME",
 		Short: "Build and push what Skaffold asks for (a custom builder)",
 		Long: `Build and push what Skaffold asks for. NAME is that of an image (` + strings.Join(artifactNames(), ", ") + `)
-or ` + chartFolder + `.
+or of a chart (` + strings.Join(chartNames(), ", ") + `).
 
 Skaffold sets IMAGE (the reference to push to), PUSH_IMAGE (must be true, as there is no container engine that could hold the
 image), and PLATFORMS (one at most).`,
@@ -58,8 +55,8 @@ func skaffoldBuild(cmd *cobra.Command, name string, opts oci.Options, getenv fun
 	}
 
 	var pinned string
-	if name == chartFolder {
-		pinned, err = pushChart(cmd.Context(), root, ref, opts)
+	if chart, ok := chartNamed(name); ok {
+		pinned, err = chart.push(cmd.Context(), root, ref, opts)
 	} else {
 		var arch string
 		if arch, err = architectureOf(getenv("PLATFORMS")); err != nil {
@@ -72,18 +69,6 @@ func skaffoldBuild(cmd *cobra.Command, name string, opts oci.Options, getenv fun
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), pinned)
 	return err
-}
-
-func pushChart(ctx context.Context, root, ref string, opts oci.Options) (string, error) {
-	client, err := oci.NewClient(opts)
-	if err != nil {
-		return "", err
-	}
-	archive, err := chart.Package(filepath.Join(root, chartFolder))
-	if err != nil {
-		return "", err
-	}
-	return archive.Push(ctx, client, ref)
 }
 
 func buildAndPush(cmd *cobra.Command, root, name, ref, arch string, opts oci.Options) (string, error) {
