@@ -66,6 +66,7 @@ func Programs(root string) []Program {
 	return append(programs,
 		Program{Name: "coredns", Dir: filepath.Join(root, "skaffold", "images", "coredns"), Package: "."},
 		Program{Name: "stub", Dir: landscape, Package: "./stub"},
+		Program{Name: "etcd-wrapper", Dir: filepath.Join(landscape, "standins"), Package: "./etcd-wrapper"},
 	)
 }
 

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+)
+
+const (
+	// maxResponse bounds what is read of a response; a configuration has about 2 KiB.
+	maxResponse = 1 << 20
+	// shortWait and longWait are the first and the longest pause between two requests. The first is short because a fresh
+	// member is initialised in milliseconds, and every API server waits for it.
+	shortWait = 100 * time.Millisecond
+	longWait  = 3 * time.Second
+	// statusTimeout and configTimeout bound a request. For the configuration backup-restore asks the other members, for up to
+	// a few times five seconds.
+	statusTimeout = 10 * time.Second
+	configTimeout = time.Minute
+)
+
+// The states of the initialisation. Whoever reads Successful or Failed puts it back to New, so each is seen once.
+const (
+	stateNew        = "New"
+	stateInProgress = "Progress"
+	stateSuccessful = "Successful"
+	stateFailed     = "Failed"
+)
+
+// backupRestore is a client of the sidecar's HTTP server.
+type backupRestore struct {
+	url    string
+	client *http.Client
+	log    *slog.Logger
+}
+
+func newBackupRestore(opts options, log *slog.Logger) (*backupRestore, error) {
+	b := &backupRestore{url: "http://" + opts.BackupRestore, client: &http.Client{}, log: log}
+	if !opts.BackupRestoreTLS {
+		return b, nil
+	}
+	bundle, err := os.ReadFile(opts.BackupRestoreCA)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CAs of backup-restore: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(bundle) {
+		return nil, fmt.Errorf("reading the CAs of backup-restore: %s has no certificate", opts.BackupRestoreCA)
+	}
+	b.url = "https://" + opts.BackupRestore
+	b.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	return b, nil
+}
+
+// initialize has the data checked, and restored if need be, and waits for it. It gives up only when ctx ends: backup-restore
+// may start later than this container, and what it can't restore now it may restore once the store is there.
+func (b *backupRestore) initialize(ctx context.Context, mode string) error {
+	wait, last := pause{}, ""
+	for {
+		state, err := b.get(ctx, "/initialization/status", statusTimeout)
+		if err != nil {
+			state = "unreachable: " + err.Error()
+		}
+		if state != last {
+			b.log.Info("Waiting for the initialisation", "state", state)
+			last = state
+		}
+		switch state {
+		case stateSuccessful:
+			return nil
+		case stateNew:
+			if _, err := b.get(ctx, "/initialization/start?mode="+mode, statusTimeout); err != nil {
+				b.log.Info("Can't start the initialisation", "error", err)
+			}
+		case stateInProgress:
+		case stateFailed:
+			// The reason is in the log of backup-restore; it is not tried again in a hurry.
+			wait.last = longWait
+		}
+		if err := wait.next(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// config returns etcd's configuration, as YAML.
+func (b *backupRestore) config(ctx context.Context) (string, error) {
+	wait := pause{}
+	for {
+		content, err := b.get(ctx, "/config", configTimeout)
+		if err == nil {
+			return content, nil
+		}
+		b.log.Info("Waiting for the configuration", "error", err)
+		if err := wait.next(ctx); err != nil {
+			return "", err
+		}
+	}
+}
+
+func (b *backupRestore) get(ctx context.Context, path string, timeout time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := b.client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	case response.StatusCode != http.StatusOK:
+		return "", fmt.Errorf("reading %s: %s", path, response.Status)
+	case len(content) > maxResponse:
+		return "", fmt.Errorf("reading %s: more than %d bytes", path, maxResponse)
+	}
+	return string(content), nil
+}
+
+// pause is how long the last wait was; the next one is longer.
+type pause struct{ last time.Duration }
+
+// next waits, or returns the error of a ctx that ends meanwhile.
+func (p *pause) next(ctx context.Context) error {
+	p.last = min(max(p.last*3/2, shortWait), longWait)
+	timer := time.NewTimer(p.last)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command etcd-wrapper stands in for github.com/gardener/etcd-wrapper, the container that etcd-druid runs as "etcd". The
+// original is published as an image only: no module proxy has it. This one keeps its contract, so that the StatefulSet runs
+// unchanged beside the real backup-restore:
+//
+//   - command and flags as etcd-druid v0.38.1 gives them (internal/component/statefulset/builder.go);
+//   - backup-restore initialises the data first, by a sanity check only if the last etcd ended cleanly, else by a full one;
+//   - the configuration comes from backup-restore, etcd runs inside of this process;
+//   - GET /readyz tells whether etcd answers a linearizable read, POST /stop ends the process, which kubelet then restarts.
+//
+// It needs nothing of the image but itself, and writes nowhere but into the data volume. What it does not do: report metrics
+// of its own and log in the original's format.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// command is the only one that the original has.
+const command = "start-etcd"
+
+// options are what the flags say. The defaults are the original's.
+type options struct {
+	// BackupRestore is the host:port of backup-restore.
+	BackupRestore string
+	// BackupRestoreTLS says that backup-restore serves HTTPS, with a certificate of one of the CAs in BackupRestoreCA.
+	BackupRestoreTLS bool
+	BackupRestoreCA  string
+	// ServerName is the name that etcd's server certificate is valid for; it resolves to this pod.
+	ServerName string
+	// ClientCert and ClientKey are with whom etcd is asked whether it is ready.
+	ClientCert, ClientKey string
+	// ClientPort is etcd's, Port the one of /readyz and /stop.
+	ClientPort, Port int
+	// ReadyTimeout is how long etcd may take to become ready before this is logged; 0: for ever.
+	ReadyTimeout time.Duration
+	// Marker is the file that says how the last etcd ended.
+	Marker string
+}
+
+func main() {
+	// What etcd writes is for its user only, as with the original.
+	syscall.Umask(0o077)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	opts, err := parse(os.Args[1:], os.Stderr)
+	if err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		log.Error("Wrong command line", "error", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err = run(ctx, opts, log)
+	stop()
+	if err != nil {
+		log.Error("Ended", "error", err)
+		os.Exit(1)
+	}
+	log.Info("Ended")
+}
+
+// parse reads the command line without the program's name.
+func parse(args []string, usage io.Writer) (options, error) {
+	opts := options{Marker: "/var/etcd/data/exit_code"}
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.SetOutput(usage)
+	flags.StringVar(&opts.BackupRestore, "backup-restore-host-port", ":8080", "host:port of backup-restore, without a scheme")
+	flags.BoolVar(&opts.BackupRestoreTLS, "backup-restore-tls-enabled", false, "whether backup-restore serves HTTPS")
+	flags.StringVar(&opts.BackupRestoreCA, "backup-restore-ca-cert-bundle-path", "", "file with the CAs of backup-restore")
+	flags.StringVar(&opts.ServerName, "etcd-server-name", "", "name of this pod in etcd's server certificate")
+	flags.StringVar(&opts.ClientCert, "etcd-client-cert-path", "", "file with a client certificate for etcd")
+	flags.StringVar(&opts.ClientKey, "etcd-client-key-path", "", "file with the client certificate's key")
+	flags.IntVar(&opts.ClientPort, "etcd-client-port", 2379, "etcd's port for clients")
+	flags.IntVar(&opts.Port, "etcd-wrapper-port", 9095, "port of /readyz and /stop")
+	flags.DurationVar(&opts.ReadyTimeout, "etcd-ready-timeout", 0, "how long etcd may take to become ready; 0: for ever")
+	if len(args) == 0 || args[0] != command {
+		return opts, fmt.Errorf("the command must be %q", command)
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return opts, err
+	}
+	if flags.NArg() > 0 {
+		return opts, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return opts, opts.validate()
+}
+
+func (o *options) validate() error {
+	host, port, err := net.SplitHostPort(o.BackupRestore)
+	if err != nil {
+		return fmt.Errorf("--backup-restore-host-port: %w", err)
+	}
+	o.BackupRestore = net.JoinHostPort(cmp.Or(host, "localhost"), port)
+	o.ServerName = cmp.Or(o.ServerName, "localhost")
+	if o.BackupRestoreTLS && o.BackupRestoreCA == "" {
+		return errors.New("--backup-restore-tls-enabled needs --backup-restore-ca-cert-bundle-path")
+	}
+	if (o.ClientCert == "") != (o.ClientKey == "") {
+		return errors.New("--etcd-client-cert-path and --etcd-client-key-path go together")
+	}
+	for _, port := range []int{o.ClientPort, o.Port} {
+		if port < 1 || port > 65535 {
+			return fmt.Errorf("%d is not a port", port)
+		}
+	}
+	return nil
+}
+
+// run prepares the data, runs etcd until ctx ends, /stop is called or etcd fails, and notes how it ended.
+func run(ctx context.Context, opts options, log *slog.Logger) error {
+	sidecar, err := newBackupRestore(opts, log)
+	if err != nil {
+		return err
+	}
+	mode := marker(opts.Marker).mode()
+	log.Info("Having backup-restore initialise the data", "url", sidecar.url, "mode", mode)
+	if err := sidecar.initialize(ctx, mode); err != nil {
+		return ended(ctx, err)
+	}
+	content, err := sidecar.config(ctx)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	cfg, err := configuration(content)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	server, err := serve(opts, cfg, stop, log)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	// From here on only a clean end may say that a sanity check is enough.
+	if err := marker(opts.Marker).remove(); err != nil {
+		return err
+	}
+	if err := runEtcd(ctx, cfg, opts.ReadyTimeout, log); err != nil {
+		return err
+	}
+	return marker(opts.Marker).write(cleanEnd)
+}
+
+// ended makes an error that is just the consequence of being told to stop none.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func url(tls bool, host string, port int) string {
+	scheme := "http"
+	if tls {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
