@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -28,11 +27,13 @@ func newDrain() *drain {
 	return &drain{idle: make(chan struct{})}
 }
 
-// newQueue makes a queue as controller-runtime does by default, but one that counts what is being worked on.
+// newQueue makes a queue that counts what is being worked on. It is not the priority queue that controllers have by
+// default: until controller-runtime 0.25 that one can stall for good when it is shut while it hands out items, and a stop
+// would then take all the time it is given. What is lost is that changes overtake what a start or a resync brings.
 func (d *drain) newQueue(name string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	queue := &countedQueue{drain: d, PriorityQueue: priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) {
-		o.RateLimiter = rateLimiter
-	})}
+	queue := &countedQueue{drain: d, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
+		rateLimiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name},
+	)}
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,14 +98,8 @@ func (d *drain) closeIfIdle() {
 }
 
 type countedQueue struct {
-	priorityqueue.PriorityQueue[reconcile.Request]
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	drain *drain
-	once  sync.Once
-}
-
-// ShutDown may be called twice: by the drain, and by the controller when its context ends.
-func (q *countedQueue) ShutDown() {
-	q.once.Do(q.PriorityQueue.ShutDown)
 }
 
 // ShutDownWithDrain is ShutDown; the drain waits for what is being worked on.
@@ -112,27 +107,21 @@ func (q *countedQueue) ShutDownWithDrain() {
 	q.ShutDown()
 }
 
-// GetWithPriority hands out an item only if it has been counted: one that was taken while stop looked away is left.
-func (q *countedQueue) GetWithPriority() (reconcile.Request, int, bool) {
-	item, priority, shutdown := q.PriorityQueue.GetWithPriority()
+// Get hands out an item only if it has been counted: what a queue that is shut still holds is left.
+func (q *countedQueue) Get() (reconcile.Request, bool) {
+	item, shutdown := q.TypedRateLimitingInterface.Get()
 	if shutdown {
-		return reconcile.Request{}, 0, true
+		return reconcile.Request{}, true
 	}
 	if !q.drain.begin() {
-		q.PriorityQueue.Done(item)
-		return reconcile.Request{}, 0, true
+		q.TypedRateLimitingInterface.Done(item)
+		return reconcile.Request{}, true
 	}
-	return item, priority, false
-}
-
-// Get is GetWithPriority without the priority.
-func (q *countedQueue) Get() (reconcile.Request, bool) {
-	item, _, shutdown := q.GetWithPriority()
-	return item, shutdown
+	return item, false
 }
 
 // Done is called by the worker when it has ended with an item.
 func (q *countedQueue) Done(item reconcile.Request) {
-	q.PriorityQueue.Done(item)
+	q.TypedRateLimitingInterface.Done(item)
 	q.drain.end()
 }

@@ -6,6 +6,8 @@ package instance
 
 import (
 	"context"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,5 +98,46 @@ func TestWorkersThatRaceWithStopLeaveNothingUncounted(t *testing.T) {
 	d.mu.Unlock()
 	for range 8 {
 		g.Eventually(done).Should(Receive(), "every worker ends")
+	}
+}
+
+func TestStopNeverHangsWhileItemsAreHandedOut(t *testing.T) {
+	const workers = 20
+	for round := range 500 {
+		d := newDrain()
+		queue := newTestQueue(d)
+		var running sync.WaitGroup
+		taken := make(chan struct{}, workers)
+		for range workers {
+			running.Go(func() {
+				for {
+					item, shutdown := queue.Get()
+					if shutdown {
+						return
+					}
+					taken <- struct{}{}
+					queue.Done(item)
+				}
+			})
+		}
+		for i := range workers {
+			queue.Add(request(strconv.Itoa(i)))
+		}
+		for range round % workers {
+			<-taken
+		}
+
+		ended := make(chan error, 1)
+		go func() {
+			err := d.stop(t.Context())
+			running.Wait()
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the stop hangs in round %d", round)
+		}
 	}
 }

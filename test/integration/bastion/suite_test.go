@@ -113,24 +113,23 @@ func run() *suite.Running {
 		byObject[object] = options
 	}
 	mgr, err := manager.New(instanceConfig, manager.Options{
-		Scheme:  scheme,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:   cache.Options{ByObject: byObject},
-		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.Pod{}}}},
+		Scheme:     scheme,
+		Controller: suite.Controllers(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: byObject},
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.Pod{}}}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 
 	config := &configv1alpha1.ExtensionConfiguration{LoadBalancers: configv1alpha1.LoadBalancersConfiguration{Pools: []string{"172.18.255.128/25", "fd00:ff::1:0/120"}}}
 	configv1alpha1.SetDefaults(config)
 	services := service.Options{LoadBalancers: config.LoadBalancers}
-	services.Controller.SkipNameValidation = new(true)
 	Expect(service.AddToManager(mgr, services)).To(Succeed())
 
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	Expect(err).NotTo(HaveOccurred())
 	bastions := bastion.Options{Classes: classes, Clusters: cluster.New(mgr.GetClient(), mgr.GetConfig()), WithoutNodePorts: true}
 	bastions.Controller.MaxConcurrentReconciles = 5
-	bastions.Controller.SkipNameValidation = new(true)
 	Expect(bastion.AddToManager(mgr, bastions)).To(Succeed())
 	return suite.Run("the manager", mgr.Start)
 }

@@ -122,14 +122,14 @@ func serveSeed(env *environment.Environment, pools ...string) {
 	config := &configv1alpha1.ExtensionConfiguration{LoadBalancers: configv1alpha1.LoadBalancersConfiguration{Pools: pools}}
 	configv1alpha1.SetDefaults(config)
 	mgr, err := manager.New(env.Config, manager.Options{
-		Scheme:  scheme,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:   cache.Options{ByObject: coredns.CacheOptions("default")},
+		Scheme:     scheme,
+		Controller: suite.Controllers(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: coredns.CacheOptions("default")},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	opts := service.Options{LoadBalancers: config.LoadBalancers}
 	opts.Controller.MaxConcurrentReconciles = 5
-	opts.Controller.SkipNameValidation = new(true)
 	Expect(service.AddToManager(mgr, opts)).To(Succeed())
 	suite.Background("the seed's controller for Services", mgr.Start)
 }

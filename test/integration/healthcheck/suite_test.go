@@ -107,10 +107,11 @@ func run(config *rest.Config, scheme *runtime.Scheme) {
 
 	var err error
 	mgr, err = manager.New(config, manager.Options{
-		Scheme:  scheme,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:   cache.Options{ByObject: healthcheck.CacheOptions()},
-		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &appsv1.Deployment{}}}},
+		Scheme:     scheme,
+		Controller: suite.Controllers(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: healthcheck.CacheOptions()},
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &appsv1.Deployment{}}}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 

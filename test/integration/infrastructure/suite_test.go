@@ -117,9 +117,10 @@ func library() []rbacv1.PolicyRule {
 func start() {
 	GinkgoHelper()
 	mgr, err := manager.New(instanceConfig, manager.Options{
-		Scheme:  suite.NewScheme(extensionsv1alpha1.AddToScheme),
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Scheme:     suite.NewScheme(extensionsv1alpha1.AddToScheme),
+		Controller: suite.Controllers(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
@@ -134,7 +135,6 @@ func start() {
 	}
 	opts.Controller.MaxConcurrentReconciles = 5
 	// There is one after the other.
-	opts.Controller.SkipNameValidation = new(true)
 	Expect(infrastructure.AddToManager(mgr, opts)).To(Succeed())
 	instance = suite.Run("the manager", mgr.Start)
 }

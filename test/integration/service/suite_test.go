@@ -89,15 +89,15 @@ func defaults(pools ...string) configv1alpha1.LoadBalancersConfiguration {
 func run(loadBalancers configv1alpha1.LoadBalancersConfiguration) func() {
 	GinkgoHelper()
 	mgr, err := manager.New(instanceConfig, manager.Options{
-		Scheme:  scheme,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:   cache.Options{ByObject: coredns.CacheOptions(instanceNamespace)},
+		Scheme:     scheme,
+		Controller: suite.Controllers(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: coredns.CacheOptions(instanceNamespace)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	opts := service.Options{LoadBalancers: loadBalancers}
 	opts.Controller.MaxConcurrentReconciles = 5
 	// There is one after the other.
-	opts.Controller.SkipNameValidation = new(true)
 	Expect(service.AddToManager(mgr, opts)).To(Succeed())
 
 	return suite.Background("the manager", mgr.Start).Stop

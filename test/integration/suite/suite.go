@@ -18,6 +18,7 @@ import (
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
@@ -54,6 +55,12 @@ func Account(ctx context.Context, env *environment.Environment, namespace, name 
 	config, err := env.ServiceAccountConfig(namespace, name)
 	Expect(err).NotTo(HaveOccurred())
 	return config
+}
+
+// Controllers are the settings of a manager's controllers as package instance has them: without the priority queue, which
+// may never end when it is shut. A suite may run several managers one after the other.
+func Controllers() config.Controller {
+	return config.Controller{SkipNameValidation: new(true), UsePriorityQueue: new(false)}
 }
 
 // OwnPorts makes the servers of an instance listen on free ports of the loopback, so that several may run.

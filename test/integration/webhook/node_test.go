@@ -57,7 +57,7 @@ var _ = Describe("Webhooks for Nodes", Ordered, func() {
 		)
 
 		var err error
-		mgr, err = manager.New(config, manager.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+		mgr, err = manager.New(config, manager.Options{Scheme: scheme, Controller: suite.Controllers(), Metrics: metricsserver.Options{BindAddress: "0"}})
 		Expect(err).NotTo(HaveOccurred())
 		webhooks, err = node.New(mgr, node.Options{Capacity: capacity})
 		Expect(err).NotTo(HaveOccurred())

@@ -203,6 +203,7 @@ func startReplica(webhooks ...*extensionswebhook.Webhook) *replica {
 
 	mgr, err := manager.New(rest.CopyConfig(instanceConfig), manager.Options{
 		Scheme:                        scheme,
+		Controller:                    suite.Controllers(),
 		Logger:                        logf.Log,
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                       metricsserver.Options{BindAddress: "0"},

@@ -86,9 +86,10 @@ func run(config *rest.Config, scheme *runtime.Scheme) {
 	GinkgoHelper()
 	config.Wrap(requests.Wrap)
 	mgr, err := manager.New(config, manager.Options{
-		Scheme:  scheme,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &appsv1.Deployment{}, &corev1.Pod{}}}},
+		Scheme:     scheme,
+		Controller: suite.Controllers(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &appsv1.Deployment{}, &corev1.Pod{}}}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 

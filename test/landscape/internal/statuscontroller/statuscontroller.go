@@ -3,8 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package statuscontroller writes what controllers would write that the landscape does without: load balancer addresses (no
-// cloud, unless there is a seed with the extension), root certificates of the mesh (no istiod), conditions of monitoring objects (no prometheus-operator), and
-// PersistentVolumes (no CSI driver). It runs as a process beside the cluster, with a user of its own that may do just this.
+// cloud, unless there is a seed with the extension), root certificates of the mesh (no istiod), conditions of monitoring
+// objects (no prometheus-operator), and PersistentVolumes (no CSI driver). It also brings the policies for stand-ins into
+// shoots. It runs as a process beside the cluster, with a user of its own that may do just this.
 package statuscontroller
 
 import (
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -37,6 +39,8 @@ type Options struct {
 	Volumes string
 	// Provisioner is the name under which StorageClasses ask for them.
 	Provisioner string
+	// ShootManifest are the objects, as YAML, that each shoot is given.
+	ShootManifest []byte
 	// Health is the address of the health endpoint.
 	Health string
 }
@@ -50,7 +54,9 @@ func Run(ctx context.Context, config *rest.Config, opts Options) error {
 		}
 	}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme:                 scheme,
+		Scheme: scheme,
+		// The priority queue of controller-runtime before 0.25 may never end when it is shut.
+		Controller:             controllerconfig.Controller{UsePriorityQueue: new(false)},
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: opts.Health,
 		// The root certificates' ConfigMaps are the only ones of interest, and their content never changes.
@@ -63,7 +69,7 @@ func Run(ctx context.Context, config *rest.Config, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	for _, add := range []func(manager.Manager, Options) error{addLoadBalancers, addRootCertificates, addMonitoring, addVolumes} {
+	for _, add := range []func(manager.Manager, Options) error{addLoadBalancers, addRootCertificates, addMonitoring, addShoots, addVolumes} {
 		if err := add(mgr, opts); err != nil {
 			return err
 		}
@@ -80,9 +86,8 @@ const rootCertificate = "istio-ca-root-cert"
 // addRootCertificates makes the ConfigMap without which an ingress gateway's Pod doesn't start.
 func addRootCertificates(mgr manager.Manager, _ Options) error {
 	c := mgr.GetClient()
-	gateways := predicate.NewPredicateFuncs(func(object client.Object) bool {
-		return object.GetLabels()["gardener.cloud/role"] == "istio-ingress" || object.GetName() == "virtual-garden-istio-ingress"
-	})
+	// Gardener sets this label for the gateways of garden, seed, zones and exposure classes alike.
+	gateways := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()["istio-operator-managed"] != "" })
 	err := builder.ControllerManagedBy(mgr).Named("root-certificates").For(&corev1.Namespace{}, builder.WithPredicates(gateways)).
 		Complete(reconcile.AsReconciler(c, objectFunc[*corev1.Namespace](func(ctx context.Context, namespace *corev1.Namespace) (ctrl.Result, error) {
 			if namespace.DeletionTimestamp != nil {
