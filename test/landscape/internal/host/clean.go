@@ -101,10 +101,20 @@ func (c Cleaner) RemoveDevices(ctx context.Context) error {
 		return err
 	}
 	for _, device := range c.Devices {
-		if slices.Contains(present, device) && !slices.Contains(c.Before.Links, device) {
-			if err := run(ctx, "ip", "link", "delete", device); err != nil {
-				return err
-			}
+		if !slices.Contains(present, device) || slices.Contains(c.Before.Links, device) {
+			continue
+		}
+		ports, err := globNames("/sys/class/net/" + device + "/brif/*")
+		if err != nil {
+			return err
+		}
+		// The kernel takes the ports of a bridge away when the network namespaces of the pods end, but in its own time: with
+		// many pods that is seconds later. So one may be gone by the time it is asked for.
+		for _, port := range ports {
+			_ = run(ctx, "ip", "link", "delete", port)
+		}
+		if err := run(ctx, "ip", "link", "delete", device); err != nil {
+			return err
 		}
 	}
 	return nil
