@@ -67,6 +67,7 @@ func Programs(root string) []Program {
 		Program{Name: "coredns", Dir: filepath.Join(root, "skaffold", "images", "coredns"), Package: "."},
 		Program{Name: "stub", Dir: landscape, Package: "./stub"},
 		Program{Name: "etcd-wrapper", Dir: filepath.Join(landscape, "standins"), Package: "./etcd-wrapper"},
+		Program{Name: "gateway", Dir: filepath.Join(landscape, "standins"), Package: "./gateway"},
 	)
 }
 

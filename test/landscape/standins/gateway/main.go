@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gateway stands in for Istio's ingress gateway (image istio-release/proxyv2), as Envoy is C++ and not to be had from
+// the Go module proxy, while virtual garden and shoots are reached through it only. It is called as the original is
+// ("proxy router ..."), runs as its user on a read-only file system, and serves the readiness probe of its Deployment.
+//
+// It watches Gateways, VirtualServices and Services. What selects its Pod's labels and is exported to its namespace is served:
+//   - port 9443 (port 443 of its Service): TLS by server name, passed through to the VirtualService's destination. So it also
+//     does where a Gateway would end TLS with optional client certificates: behind these is a kube-apiserver with the same
+//     certificate, which then sees the client's own instead of what the gateway says about it.
+//   - ports 8443 and 8132: HTTP CONNECT for the VPN and apiserver-proxy of shoots, by the headers X-Gardener-Destination and
+//     Reversed-VPN, if a Gateway opens the port.
+//
+// It does not: end TLS (so Gateways of mode SIMPLE, dashboards in the main, are not served, nor certificates for a wildcard
+// domain), authenticate, speak the PROXY protocol, balance by request, route by anything but the host, or read EnvoyFilters
+// and DestinationRules. It serves no metrics.
+//
+// It needs to list and watch gateways and virtualservices (networking.istio.io) and services in all namespaces.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/relay"
+)
+
+const (
+	// labelsPath is where the Deployment mounts the Pod's labels.
+	labelsPath = "/etc/istio/pod/labels"
+	healthPort = 15021
+	// connections is how many of them each port serves at a time.
+	connections = 4096
+	// drainPeriod is how long connections are still taken after the signal to end, until kube-proxy sends no more.
+	drainPeriod = 3 * time.Second
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		slog.Error("Ending", "error", err)
+		os.Exit(1) //nolint:gocritic // Nothing is left to stop.
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) < 2 || args[0] != "proxy" || args[1] != "router" {
+		return fmt.Errorf("only %q is stood in for, not %q", "proxy router", args)
+	}
+	labels, err := os.ReadFile(labelsPath)
+	if err != nil {
+		return fmt.Errorf("reading the Pod's labels: %w", err)
+	}
+	self := identity{namespace: os.Getenv("POD_NAMESPACE"), labels: parseLabels(string(labels))}
+	if self.namespace == "" {
+		return errors.New("POD_NAMESPACE is not set")
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w", err)
+	}
+	config.UserAgent = "landscape-gateway"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	w, err := newWatcher(client, self)
+	if err != nil {
+		return err
+	}
+
+	p := &proxy{router: w, dial: (&net.Dialer{}).DialContext}
+	return serve(ctx, w, map[int]func(context.Context, net.Conn){
+		9443: p.serveTLS,
+		8443: p.serveConnect(8443, "X-Gardener-Destination"),
+		8132: p.serveConnect(8132, "Reversed-VPN"),
+	})
+}
+
+// serve serves all ports until the end of ctx, and what is left for drainPeriod more.
+func serve(ctx context.Context, w *watcher, ports map[int]func(context.Context, net.Conn)) error {
+	serving, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainPeriod, func() { cancel(nil) }) })()
+
+	for port, handle := range ports {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
+		if err != nil {
+			return fmt.Errorf("opening the ports: %w", err)
+		}
+		go func() { cancel(relay.Serve(serving, listener, connections, handle)) }()
+	}
+	health := &http.Server{Addr: ":" + strconv.Itoa(healthPort), Handler: readiness(ctx, w), ReadHeaderTimeout: relay.HandshakeTimeout}
+	go func() { cancel(health.ListenAndServe()) }()
+	defer health.Close() //nolint:errcheck // The program ends.
+	go w.run(serving)
+
+	slog.Info("Serving", "namespace", w.self.namespace, "labels", w.self.labels)
+	<-serving.Done()
+	if err := context.Cause(serving); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// readiness answers the probe: ready as soon as there are routes, and no more when the program is told to end.
+func readiness(ctx context.Context, w *watcher) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz/ready", func(response http.ResponseWriter, _ *http.Request) {
+		if ctx.Err() != nil || !w.ready() {
+			response.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}
+
+// parseLabels reads labels as the downward API writes them: one KEY="VALUE" a line.
+func parseLabels(content string) map[string]string {
+	labels := map[string]string{}
+	for line := range strings.Lines(content) {
+		key, quoted, found := strings.Cut(strings.TrimSpace(line), "=")
+		if value, err := strconv.Unquote(quoted); found && err == nil {
+			labels[key] = value
+		}
+	}
+	return labels
+}

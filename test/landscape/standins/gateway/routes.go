@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// gateway is what is read of a networking.istio.io Gateway.
+type gateway struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Selector map[string]string `json:"selector"`
+		Servers  []server          `json:"servers"`
+	} `json:"spec"`
+}
+
+type server struct {
+	Hosts []string `json:"hosts"`
+	Port  struct {
+		Number   int    `json:"number"`
+		Protocol string `json:"protocol"`
+	} `json:"port"`
+	TLS struct {
+		Mode string `json:"mode"`
+	} `json:"tls"`
+}
+
+// virtualService is what is read of a networking.istio.io VirtualService.
+type virtualService struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Hosts    []string `json:"hosts"`
+		Gateways []string `json:"gateways"`
+		ExportTo []string `json:"exportTo"`
+		TLS      []struct {
+			Match []struct {
+				SNIHosts []string `json:"sniHosts"`
+				Port     int      `json:"port"`
+			} `json:"match"`
+			Route []route `json:"route"`
+		} `json:"tls"`
+		HTTP []struct {
+			Match []any   `json:"match"`
+			Route []route `json:"route"`
+		} `json:"http"`
+	} `json:"spec"`
+}
+
+type route struct {
+	Destination struct {
+		Host string `json:"host"`
+		Port struct {
+			Number int `json:"number"`
+		} `json:"port"`
+	} `json:"destination"`
+}
+
+// backend is a Service's port.
+type backend struct {
+	namespace, name string
+	port            int
+}
+
+// tlsPort is the Service port whose Gateways are served by the server name of TLS. The Pod listens on another one, but Istio's
+// objects speak of the Service's.
+const tlsPort = 443
+
+// identity is who an ingress gateway is for Istio.
+type identity struct {
+	namespace string
+	labels    map[string]string
+}
+
+// table is everything that one ingress gateway serves. It is never changed.
+type table struct {
+	// hosts are exact ("a.b"), or patterns ("*.b", "*").
+	hosts map[string]backend
+	// ports are those that Gateways open for HTTP.
+	ports map[int]bool
+}
+
+// buildTable finds what the Gateways that select this one serve. Where two ask for one host, the older VirtualService gets it,
+// as with Istio.
+func buildTable(self identity, gateways []gateway, virtualServices []virtualService) *table {
+	t := &table{hosts: map[string]backend{}, ports: map[int]bool{}}
+	mine := map[string][]server{}
+	for _, g := range gateways {
+		if !self.selectedBy(g.Spec.Selector) {
+			continue
+		}
+		mine[g.Namespace+"/"+g.Name] = g.Spec.Servers
+		for _, s := range g.Spec.Servers {
+			if s.Port.Protocol == "HTTP" {
+				t.ports[s.Port.Number] = true
+			}
+		}
+	}
+	slices.SortFunc(virtualServices, func(a, b virtualService) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, v := range virtualServices {
+		if !exported(v.Spec.ExportTo, v.Namespace, self.namespace) {
+			continue
+		}
+		for _, name := range v.Spec.Gateways {
+			if !strings.Contains(name, "/") {
+				name = v.Namespace + "/" + name
+			}
+			for _, s := range mine[name] {
+				if s.Port.Number == tlsPort {
+					t.add(v, s)
+				}
+			}
+		}
+	}
+	return t
+}
+
+// add adds what one server of a Gateway does for a VirtualService.
+func (t *table) add(v virtualService, s server) {
+	switch s.TLS.Mode {
+	case "PASSTHROUGH":
+		for _, r := range v.Spec.TLS {
+			for _, m := range r.Match {
+				if m.Port == 0 || m.Port == tlsPort {
+					t.addHosts(v, s, m.SNIHosts, r.Route)
+				}
+			}
+		}
+	case "OPTIONAL_MUTUAL", "MUTUAL":
+		// A kube-apiserver stands behind these, with the very certificate with which the gateway would end TLS.
+		for _, r := range slices.Backward(v.Spec.HTTP) {
+			if len(r.Match) == 0 {
+				t.addHosts(v, s, v.Spec.Hosts, r.Route)
+				return
+			}
+		}
+	}
+}
+
+func (t *table) addHosts(v virtualService, s server, hosts []string, routes []route) {
+	if len(routes) == 0 {
+		return
+	}
+	to, ok := backendOf(routes[0], v.Namespace)
+	if !ok {
+		return
+	}
+	for _, host := range hosts {
+		for _, served := range s.Hosts {
+			// A server's host may name the namespace of the VirtualServices that it is for.
+			_, name, found := strings.Cut(served, "/")
+			if !found {
+				name = served
+			}
+			if key, ok := narrower(strings.ToLower(host), strings.ToLower(name)); ok {
+				if _, taken := t.hosts[key]; !taken {
+					t.hosts[key] = to
+				}
+			}
+		}
+	}
+}
+
+// lookup finds who serves a host: its own entry, else that of the longest pattern.
+func (t *table) lookup(host string) (backend, bool) {
+	if to, found := t.hosts[host]; found {
+		return to, true
+	}
+	for rest := host; rest != ""; {
+		_, after, found := strings.Cut(rest, ".")
+		if !found {
+			break
+		}
+		if to, found := t.hosts["*."+after]; found {
+			return to, true
+		}
+		rest = after
+	}
+	to, found := t.hosts["*"]
+	return to, found
+}
+
+func (i identity) selectedBy(selector map[string]string) bool {
+	for key, value := range selector {
+		if i.labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// exported tells whether what lives in namespace is visible to a gateway in the namespace self.
+func exported(to []string, namespace, self string) bool {
+	if len(to) == 0 || slices.Contains(to, "*") || slices.Contains(to, self) {
+		return true
+	}
+	return namespace == self && slices.Contains(to, ".")
+}
+
+// narrower returns the host that both patterns cover.
+func narrower(a, b string) (string, bool) {
+	switch {
+	case covers(b, a):
+		return a, true
+	case covers(a, b):
+		return b, true
+	}
+	return "", false
+}
+
+func covers(pattern, host string) bool {
+	if pattern == host || pattern == "*" {
+		return true
+	}
+	suffix, wildcard := strings.CutPrefix(pattern, "*")
+	return wildcard && strings.HasSuffix(host, suffix) && len(host) > len(suffix)
+}
+
+// backendOf reads a destination: SERVICE, SERVICE.NAMESPACE or more of the Service's name in DNS.
+func backendOf(r route, namespace string) (backend, bool) {
+	name, rest, _ := strings.Cut(r.Destination.Host, ".")
+	if rest != "" {
+		namespace, rest, _ = strings.Cut(rest, ".")
+		if rest != "" && rest != "svc" && !strings.HasPrefix(rest, "svc.") {
+			return backend{}, false
+		}
+	}
+	return backend{namespace: namespace, name: name, port: r.Destination.Port.Number}, name != ""
+}
+
+// connectBackend reads the header with which a client of the HTTP proxy says where it wants to go: the name of an Envoy
+// cluster. Just those are served that Gardener's EnvoyFilters allow: a shoot's VPN and its kube-apiserver, also by the name of
+// the listener which would end TLS for it.
+func connectBackend(cluster string) (backend, bool) {
+	if namespace, found := strings.CutSuffix(cluster, "--kube-apiserver-socket"); found {
+		return backend{namespace: namespace, name: "kube-apiserver", port: 443}, strings.HasPrefix(namespace, "shoot-")
+	}
+	rest, found := strings.CutPrefix(cluster, "outbound|")
+	port, host, cut := strings.Cut(rest, "||")
+	name, domain, dot := strings.Cut(host, ".")
+	namespace, local := strings.CutSuffix(domain, ".svc.cluster.local")
+	if !found || !cut || !dot || !local || namespace == "" || strings.Contains(namespace, ".") {
+		return backend{}, false
+	}
+	switch {
+	case port == "443" && name == "kube-apiserver":
+		return backend{namespace: namespace, name: name, port: 443}, true
+	case port == "1194" && (name == "vpn-seed-server" || indexed(name, "vpn-seed-server-")):
+		return backend{namespace: namespace, name: name, port: 1194}, true
+	}
+	return backend{}, false
+}
+
+func indexed(name, prefix string) bool {
+	index, found := strings.CutPrefix(name, prefix)
+	return found && len(index) == 1 && index >= "0" && index <= "4"
+}

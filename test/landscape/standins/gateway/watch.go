@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// exportAnnotation says to which namespaces a Service is visible in the mesh.
+const exportAnnotation = "networking.istio.io/exportTo"
+
+// watcher keeps the table up to date.
+type watcher struct {
+	self                                identity
+	gateways, virtualServices, services cache.SharedIndexInformer
+	current                             atomic.Pointer[table]
+	changed                             chan struct{}
+}
+
+func newWatcher(client dynamic.Interface, self identity) (*watcher, error) {
+	w := &watcher{self: self, changed: make(chan struct{}, 1)}
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	istio := schema.GroupVersion{Group: "networking.istio.io", Version: "v1beta1"}
+	w.gateways = factory.ForResource(istio.WithResource("gateways")).Informer()
+	w.virtualServices = factory.ForResource(istio.WithResource("virtualservices")).Informer()
+	w.services = factory.ForResource(corev1.SchemeGroupVersion.WithResource("services")).Informer()
+	for _, informer := range []cache.SharedIndexInformer{w.gateways, w.virtualServices, w.services} {
+		if err := informer.SetTransform(strip); err != nil {
+			return nil, fmt.Errorf("preparing the watches: %w", err)
+		}
+	}
+	notify := func() {
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	}
+	// Services are looked up when they are needed, so that their changes change no table.
+	for _, informer := range []cache.SharedIndexInformer{w.gateways, w.virtualServices} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { notify() },
+			UpdateFunc: func(any, any) { notify() },
+			DeleteFunc: func(any) { notify() },
+		})
+		if err != nil {
+			return nil, fmt.Errorf("preparing the watches: %w", err)
+		}
+	}
+	return w, nil
+}
+
+// strip drops what nobody reads here, and what makes up most of an object.
+func strip(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		delete(u.Object, "status")
+	}
+	return object, nil
+}
+
+// run watches until ctx ends.
+func (w *watcher) run(ctx context.Context) {
+	informers := []cache.SharedIndexInformer{w.gateways, w.virtualServices, w.services}
+	var synced []cache.InformerSynced
+	for _, informer := range informers {
+		synced = append(synced, informer.HasSynced)
+		go informer.RunWithContext(ctx)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return
+	}
+	for {
+		w.rebuild()
+		select {
+		case <-w.changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *watcher) rebuild() {
+	t := buildTable(w.self, decode[gateway](w.gateways), decode[virtualService](w.virtualServices))
+	old := w.current.Swap(t)
+	if old == nil || len(old.hosts) != len(t.hosts) {
+		slog.Info("Routes changed", "hosts", len(t.hosts), "httpPorts", len(t.ports))
+	}
+}
+
+// ready tells whether everything has been read once.
+func (w *watcher) ready() bool { return w.current.Load() != nil }
+
+// byHost finds who serves a host.
+func (w *watcher) byHost(host string) (backend, bool) {
+	t := w.current.Load()
+	if t == nil {
+		return backend{}, false
+	}
+	return t.lookup(host)
+}
+
+// open tells whether a Gateway asks for HTTP on a port.
+func (w *watcher) open(port int) bool {
+	t := w.current.Load()
+	return t != nil && t.ports[port]
+}
+
+// address tells where a backend is, as IP:port.
+func (w *watcher) address(b backend) (string, error) {
+	object, found, err := w.services.GetStore().GetByKey(b.namespace + "/" + b.name)
+	if err != nil || !found {
+		return "", fmt.Errorf("no Service %s/%s", b.namespace, b.name)
+	}
+	service := &corev1.Service{}
+	if err := convert(object, service); err != nil {
+		return "", err
+	}
+	if to := service.Annotations[exportAnnotation]; to != "" && !exported(strings.Split(to, ","), b.namespace, w.self.namespace) {
+		return "", fmt.Errorf("%s/%s is not exported to %s", b.namespace, b.name, w.self.namespace)
+	}
+	if net.ParseIP(service.Spec.ClusterIP) == nil {
+		return "", fmt.Errorf("%s/%s has no address", b.namespace, b.name)
+	}
+	port := b.port
+	if port == 0 && len(service.Spec.Ports) == 1 {
+		port = int(service.Spec.Ports[0].Port)
+	}
+	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == port }) {
+		return "", fmt.Errorf("%s/%s has no port %d", b.namespace, b.name, port)
+	}
+	return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(port)), nil
+}
+
+// decode reads all objects of an informer; one that can't be read is left out, as one wrong object must not stop the others.
+func decode[T any](informer cache.SharedIndexInformer) []T {
+	var all []T
+	for _, object := range informer.GetStore().List() {
+		var item T
+		if err := convert(object, &item); err != nil {
+			slog.Error("Leaving an object out", "error", err)
+			continue
+		}
+		all = append(all, item)
+	}
+	return all
+}
+
+func convert(object, to any) error {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("unexpected %T", object)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, to); err != nil {
+		return fmt.Errorf("reading %s %s/%s: %w", u.GetKind(), u.GetNamespace(), u.GetName(), err)
+	}
+	return nil
+}
