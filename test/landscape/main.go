@@ -141,6 +141,9 @@ func statusControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if opts.ShootManifest, err = cluster.ShootManifest(); err != nil {
+				return err
+			}
 			return statuscontroller.Run(cmd.Context(), config, opts)
 		},
 	}

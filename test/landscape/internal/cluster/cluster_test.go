@@ -5,7 +5,6 @@
 package cluster
 
 import (
-	"bytes"
 	"os"
 	"regexp"
 	"strings"
@@ -35,18 +34,15 @@ standIns:
 		{name: "dns.yaml", make: DNS},
 		{name: "base.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(table, false) }},
 		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(table, true) }},
+		{name: "shoot.yaml", make: func() ([]*unstructured.Unstructured, error) { return Shoot(table, true) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			objects, err := test.make()
 			g.Expect(err).NotTo(HaveOccurred())
-			var out bytes.Buffer
-			for _, object := range objects {
-				content, err := yaml.Marshal(object)
-				g.Expect(err).NotTo(HaveOccurred())
-				out.WriteString("---\n" + string(content))
-			}
-			golden.Check(t, test.name, out.Bytes())
+			content, err := encode(objects)
+			g.Expect(err).NotTo(HaveOccurred())
+			golden.Check(t, test.name, content)
 		})
 	}
 }

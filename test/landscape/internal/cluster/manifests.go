@@ -37,25 +37,60 @@ const Provisioner = "landscape.provider-local/folder"
 const ownHosts = "^(127\\.0\\.0\\.1|172\\.18\\.255\\.1|localhost|registry\\.local\\.gardener\\.cloud):5001/"
 
 // DNS renders the cluster's DNS Service and what its server may read.
-func DNS() ([]*unstructured.Unstructured, error) { return render("dns.yaml", nil) }
+func DNS() ([]*unstructured.Unstructured, error) { return render("dns.yaml", nil, false) }
 
 // Base renders everything else that is always there. table decides who is stood in for.
 func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	objects, err := render("base.yaml", nil)
+	objects, err := render("base.yaml", nil, false)
 	if err != nil {
 		return nil, err
 	}
-	standIns, err := render("stand-ins.yaml", policyFunctions(table))
+	times, err := render("times.yaml", nil, false)
 	if err != nil {
 		return nil, err
 	}
-	objects = append(objects, standIns...)
+	policies, err := podPolicies(table, dropSysResource, false)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(objects, times...), policies...), nil
+}
+
+// Shoot renders what each shoot needs, which is not more than makes room for the stand-ins.
+func Shoot(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
+	return podPolicies(table, dropSysResource, true)
+}
+
+// ShootManifest is the same as YAML, for this machine and the landscape's table.
+func ShootManifest() ([]byte, error) {
+	table, err := images.Load()
+	if err != nil {
+		return nil, err
+	}
+	lacks, err := LacksSysResource()
+	if err != nil {
+		return nil, err
+	}
+	objects, err := Shoot(table, lacks)
+	if err != nil {
+		return nil, err
+	}
+	return encode(objects)
+}
+
+// podPolicies renders the admission policies that change Pods.
+func podPolicies(table images.Table, dropSysResource, shoot bool) ([]*unstructured.Unstructured, error) {
+	names := []string{"stand-ins.yaml", "readiness.yaml"}
 	if dropSysResource {
-		capabilities, err := render("capabilities.yaml", nil)
+		names = append(names, "capabilities.yaml")
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range names {
+		rendered, err := render(name, policyFunctions(table), shoot)
 		if err != nil {
 			return nil, err
 		}
-		objects = append(objects, capabilities...)
+		objects = append(objects, rendered...)
 	}
 	return objects, nil
 }
@@ -89,7 +124,7 @@ func policyFunctions(table images.Table) template.FuncMap {
 // quote writes a string as CEL's literals are written, which are close enough to Go's.
 func quote(s string) string { return strconv.Quote(s) }
 
-func render(name string, functions template.FuncMap) ([]*unstructured.Unstructured, error) {
+func render(name string, functions template.FuncMap, shoot bool) ([]*unstructured.Unstructured, error) {
 	parsed, err := template.New(name).Option("missingkey=error").Funcs(functions).ParseFS(files, "files/"+name)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", name, err)
@@ -98,7 +133,7 @@ func render(name string, functions template.FuncMap) ([]*unstructured.Unstructur
 	if err := parsed.Execute(&out, map[string]any{
 		"ClusterDNSIP": layout.ClusterDNSIP, "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": layout.NodeIP,
 		"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "Provisioner": Provisioner,
-		"NodeCPU": "100", "NodeMemory": "100Gi",
+		"NodeCPU": "100", "NodeMemory": "100Gi", "Shoot": shoot,
 	}); err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", name, err)
 	}
@@ -112,6 +147,19 @@ func Read(path string) ([]*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("reading objects: %w", err)
 	}
 	return decode(path, content)
+}
+
+func encode(objects []*unstructured.Unstructured) ([]byte, error) {
+	var out bytes.Buffer
+	for _, object := range objects {
+		content, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		out.WriteString("---\n")
+		out.Write(content)
+	}
+	return out.Bytes(), nil
 }
 
 func decode(name string, content []byte) ([]*unstructured.Unstructured, error) {

@@ -118,4 +118,3 @@ func (s *shoots) apply(ctx context.Context, namespace string) error {
 	}}
 	return s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(managedResource), fieldOwner, client.ForceOwnership)
 }
-

@@ -5,6 +5,7 @@
 package statuscontroller
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,12 +15,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const provisioner = "test/folder"
@@ -202,3 +208,99 @@ func TestAllLoadBalancersAreLookedAtWhenTheSeedsInstanceGoes(t *testing.T) {
 	l := &loadBalancers{client: fake.NewClientBuilder().WithObjects(balancer, other).Build()}
 	g.Expect(l.all(t.Context(), nil)).To(ConsistOf(HaveField("Name", "balancer")))
 }
+
+func clusterOf(name, operation string, deleted bool) *unstructured.Unstructured {
+	shoot := map[string]any{"metadata": map[string]any{}, "status": map[string]any{}}
+	if operation != "" {
+		shoot["status"] = map[string]any{"lastOperation": map[string]any{"type": operation}}
+	}
+	if deleted {
+		shoot["metadata"] = map[string]any{"deletionTimestamp": "2026-01-02T03:04:05Z"}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"shoot": shoot}}}
+	u.SetGroupVersionKind(clusterKind())
+	u.SetName(name)
+	return u
+}
+
+func TestShootsGetThePoliciesWhileTheyAreInTheSeed(t *testing.T) {
+	const name = "shoot--local--test"
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"gardener.cloud/role": "shoot"}}}
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, test := range []struct {
+		name    string
+		objects []client.Object
+		want    bool
+	}{
+		{name: "a shoot that is being created", objects: []client.Object{namespace, clusterOf(name, "Create", false)}, want: true},
+		{name: "a shoot that is being reconciled", objects: []client.Object{namespace, clusterOf(name, "Reconcile", false)}, want: true},
+		{name: "a shoot that has come from another seed", objects: []client.Object{namespace, clusterOf(name, "Restore", false)}, want: true},
+		{name: "no shoot that goes to another seed", objects: []client.Object{namespace, clusterOf(name, "Migrate", false)}},
+		{name: "no shoot that is to be deleted", objects: []client.Object{namespace, clusterOf(name, "Reconcile", true)}},
+		{name: "no shoot that is being deleted", objects: []client.Object{namespace, clusterOf(name, "Delete", true)}},
+		{name: "no Cluster of a test", objects: []client.Object{namespace, clusterOf(name, "", false)}},
+		{name: "no namespace of something else", objects: []client.Object{other, clusterOf(name, "Create", false)}},
+		{name: "no namespace without Cluster", objects: []client.Object{namespace}},
+		{name: "no Cluster without namespace", objects: []client.Object{clusterOf(name, "Create", false)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := fake.NewClientBuilder().WithObjects(test.objects...).Build()
+			s := &shoots{client: c, manifest: []byte("a: b")}
+			for range 2 {
+				_, err := s.Reconcile(t.Context(), object{kind: clusterKind(), key: client.ObjectKey{Name: name}})
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+
+			secret := &corev1.Secret{}
+			getErr := c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: shootSecret}, secret)
+			managedResource := &unstructured.Unstructured{}
+			managedResource.SetAPIVersion("resources.gardener.cloud/v1alpha1")
+			managedResource.SetKind("ManagedResource")
+			mrErr := c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: shootResource}, managedResource)
+			if !test.want {
+				g.Expect(getErr).To(HaveOccurred())
+				g.Expect(mrErr).To(HaveOccurred())
+				return
+			}
+			g.Expect(getErr).NotTo(HaveOccurred())
+			g.Expect(secret.Data).To(HaveKeyWithValue("policies.yaml", []byte("a: b")))
+			g.Expect(mrErr).NotTo(HaveOccurred())
+			g.Expect(managedResource.GetLabels()).To(HaveKeyWithValue("origin", "gardener"), "gardenlet deletes it with its own")
+			g.Expect(managedResource.Object["spec"]).To(HaveKeyWithValue("secretRefs", ConsistOf(HaveKeyWithValue("name", shootSecret))))
+			g.Expect(managedResource.Object["spec"]).NotTo(HaveKey("class"), "the shoot's gardener-resource-manager applies it")
+		})
+	}
+}
+
+func TestLateKindsAreWatchedOnceTheyAreEstablished(t *testing.T) {
+	g := NewWithT(t)
+	var started int
+	l := &late{
+		kinds: kinds(), watched: map[schema.GroupVersionKind]bool{}, mgr: fakeManager{},
+		start: func(source.TypedSource[object]) error { started++; return nil },
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "prometheuses.monitoring.coreos.com"}}
+	watch := func() {
+		t.Helper()
+		_, err := l.watch(t.Context(), crd)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	watch()
+	g.Expect(started).To(BeZero(), "a watch would fail")
+	crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+	watch()
+	watch()
+	g.Expect(started).To(Equal(1))
+
+	l.start = func(source.TypedSource[object]) error { return errors.New("refused") }
+	crd.Name = "alertmanagers.monitoring.coreos.com"
+	_, err := l.watch(t.Context(), crd)
+	g.Expect(err).To(MatchError(ContainSubstring("refused")))
+	g.Expect(l.watched).To(HaveLen(1), "it is tried again")
+}
+
+// fakeManager has no cache.
+type fakeManager struct{ manager.Manager }
+
+func (fakeManager) GetCache() cache.Cache { return nil }
