@@ -23,8 +23,8 @@ const (
 	// member is initialised in milliseconds, and every API server waits for it.
 	shortWait = 100 * time.Millisecond
 	longWait  = 3 * time.Second
-	// statusTimeout and configTimeout bound a request. For the configuration backup-restore asks the other members, for up to
-	// a few times five seconds.
+	// statusTimeout and configTimeout bound a request. For the configuration backup-restore asks etcd for its members; that takes
+	// it seven seconds when there is no etcd yet.
 	statusTimeout = 10 * time.Second
 	configTimeout = time.Minute
 )

@@ -83,6 +83,7 @@ type member struct {
 	// scheme and client reach /readyz and /stop.
 	scheme string
 	client *http.Client
+	log    *slog.Logger
 }
 
 func freePort(t *testing.T) int {
@@ -100,6 +101,7 @@ func newMember(t *testing.T, secure bool) *member {
 	dir := t.TempDir()
 	m := &member{
 		sidecar: &fakeSidecar{state: stateNew}, scheme: "http", client: &http.Client{Timeout: patience},
+		log:  slog.New(slog.NewTextHandler(t.Output(), nil)),
 		opts: options{ServerName: "localhost", ClientPort: freePort(t), Port: freePort(t), Marker: filepath.Join(dir, "exit_code")},
 	}
 	peer := freePort(t)
@@ -141,7 +143,7 @@ initial-advertise-peer-urls: %[2]s://localhost:%[4]d
 initial-cluster: etcd-main-0=%[2]s://localhost:%[4]d
 initial-cluster-state: new
 unsafe-no-fsync: true
-log-level: error
+log-level: fatal
 %[5]s`, dir, m.scheme, m.opts.ClientPort, peer, security)
 	m.sidecar.yaml = m.yaml
 	return m
@@ -150,7 +152,7 @@ log-level: error
 // start runs the member; the channel has its error when it has ended.
 func (m *member) start(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, m.opts, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- run(ctx, m.opts, m.log) }()
 	return done
 }
 

@@ -14,31 +14,40 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/yaml"
 )
 
 // configuration makes etcd's configuration of YAML. etcd reads only files, and the image has no folder that its user may write
 // to, so the file is one in memory.
 func configuration(content string) (*embed.Config, error) {
+	settings := map[string]any{}
+	if err := yaml.Unmarshal([]byte(content), &settings); err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	// Not for programs but for people who debug a landscape.
+	settings["log-format"] = "console"
+	given, err := yaml.Marshal(settings)
+	if err != nil {
+		return nil, fmt.Errorf("writing the configuration: %w", err)
+	}
 	fd, err := unix.MemfdCreate("etcd.conf.yaml", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("writing the configuration: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "etcd.conf.yaml")
 	defer file.Close()
-	if _, err := file.WriteString(content); err != nil {
+	if _, err := file.Write(given); err != nil {
 		return nil, fmt.Errorf("writing the configuration: %w", err)
 	}
 	cfg, err := embed.ConfigFromFile(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	cfg.LogFormat = "console"
 	return cfg, nil
 }
 
-// runEtcd runs etcd until ctx ends, which is no error, or it ends by itself, which is one. When it returns nil, etcd has
-// handed over the leadership, if there is another member, and closed its database.
-func runEtcd(ctx context.Context, cfg *embed.Config, readyTimeout time.Duration, log *slog.Logger) error {
+// startEtcd starts etcd, which need not be ready when it returns.
+func startEtcd(ctx context.Context, cfg *embed.Config, log *slog.Logger) (*embed.Etcd, error) {
 	log.Info("Starting etcd", "name", cfg.Name, "dataDir", cfg.Dir, "initialCluster", cfg.InitialCluster, "clusterState", cfg.ClusterState)
 	type result struct {
 		etcd *embed.Etcd
@@ -49,19 +58,20 @@ func runEtcd(ctx context.Context, cfg *embed.Config, readyTimeout time.Duration,
 		etcd, err := embed.StartEtcd(cfg)
 		started <- result{etcd, err}
 	}()
-	var etcd *embed.Etcd
 	select {
 	case <-ctx.Done():
 		// A member that joins waits for the others in StartEtcd, which can't be told to stop.
-		return errors.New("told to stop while etcd was starting")
+		return nil, errors.New("told to stop while etcd was starting")
 	case r := <-started:
 		if r.err != nil {
-			return fmt.Errorf("starting etcd: %w", r.err)
+			return nil, fmt.Errorf("starting etcd: %w", r.err)
 		}
-		etcd = r.etcd
+		return r.etcd, nil
 	}
-	defer etcd.Close()
+}
 
+// waitForEnd returns nil when ctx ends, and an error when etcd does. It leaves closing etcd to the caller.
+func waitForEnd(ctx context.Context, etcd *embed.Etcd, readyTimeout time.Duration, log *slog.Logger) error {
 	var late <-chan time.Time
 	if readyTimeout > 0 {
 		late = time.After(readyTimeout)

@@ -152,7 +152,15 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	if err := marker(opts.Marker).remove(); err != nil {
 		return err
 	}
-	if err := runEtcd(ctx, cfg, opts.ReadyTimeout, log); err != nil {
+	etcd, err := startEtcd(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	err = waitForEnd(ctx, etcd, opts.ReadyTimeout, log)
+	// etcd waits for its clients, so the one in here goes first.
+	server.close()
+	etcd.Close()
+	if err != nil {
 		return err
 	}
 	return marker(opts.Marker).write(cleanEnd)

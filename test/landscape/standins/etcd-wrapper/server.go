@@ -82,8 +82,9 @@ func (s *server) ready(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
+// close may be called again.
 func (s *server) close() {
-	if err := errors.Join(s.http.Close(), s.etcd.Close()); err != nil {
+	if err := errors.Join(s.http.Close(), s.etcd.Close()); err != nil && !errors.Is(err, context.Canceled) {
 		s.log.Info("Ending the readiness check", "error", err)
 	}
 }
