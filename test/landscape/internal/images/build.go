@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -28,6 +29,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/debian"
 )
 
 // Pusher makes the real images and pushes them.
@@ -36,6 +39,11 @@ type Pusher struct {
 	Registry string
 	// Binary returns a program's path.
 	Binary func(name string) string
+	// Bases are what images can stand on, and Cache is the folder that keeps them between runs.
+	Bases []Base
+	Cache string
+	// Report is told what takes long.
+	Report func(format string, args ...any)
 }
 
 // Repository is the name under which the registry keeps a real image.
@@ -60,7 +68,7 @@ func (p Pusher) Push(ctx context.Context, real Real) (bool, error) {
 	if !errors.As(err, &response) || response.StatusCode != http.StatusNotFound {
 		return false, fmt.Errorf("pushing image %s: %w", real.Name, err)
 	}
-	image, err := p.build(real)
+	image, err := p.build(ctx, real)
 	if err != nil {
 		return false, fmt.Errorf("making image %s: %w", real.Name, err)
 	}
@@ -83,7 +91,7 @@ const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 // than everything else that a warm run does here.
 func (p Pusher) inputTag(real Real) (string, error) {
 	inputs := sha256.New()
-	_, _ = fmt.Fprintf(inputs, "%d %d\n", recipe, real.User)
+	_, _ = fmt.Fprintf(inputs, "%d %d %s\n", recipe, real.User, p.tree(real.Base).Key())
 	for _, file := range real.programs() {
 		info, err := os.Stat(p.Binary(file.Binary))
 		if err != nil {
@@ -94,13 +102,40 @@ func (p Pusher) inputTag(real Real) (string, error) {
 	return "inputs-" + hex.EncodeToString(inputs.Sum(nil)[:8]), nil
 }
 
-// build makes an image of static programs. Layers are not compressed: they only ever cross the loopback device.
-func (p Pusher) build(real Real) (v1.Image, error) {
-	layer, err := p.layer(real.programs())
+// tree describes the base of that name to mmdebstrap; that of no name is empty.
+func (p Pusher) tree(name string) debian.Tree {
+	i := slices.IndexFunc(p.Bases, func(b Base) bool { return b.Name == name })
+	if i < 0 {
+		return debian.Tree{}
+	}
+	base := p.Bases[i]
+	// Documentation, translations, and conversions of character sets are most of what isn't needed.
+	options := []string{"--dpkgopt=path-exclude=/usr/share/*", "--dpkgopt=path-exclude=/usr/lib/*/gconv/*"}
+	for _, program := range slices.Sorted(maps.Keys(base.Links)) {
+		for _, link := range base.Links[program] {
+			options = append(options, fmt.Sprintf(`--extract-hook=ln -s %s "$1"%s`, program, link))
+		}
+	}
+	return debian.Tree{Variant: "extract", Packages: base.Packages, Options: options}
+}
+
+// build makes an image of static programs, and of what they stand on. Layers are not compressed: they only ever cross the
+// loopback device.
+func (p Pusher) build(ctx context.Context, real Real) (v1.Image, error) {
+	programs := real.programs()
+	layer, err := p.layer(programs)
 	if err != nil {
 		return nil, err
 	}
-	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layer)
+	layers := []v1.Layer{layer}
+	if real.Base != "" {
+		base, err := debian.Cache{Folder: filepath.Join(p.Cache, real.Base)}.Layer(ctx, p.tree(real.Base), p.Report)
+		if err != nil {
+			return nil, err
+		}
+		layers = []v1.Layer{base, layer}
+	}
+	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +146,9 @@ func (p Pusher) build(real Real) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config.Entrypoint = []string{real.programs()[0].Path}
+	if len(programs) > 0 {
+		config.Config.Entrypoint = []string{programs[0].Path}
+	}
 	config.Config.User = strconv.Itoa(real.User)
 	config.Config.Env = []string{searchPath}
 	return mutate.ConfigFile(image, config)
@@ -146,7 +183,7 @@ func (p Pusher) layer(files []File) (v1.Layer, error) {
 	if err := writer.Close(); err != nil {
 		return nil, err
 	}
-	return static.NewLayer(buffer.Bytes(), types.OCIUncompressedLayer), nil
+	return static.NewLayer(buffer.Bytes(), debian.LayerType), nil
 }
 
 // folders are all folders above files, upper ones first.

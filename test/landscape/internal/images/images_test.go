@@ -6,10 +6,12 @@ package images
 
 import (
 	"archive/tar"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,6 +22,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
 )
 
 func TestParseRefuses(t *testing.T) {
@@ -53,6 +56,26 @@ func TestParseRefuses(t *testing.T) {
 			name:    "two files at one path",
 			content: "real: [{name: stub, files: [{path: /a, binary: a}, {path: /a, binary: b}], repositories: [stub], why: x}]",
 			want:    `has a file ("/a")`,
+		},
+		{
+			name:    "a base that isn't there",
+			content: "real: [{name: stub, binary: stub, base: debian, repositories: [stub], why: x}]",
+			want:    `stands on "debian"`,
+		},
+		{
+			name:    "a base below what a step makes",
+			content: "bases: [{name: debian, packages: [a], why: x}]\nreal: [{name: stub, step: stub, base: debian, repositories: [stub], why: x}]",
+			want:    "one of binary, files and step",
+		},
+		{
+			name:    "a base without packages",
+			content: "bases: [{name: debian, why: x}]\nreal: [{name: stub, binary: stub, repositories: [stub], why: x}]",
+			want:    `base "debian" has no name, packages or why`,
+		},
+		{
+			name:    "a link that a shell would take for something else",
+			content: "bases: [{name: debian, packages: [a], links: {/bin/a: [/bin/$(b)]}, why: x}]\nreal: [{name: stub, binary: stub, repositories: [stub], why: x}]",
+			want:    "no plain absolute path",
 		},
 		{
 			name:    "two images of one name",
@@ -89,7 +112,8 @@ func TestLookup(t *testing.T) {
 		{name: "doesn't take the end of a word for a name", repository: "someone/not-etcd-druid", want: Match{Image: StubName, Kind: KindStandIn}},
 		{name: "finds a control plane's program", repository: "kube-apiserver", want: Match{Image: "kube-apiserver", Kind: KindReal, Listed: true}},
 		{name: "finds what machines take the kubelet out of", repository: "gardener-project/releases/hyperkube", want: Match{Image: "kubelet", Kind: KindReal, Listed: true}},
-		{name: "finds a stand-in", repository: "istio-release/proxyv2", want: Match{Image: StubName, Kind: KindStandIn, Listed: true}},
+		{name: "finds a functional stand-in", repository: "istio-release/proxyv2", want: Match{Image: "gateway", Kind: KindFunctional, Listed: true}},
+		{name: "finds a stand-in", repository: "prometheus/prometheus", want: Match{Image: StubName, Kind: KindStandIn, Listed: true}},
 		{name: "stands in for what it doesn't know", repository: "someone/something", want: Match{Image: StubName, Kind: KindStandIn}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -105,14 +129,45 @@ func TestPatternsAgreeWithLookup(t *testing.T) {
 	real, standIn := regexp.MustCompile(table.RealPattern()), regexp.MustCompile(table.StandInPattern())
 	for _, suffix := range []string{"", ":v1.2.3", "@sha256:" + strings.Repeat("0", 64), ":v1@sha256:" + strings.Repeat("0", 64)} {
 		g.Expect("example.com:5000/gardener/etcd-druid" + suffix).To(MatchRegexp(real.String()))
-		g.Expect("example.com:5000/istio-release/proxyv2" + suffix).To(MatchRegexp(standIn.String()))
-		g.Expect("example.com:5000/istio-release/proxyv2" + suffix).NotTo(MatchRegexp(real.String()))
+		g.Expect("example.com:5000/prometheus/prometheus" + suffix).To(MatchRegexp(standIn.String()))
+		g.Expect("example.com:5000/prometheus/prometheus" + suffix).NotTo(MatchRegexp(real.String()))
 	}
 	g.Expect("example.com/etcd-druid/docs:v1").NotTo(MatchRegexp(real.String()))
-	for _, entry := range table.Real {
+	for _, entry := range table.made() {
 		for _, repository := range entry.Repositories {
 			g.Expect(table.Lookup("example/"+repository).Image).To(Equal(entry.Name), repository)
 		}
+	}
+}
+
+func TestTheTableHasAllImagesThatGardenerDeploys(t *testing.T) {
+	table, err := Load()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for _, test := range []struct{ module, upstream, vector string }{
+		{module: "gardener", upstream: "github.com/gardener/gardener", vector: "imagevector/containers.yaml"},
+		{module: "etcd-druid", upstream: "github.com/gardener/etcd-druid", vector: "internal/images/images.yaml"},
+		{module: "networking-calico", upstream: "github.com/gardener/gardener-extension-networking-calico", vector: "imagevector/images.yaml"},
+	} {
+		t.Run(test.module, func(t *testing.T) {
+			g := NewWithT(t)
+			download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", test.upstream)
+			download.Dir = filepath.Join("../../modules", test.module)
+			out, err := download.Output()
+			g.Expect(err).NotTo(HaveOccurred(), string(out))
+			var module struct{ Dir string }
+			g.Expect(json.Unmarshal(out, &module)).To(Succeed())
+			content, err := os.ReadFile(filepath.Join(module.Dir, test.vector))
+			g.Expect(err).NotTo(HaveOccurred())
+			var vector struct {
+				Images []struct{ Repository string } `json:"images"`
+			}
+			g.Expect(yaml.Unmarshal(content, &vector)).To(Succeed())
+			g.Expect(vector.Images).NotTo(BeEmpty())
+			for _, image := range vector.Images {
+				_, repository, _ := strings.Cut(image.Repository, "/")
+				g.Expect(table.Lookup(repository).Listed).To(BeTrue(), image.Repository)
+			}
+		})
 	}
 }
 
@@ -171,6 +226,43 @@ func TestPushPutsFilesWhereTheTableSays(t *testing.T) {
 	pushed, err := pusher.Push(t.Context(), real)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pushed).To(BeTrue(), "a file moved")
+}
+
+func TestPushPutsProgramsOnTheirBase(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(registry.New())
+	defer server.Close()
+	dir := t.TempDir()
+	// It makes an archive of its arguments.
+	mmdebstrap := "#!/bin/sh\nfor target; do :; done\nprintf '%s\\n' \"$@\" >\"${target%/*}/arguments\"\ntar -C \"${target%/*}\" -cf \"$target\" arguments\n"
+	g.Expect(os.WriteFile(filepath.Join(dir, "mmdebstrap"), []byte(mmdebstrap), 0o755)).To(Succeed())
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	program := filepath.Join(dir, "program")
+	g.Expect(os.WriteFile(program, []byte("content"), 0o755)).To(Succeed())
+	pusher := Pusher{
+		Registry: strings.TrimPrefix(server.URL, "http://"), Binary: func(string) string { return program }, Cache: t.TempDir(), Report: t.Logf,
+		Bases: []Base{{Name: "tools", Packages: []string{"a", "b"}, Links: map[string][]string{"/bin/a": {"/bin/c"}}}},
+	}
+
+	_, err := pusher.Push(t.Context(), Real{Name: "x", Binary: "program", Base: "tools"})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, files := pull(t, pusher.Registry+"/real/x:latest")
+	g.Expect(files).To(HaveKeyWithValue("program", "content"))
+	g.Expect(strings.Split(files["arguments"], "\n")).To(ContainElements("--variant=extract", "--include=a,b", `--extract-hook=ln -s /bin/a "$1"/bin/c`))
+
+	_, err = pusher.Push(t.Context(), Real{Name: "y", Base: "tools"})
+	g.Expect(err).NotTo(HaveOccurred())
+	config, files := pull(t, pusher.Registry+"/real/y:latest")
+	g.Expect(config.Entrypoint).To(BeEmpty())
+	g.Expect(files).To(HaveKey("arguments"))
+
+	pusher.Bases[0].Packages = []string{"a"}
+	pushed, err := pusher.Push(t.Context(), Real{Name: "x", Binary: "program", Base: "tools"})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pushed).To(BeTrue(), "the base changed")
+	_, files = pull(t, pusher.Registry+"/real/x:latest")
+	g.Expect(files["arguments"]).NotTo(ContainSubstring("a,b"))
+	g.Expect(filepath.Glob(filepath.Join(pusher.Cache, "tools", "*.tar"))).To(HaveLen(1), "that of the former packages is gone")
 }
 
 // pull returns an image's configuration and the content of all its files.

@@ -24,6 +24,9 @@ var defaultTable []byte
 // StubName is the entry of the table which everything that isn't real is answered with.
 const StubName = "stub"
 
+// plainPath matches absolute paths that need no quotes.
+var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
+
 // Kind tells what runs in the containers of an image.
 type Kind string
 
@@ -38,10 +41,24 @@ const (
 
 // Table is the content of images.yaml.
 type Table struct {
-	Real []Real `json:"real"`
+	// Bases are file systems of Debian that images can stand on.
+	Bases []Base `json:"bases"`
+	Real  []Real `json:"real"`
 	// Functional are stand-ins which do the job of the original, and take its command, mounts and probes.
 	Functional []Real    `json:"functional"`
 	StandIns   []StandIn `json:"standIns"`
+}
+
+// Base is a file system of Debian's packages, as small as can be: without what makes it one that packages can be added to.
+type Base struct {
+	// Name is what an image calls it by.
+	Name string `json:"name"`
+	// Packages are unpacked with what they depend on; no script of theirs runs.
+	Packages []string `json:"packages"`
+	// Links are what these scripts would link to a program, by the program.
+	Links map[string][]string `json:"links"`
+	// Why is one line for the reader.
+	Why string `json:"why"`
 }
 
 // Real is an image that is made here from static programs.
@@ -54,6 +71,8 @@ type Real struct {
 	Binary string `json:"binary"`
 	// Files are the programs of an image that needs them elsewhere; the first one becomes the entry point.
 	Files []File `json:"files"`
+	// Base is the name of what the image stands on; empty for nothing. With a base an image needs no programs.
+	Base string `json:"base"`
 	// Step is the step of `up` that makes an image which is more than programs; it has neither binary nor files then.
 	Step string `json:"step"`
 	// User is the numeric user it runs as.
@@ -118,11 +137,21 @@ func (t Table) validate() error {
 			seen[repository] = true
 		}
 	}
+	bases := map[string]bool{"": true}
+	for _, base := range t.Bases {
+		if err := base.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("table of images: base %q %w", base.Name, err))
+		}
+		bases[base.Name] = true
+	}
 	names := map[string]bool{}
 	for _, real := range t.made() {
 		check(real.Repositories, real.Why)
 		if err := real.validate(); err != nil {
 			errs = append(errs, fmt.Errorf("table of images: entry %v %w", real.Repositories, err))
+		}
+		if !bases[real.Base] {
+			errs = append(errs, fmt.Errorf("table of images: entry %v stands on %q, which is no base", real.Repositories, real.Base))
 		}
 		if names[real.Name] {
 			errs = append(errs, fmt.Errorf("table of images: two entries have the name %s", real.Name))
@@ -138,6 +167,21 @@ func (t Table) validate() error {
 	return errors.Join(errs...)
 }
 
+func (b Base) validate() error {
+	if b.Name == "" || b.Why == "" || len(b.Packages) == 0 {
+		return errors.New("has no name, packages or why")
+	}
+	for program, links := range b.Links {
+		for _, file := range append([]string{program}, links...) {
+			// A shell makes the links.
+			if !plainPath.MatchString(file) {
+				return fmt.Errorf("has a link at or to %q, which is no plain absolute path", file)
+			}
+		}
+	}
+	return nil
+}
+
 func (r Real) validate() error {
 	sources := 0
 	for _, given := range []bool{r.Binary != "", len(r.Files) > 0, r.Step != ""} {
@@ -145,7 +189,10 @@ func (r Real) validate() error {
 			sources++
 		}
 	}
-	if r.Name == "" || sources != 1 {
+	if r.Base != "" && r.Step == "" && sources == 0 {
+		sources = 1
+	}
+	if r.Name == "" || sources != 1 || (r.Base != "" && r.Step != "") {
 		return errors.New("has no name, or not just one of binary, files and step")
 	}
 	seen := map[string]bool{}

@@ -117,6 +117,9 @@ func (l Layout) Module(elem ...string) string {
 // MachineImages is the folder that keeps what the machine image is made of between runs.
 func (l Layout) MachineImages() string { return filepath.Join(l.Root, "bin", "machine-image") }
 
+// ImageBases is the folder that keeps what other images stand on between runs.
+func (l Layout) ImageBases() string { return filepath.Join(l.Root, "bin", "image-bases") }
+
 // Kubeconfig is the admin's kubeconfig of the runtime cluster.
 func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
 

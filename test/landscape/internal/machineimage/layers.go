@@ -8,7 +8,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,40 +17,11 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/debian"
 )
 
-// layerType says that layers aren't compressed: they only ever cross the loopback device.
-const layerType = types.OCIUncompressedLayer
-
-// fileLayer is a tar archive on disk, too large to be held in memory.
-type fileLayer struct {
-	path   string
-	digest v1.Hash
-	size   int64
-}
-
-func newFileLayer(path string) (v1.Layer, error) {
-	file, err := os.Open(path) // #nosec G304 -- in the landscape's own cache.
-	if err != nil {
-		return nil, fmt.Errorf("reading the layer %s: %w", path, err)
-	}
-	defer func() { _ = file.Close() }()
-	digest, size, err := v1.SHA256(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading the layer %s: %w", path, err)
-	}
-	return fileLayer{path: path, digest: digest, size: size}, nil
-}
-
-func newBytesLayer(content []byte) v1.Layer { return static.NewLayer(content, layerType) }
-
-func (l fileLayer) Digest() (v1.Hash, error)             { return l.digest, nil }
-func (l fileLayer) DiffID() (v1.Hash, error)             { return l.digest, nil }
-func (l fileLayer) Compressed() (io.ReadCloser, error)   { return os.Open(l.path) }
-func (l fileLayer) Uncompressed() (io.ReadCloser, error) { return os.Open(l.path) }
-func (l fileLayer) Size() (int64, error)                 { return l.size, nil }
-func (l fileLayer) MediaType() (types.MediaType, error)  { return layerType, nil }
+func newBytesLayer(content []byte) v1.Layer { return static.NewLayer(content, debian.LayerType) }
 
 // packTrees packs folders into one tar archive, the same for the same content: in the order of their names, of root, with
 // no times, and with no other permissions than that to execute. A path may be in several folders as a folder only.

@@ -16,12 +16,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -30,13 +27,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/debian"
 )
 
 const (
 	// Name is the image's entry in the table of images.
 	Name = "machine"
-	// suite is the release of Debian that the image is made of.
-	suite = "bookworm"
 	// recipe goes up when code below changes what an image looks like.
 	recipe = "1"
 	// stopSignal makes systemd power off; on SIGTERM it would execute itself anew.
@@ -65,20 +62,20 @@ func (b Builder) Push(ctx context.Context, report func(format string, args ...an
 	if err != nil {
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}
-	key := baseKey(packages)
+	tree := base(packages)
 	repository, err := name.NewRepository(b.Repository, name.Insecure)
 	if err != nil {
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}
-	inputs := repository.Tag("inputs-" + hash([]byte(key), files))
+	inputs := repository.Tag("inputs-" + hash([]byte(tree.Key()), files))
 	if found, err := exists(ctx, inputs); found || err != nil {
 		return false, err
 	}
-	base, err := b.base(ctx, key, packages, report)
+	layer, err := debian.Cache{Folder: b.Cache}.Layer(ctx, tree, report)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("making the machine image: %w", err)
 	}
-	image, err := compose(base, files)
+	image, err := compose(layer, files)
 	if err != nil {
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}
@@ -122,71 +119,22 @@ func readPackages(path string) ([]string, error) {
 	return packages, nil
 }
 
-// baseKey names the inputs of the base layer.
-func baseKey(packages []string) string {
-	return hash([]byte(recipe), []byte(runtime.GOARCH), []byte(strings.Join(arguments(packages, ""), "\n")))
-}
-
 func hash(parts ...[]byte) string {
 	sum := sha256.Sum256(bytes.Join(parts, []byte{0}))
 	return hex.EncodeToString(sum[:8])
 }
 
-// arguments are those of mmdebstrap. Host keys of the SSH server, and the machine ID, come into being at each boot.
-func arguments(packages []string, target string) []string {
-	return []string{
-		"--quiet", "--mode=root", "--variant=minbase",
-		"--include=" + strings.Join(packages, ","),
-		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-		"--dpkgopt=path-exclude=/usr/share/info/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
-		`--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname "$1"/etc/resolv.conf`,
-		`--customize-hook=find "$1"/var/log "$1"/var/cache/ldconfig -type f -delete`,
-		"--format=tar", suite, target,
+// base describes the base layer. Host keys of the SSH server, and the machine ID, come into being at each boot.
+func base(packages []string) debian.Tree {
+	return debian.Tree{
+		Recipe: recipe, Variant: "minbase", Packages: packages,
+		Options: []string{
+			"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+			"--dpkgopt=path-exclude=/usr/share/info/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+			`--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname "$1"/etc/resolv.conf`,
+			`--customize-hook=find "$1"/var/log "$1"/var/cache/ldconfig -type f -delete`,
+		},
 	}
-}
-
-// base makes the base layer unless the cache has it, and removes those of other inputs.
-func (b Builder) base(ctx context.Context, key string, packages []string, report func(string, ...any)) (v1.Layer, error) {
-	path := filepath.Join(b.Cache, "debian-"+key+".tar")
-	if _, err := os.Stat(path); err == nil {
-		return newFileLayer(path)
-	}
-	if err := os.MkdirAll(b.Cache, 0o755); err != nil { // #nosec G301 -- build output.
-		return nil, fmt.Errorf("making the machine image: %w", err)
-	}
-	stale, err := filepath.Glob(filepath.Join(b.Cache, "debian-*.tar*"))
-	if err != nil {
-		return nil, fmt.Errorf("making the machine image: %w", err)
-	}
-	for _, old := range stale {
-		if err := os.Remove(old); err != nil {
-			return nil, fmt.Errorf("making the machine image: %w", err)
-		}
-	}
-	report("installing Debian %s with %d packages, which takes about a minute", suite, len(packages))
-	half := path + ".part"
-	if err := mmdebstrap(ctx, arguments(packages, half)); err != nil {
-		_ = os.Remove(half)
-		return nil, err
-	}
-	if err := os.Rename(half, path); err != nil {
-		return nil, fmt.Errorf("making the machine image: %w", err)
-	}
-	return newFileLayer(path)
-}
-
-func mmdebstrap(ctx context.Context, args []string) error {
-	cmd := exec.CommandContext(ctx, "mmdebstrap", args...) // #nosec G204 -- arguments from this package and its files.
-	// Times of files become the same in each run.
-	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=0", "DEBIAN_FRONTEND=noninteractive")
-	// Interrupted, it has to remove its temporary folder.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 30 * time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		return fmt.Errorf("mmdebstrap: %w: %s", err, strings.Join(lines[max(0, len(lines)-10):], "\n"))
-	}
-	return nil
 }
 
 // compose makes the image of the base and the files on top of it.

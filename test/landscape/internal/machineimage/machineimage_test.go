@@ -69,7 +69,7 @@ func newBuilder(t *testing.T) Builder {
 	write(t, filepath.Join(b.Source, "debian", "packages"), "# comment\nsystemd\n\ncontainerd\n", 0o600)
 	write(t, filepath.Join(b.Source, "rootfs", "etc", "a"), "a", 0o600)
 	g.Expect(os.MkdirAll(filepath.Join(b.Source, "debian", "rootfs"), 0o700)).To(Succeed())
-	write(t, filepath.Join(b.Cache, "debian-"+baseKey([]string{"systemd", "containerd"})+".tar"), "base", 0o600)
+	write(t, filepath.Join(b.Cache, "debian-"+base([]string{"systemd", "containerd"}).Key()+".tar"), "base", 0o600)
 	return b
 }
 
@@ -111,7 +111,7 @@ func TestABaseOfOtherInputsIsRemovedAndAHalfOneIsNotUsed(t *testing.T) {
 	b := newBuilder(t)
 	t.Setenv("PATH", t.TempDir())
 	write(t, filepath.Join(b.Source, "debian", "packages"), "systemd\n", 0o600)
-	write(t, filepath.Join(b.Cache, "debian-"+baseKey([]string{"systemd"})+".tar.part"), "half", 0o600)
+	write(t, filepath.Join(b.Cache, "debian-"+base([]string{"systemd"}).Key()+".tar.part"), "half", 0o600)
 	_, err := b.Push(t.Context(), t.Logf)
 	g.Expect(err).To(MatchError(ContainSubstring("mmdebstrap")), "it isn't in this PATH")
 	g.Expect(os.ReadDir(b.Cache)).To(BeEmpty())
@@ -125,9 +125,9 @@ func TestMmdebstrapMakesTheBase(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	write(t, filepath.Join(b.Source, "debian", "packages"), "systemd\nsudo\n", 0o600)
 	g.Expect(b.Push(t.Context(), t.Logf)).To(BeTrue())
-	base, err := os.ReadFile(filepath.Join(b.Cache, "debian-"+baseKey([]string{"systemd", "sudo"})+".tar"))
+	made, err := os.ReadFile(filepath.Join(b.Cache, "debian-"+base([]string{"systemd", "sudo"}).Key()+".tar"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(base)).To(And(HavePrefix("0 "), ContainSubstring("--include=systemd,sudo"), ContainSubstring("bookworm")))
+	g.Expect(string(made)).To(And(HavePrefix("0 "), ContainSubstring("--include=systemd,sudo"), ContainSubstring("bookworm")))
 
 	write(t, filepath.Join(bin, "mmdebstrap"), "#!/bin/sh\necho E: no such package\nexit 1\n", 0o700)
 	write(t, filepath.Join(b.Source, "debian", "packages"), "nonsense\n", 0o600)

@@ -228,7 +228,10 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 	if err != nil {
 		return "", err
 	}
-	pusher := images.Pusher{Registry: fmt.Sprintf("127.0.0.1:%d", layout.RegistryPort), Binary: l.Layout.Binary}
+	pusher := images.Pusher{
+		Registry: fmt.Sprintf("127.0.0.1:%d", layout.RegistryPort), Binary: l.Layout.Binary,
+		Bases: table.Bases, Cache: l.Layout.ImageBases(), Report: progress,
+	}
 	pushed, programs := 0, table.Programs()
 	for _, real := range programs {
 		begin := l.Now()

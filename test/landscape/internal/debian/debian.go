@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package debian makes image layers of Debian's packages by mmdebstrap, and keeps them between runs, as that takes long. The
+// machine image stands on one, and so do images whose programs call others.
+package debian
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// suite is the release of Debian that layers are made of.
+const suite = "bookworm"
+
+// Tree describes a file system.
+type Tree struct {
+	// Recipe goes up when the same description is to give another tree.
+	Recipe string
+	// Variant is mmdebstrap's: what is installed beside Packages.
+	Variant string
+	// Packages are installed with what they depend on.
+	Packages []string
+	// Options are further ones of mmdebstrap.
+	Options []string
+}
+
+// arguments are those of mmdebstrap.
+func (t Tree) arguments(target string) []string {
+	return slices.Concat(
+		[]string{"--quiet", "--mode=root", "--variant=" + t.Variant, "--include=" + strings.Join(t.Packages, ",")},
+		t.Options,
+		[]string{"--format=tar", suite, target},
+	)
+}
+
+// Key names what the tree is made of, in 16 characters.
+func (t Tree) Key() string {
+	sum := sha256.Sum256(bytes.Join([][]byte{[]byte(t.Recipe), []byte(runtime.GOARCH), []byte(strings.Join(t.arguments(""), "\n"))}, []byte{0}))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Cache keeps the layer of one tree.
+type Cache struct {
+	// Folder has nothing but this layer.
+	Folder string
+}
+
+// Layer returns the tree as a layer. It makes it unless the cache has it, which it says by report, and removes that of the
+// tree as it was described before.
+func (c Cache) Layer(ctx context.Context, tree Tree, report func(format string, args ...any)) (v1.Layer, error) {
+	path := filepath.Join(c.Folder, "debian-"+tree.Key()+".tar")
+	if _, err := os.Stat(path); err == nil {
+		return newFileLayer(path)
+	}
+	if err := os.MkdirAll(c.Folder, 0o755); err != nil { // #nosec G301 -- build output.
+		return nil, fmt.Errorf("making a layer of Debian: %w", err)
+	}
+	stale, err := filepath.Glob(filepath.Join(c.Folder, "debian-*.tar*"))
+	if err != nil {
+		return nil, fmt.Errorf("making a layer of Debian: %w", err)
+	}
+	for _, old := range stale {
+		if err := os.Remove(old); err != nil {
+			return nil, fmt.Errorf("making a layer of Debian: %w", err)
+		}
+	}
+	report("installing %d packages of Debian %s into a folder, which takes up to two minutes", len(tree.Packages), suite)
+	half := path + ".part"
+	if err := mmdebstrap(ctx, tree.arguments(half)); err != nil {
+		_ = os.Remove(half)
+		return nil, err
+	}
+	if err := os.Rename(half, path); err != nil {
+		return nil, fmt.Errorf("making a layer of Debian: %w", err)
+	}
+	return newFileLayer(path)
+}
+
+func mmdebstrap(ctx context.Context, args []string) error {
+	cmd := exec.CommandContext(ctx, "mmdebstrap", args...) // #nosec G204 -- arguments from files of this repository.
+	// Times of files become the same in each run.
+	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=0", "DEBIAN_FRONTEND=noninteractive")
+	// Interrupted, it has to remove its temporary folder.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("mmdebstrap: %w: %s", err, strings.Join(lines[max(0, len(lines)-10):], "\n"))
+	}
+	return nil
+}
