@@ -6,8 +6,9 @@
 //
 // One binary serves both: as the component of the extension it gets CONFIG_NAMESPACE and serves the DNSRecords by the
 // plugin "custom"; as the cluster's own name server of the landscape it gets neither that variable nor that directive
-// and is an ordinary CoreDNS with the plugins kubernetes, hosts and template. Two binaries would differ by a plugin each
-// and cost a second build of the same 70 MB.
+// and is an ordinary CoreDNS with the plugins kubernetes, hosts and template, and as that of the landscape's shoots it has
+// what Gardener configures there (loop). Binaries of their own would differ by a plugin each and cost further builds of the
+// same 70 MB.
 //
 // Environment:
 //
@@ -33,6 +34,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/kubernetes"
 	_ "github.com/coredns/coredns/plugin/loadbalance"
 	_ "github.com/coredns/coredns/plugin/log"
+	_ "github.com/coredns/coredns/plugin/loop"
 	_ "github.com/coredns/coredns/plugin/metrics"
 	_ "github.com/coredns/coredns/plugin/ready"
 	_ "github.com/coredns/coredns/plugin/reload"
