@@ -22,7 +22,7 @@ func Programs(root string) []Program {
 	}
 
 	const kubernetes = "k8s.io/kubernetes"
-	add("kubernetes", kubernetes, kubernetesVersions(), map[string]string{
+	packagesOfKubernetes := map[string]string{
 		"etcd":                    "go.etcd.io/etcd/server/v3",
 		"kube-apiserver":          kubernetes + "/cmd/kube-apiserver",
 		"kubectl":                 kubernetes + "/cmd/kubectl",
@@ -30,7 +30,15 @@ func Programs(root string) []Program {
 		"kube-controller-manager": kubernetes + "/cmd/kube-controller-manager",
 		"kube-scheduler":          kubernetes + "/cmd/kube-scheduler",
 		"kube-proxy":              kubernetes + "/cmd/kube-proxy",
-	}, "etcd", "kube-apiserver", "kubectl", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+	}
+	add("kubernetes", kubernetes, kubernetesVersions(""), packagesOfKubernetes,
+		"etcd", "kube-apiserver", "kubectl", "kubelet", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+	// The version that a shoot is updated from is the same code, linked anew: Gardener only looks at what it calls itself.
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"} {
+		formerName := name + "-" + FormerKubernetes
+		packagesOfKubernetes[formerName] = packagesOfKubernetes[name]
+		add("kubernetes", kubernetes, kubernetesVersions("="+FormerKubernetes), packagesOfKubernetes, formerName)
+	}
 
 	const gardener = "github.com/gardener/gardener"
 	commands := []string{
@@ -56,6 +64,16 @@ func Programs(root string) []Program {
 	add("etcd-backup-restore", backupRestore, []string{backupRestore + "/pkg/version.Version"},
 		map[string]string{"etcdbrctl": backupRestore}, "etcdbrctl")
 
+	// The networking of shoots with machines; at the version of Gardener that it was made for, not at ours.
+	const calico = "github.com/gardener/gardener-extension-networking-calico"
+	add("networking-calico", calico, []string{"k8s.io/component-base/version.gitVersion"},
+		map[string]string{"gardener-extension-networking-calico": calico + "/cmd/gardener-extension-networking-calico"},
+		"gardener-extension-networking-calico")
+
+	const metrics = "sigs.k8s.io/metrics-server"
+	add("metrics-server", metrics, []string{"k8s.io/component-base/version.gitVersion"},
+		map[string]string{"metrics-server": metrics + "/cmd/metrics-server"}, "metrics-server")
+
 	const helm = "helm.sh/helm/v3"
 	add("helm", helm, []string{helm + "/internal/version.version"}, map[string]string{"helm": helm + "/cmd/helm"}, "helm")
 
@@ -71,12 +89,15 @@ func Programs(root string) []Program {
 	)
 }
 
+// FormerKubernetes is the patch version from which shoots are updated to the one that is pinned.
+const FormerKubernetes = "v1.36.2"
+
 // kubernetesVersions are the variables by which Kubernetes knows its version: the API server reports it, and Gardener
-// compares it.
-func kubernetesVersions() []string {
+// compares it. value is "=VERSION" for another than the pinned one.
+func kubernetesVersions(value string) []string {
 	var variables []string
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		variables = append(variables, pkg+".gitVersion", pkg+".gitMajor=1", pkg+".gitMinor=36")
+		variables = append(variables, pkg+".gitVersion"+value, pkg+".gitMajor=1", pkg+".gitMinor=36")
 	}
 	return variables
 }

@@ -49,10 +49,27 @@ type Pusher struct {
 // Repository is the name under which the registry keeps a real image.
 func Repository(image string) string { return "real/" + image }
 
-// Push makes sure that the registry has the image as it is built from the present program, tagged latest, and tells
-// whether it had to push.
+// Push makes sure that the registry has the image as it is built from the present programs, tagged latest and in all its
+// versions, and tells whether it had to push.
 func (p Pusher) Push(ctx context.Context, real Real) (bool, error) {
-	tag, err := p.inputTag(real)
+	if len(real.Versions) == 0 {
+		return p.push(ctx, real, "latest")
+	}
+	changed, err := p.push(ctx, real, "latest", real.Versions[0])
+	for _, version := range real.Versions[1:] {
+		if err != nil {
+			break
+		}
+		var pushed bool
+		pushed, err = p.push(ctx, real.version(version), version)
+		changed = changed || pushed
+	}
+	return changed, err
+}
+
+// push does it for one version, with these tags.
+func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, error) {
+	inputs, err := p.inputTag(real, tags)
 	if err != nil {
 		return false, err
 	}
@@ -60,7 +77,7 @@ func (p Pusher) Push(ctx context.Context, real Real) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("pushing image %s: %w", real.Name, err)
 	}
-	_, err = remote.Head(repository.Tag(tag), remote.WithContext(ctx))
+	_, err = remote.Head(repository.Tag(inputs), remote.WithContext(ctx))
 	if err == nil {
 		return false, nil
 	}
@@ -72,9 +89,9 @@ func (p Pusher) Push(ctx context.Context, real Real) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("making image %s: %w", real.Name, err)
 	}
-	// The tag of the inputs comes last: it vouches for the other.
-	for _, t := range []string{"latest", tag} {
-		if err := remote.Write(repository.Tag(t), image, remote.WithContext(ctx)); err != nil {
+	// The tag of the inputs comes last: it vouches for the others.
+	for _, tag := range append(tags, inputs) {
+		if err := remote.Write(repository.Tag(tag), image, remote.WithContext(ctx)); err != nil {
 			return false, fmt.Errorf("pushing image %s: %w", real.Name, err)
 		}
 	}
@@ -89,9 +106,9 @@ const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 // inputTag names the inputs of an image. Size and time of the programs have to do: hashing all of them would take longer
 // than everything else that a warm run does here.
-func (p Pusher) inputTag(real Real) (string, error) {
+func (p Pusher) inputTag(real Real, tags []string) (string, error) {
 	inputs := sha256.New()
-	_, _ = fmt.Fprintf(inputs, "%d %d %s\n", recipe, real.User, p.tree(real.Base).Key())
+	_, _ = fmt.Fprintf(inputs, "%d %d %s %v\n", recipe, real.User, p.tree(real.Base).Key(), tags)
 	for _, file := range real.programs() {
 		info, err := os.Stat(p.Binary(file.Binary))
 		if err != nil {

@@ -58,6 +58,21 @@ func TestParseRefuses(t *testing.T) {
 			want:    `has a file ("/a")`,
 		},
 		{
+			name:    "a version that is a pattern",
+			content: "real: [{name: stub, binary: stub, versions: [v1.x], repositories: [stub], why: x}]",
+			want:    `has a version ("v1.x")`,
+		},
+		{
+			name:    "a version twice",
+			content: "real: [{name: stub, binary: stub, versions: [v1.0.0, v1.0.0], repositories: [stub], why: x}]",
+			want:    `has a version ("v1.0.0")`,
+		},
+		{
+			name:    "versions of what a step makes",
+			content: "real: [{name: stub, step: stub, versions: [v1.0.0], repositories: [stub], why: x}]",
+			want:    `has a version ("v1.0.0")`,
+		},
+		{
 			name:    "a base that isn't there",
 			content: "real: [{name: stub, binary: stub, base: debian, repositories: [stub], why: x}]",
 			want:    `stands on "debian"`,
@@ -110,8 +125,8 @@ func TestLookup(t *testing.T) {
 		{name: "finds a real image under its release name", repository: "gardener-project/releases/gardener/etcd-druid", want: Match{Image: "etcd-druid", Kind: KindReal, Listed: true}},
 		{name: "finds a real image under its short name", repository: "etcd-druid", want: Match{Image: "etcd-druid", Kind: KindReal, Listed: true}},
 		{name: "doesn't take the end of a word for a name", repository: "someone/not-etcd-druid", want: Match{Image: StubName, Kind: KindStandIn}},
-		{name: "finds a control plane's program", repository: "kube-apiserver", want: Match{Image: "kube-apiserver", Kind: KindReal, Listed: true}},
-		{name: "finds what machines take the kubelet out of", repository: "gardener-project/releases/hyperkube", want: Match{Image: "kubelet", Kind: KindReal, Listed: true}},
+		{name: "finds a control plane's program", repository: "kube-apiserver", want: Match{Image: "kube-apiserver", Exact: true, Kind: KindReal, Listed: true}},
+		{name: "finds what machines take the kubelet out of", repository: "gardener-project/releases/hyperkube", want: Match{Image: "kubelet", Exact: true, Kind: KindReal, Listed: true}},
 		{name: "finds a functional stand-in", repository: "istio-release/proxyv2", want: Match{Image: "gateway", Kind: KindFunctional, Listed: true}},
 		{name: "finds a stand-in", repository: "prometheus/prometheus", want: Match{Image: StubName, Kind: KindStandIn, Listed: true}},
 		{name: "stands in for what it doesn't know", repository: "someone/something", want: Match{Image: StubName, Kind: KindStandIn}},
@@ -226,6 +241,37 @@ func TestPushPutsFilesWhereTheTableSays(t *testing.T) {
 	pushed, err := pusher.Push(t.Context(), real)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pushed).To(BeTrue(), "a file moved")
+}
+
+func TestPushTagsVersions(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(registry.New())
+	defer server.Close()
+	dir := t.TempDir()
+	for _, program := range []string{"x", "x-v1.0.0"} {
+		g.Expect(os.WriteFile(filepath.Join(dir, program), []byte("content of "+program), 0o755)).To(Succeed())
+	}
+	pusher := Pusher{
+		Registry: strings.TrimPrefix(server.URL, "http://"),
+		Binary:   func(name string) string { return filepath.Join(dir, name) },
+	}
+	real := Real{Name: "x", Binary: "x", Versions: []string{"v1.0.1", "v1.0.0"}}
+	g.Expect(real.Binaries()).To(Equal([]string{"x", "x-v1.0.0"}))
+
+	g.Expect(pusher.Push(t.Context(), real)).To(BeTrue())
+	for tag, content := range map[string]string{"latest": "content of x", "v1.0.1": "content of x", "v1.0.0": "content of x-v1.0.0"} {
+		config, files := pull(t, pusher.Registry+"/real/x:"+tag)
+		g.Expect(config.Entrypoint).To(Equal([]string{"/x"}), tag)
+		g.Expect(files).To(HaveKeyWithValue("x", content), tag)
+	}
+	g.Expect(pusher.Push(t.Context(), real)).To(BeFalse())
+
+	g.Expect(os.WriteFile(filepath.Join(dir, "x-v1.0.0"), []byte("another content"), 0o755)).To(Succeed())
+	g.Expect(pusher.Push(t.Context(), real)).To(BeTrue(), "one of the versions changed")
+
+	g.Expect(os.Remove(filepath.Join(dir, "x-v1.0.0"))).To(Succeed())
+	_, err := pusher.Push(t.Context(), real)
+	g.Expect(err).To(MatchError(os.ErrNotExist))
 }
 
 func TestPushPutsProgramsOnTheirBase(t *testing.T) {

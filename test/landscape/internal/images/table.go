@@ -24,8 +24,12 @@ var defaultTable []byte
 // StubName is the entry of the table which everything that isn't real is answered with.
 const StubName = "stub"
 
-// plainPath matches absolute paths that need no quotes.
-var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
+var (
+	// plainPath matches absolute paths that need no quotes.
+	plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
+	// exactVersion matches the versions that Kubernetes is released in.
+	exactVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
+)
 
 // Kind tells what runs in the containers of an image.
 type Kind string
@@ -71,6 +75,9 @@ type Real struct {
 	Binary string `json:"binary"`
 	// Files are the programs of an image that needs them elsewhere; the first one becomes the entry point.
 	Files []File `json:"files"`
+	// Versions are the tags that are answered, where Gardener asks for an exact one; empty for any. The first one is what Binary
+	// and Files are, the others are programs with -VERSION behind their names. The path in the image stays.
+	Versions []string `json:"versions"`
 	// Base is the name of what the image stands on; empty for nothing. With a base an image needs no programs.
 	Base string `json:"base"`
 	// Step is the step of `up` that makes an image which is more than programs; it has neither binary nor files then.
@@ -95,6 +102,30 @@ func (r Real) programs() []File {
 		return []File{{Path: "/" + r.Binary, Binary: r.Binary}}
 	}
 	return r.Files
+}
+
+// version is the image of a further version.
+func (r Real) version(version string) Real {
+	files := slices.Clone(r.programs())
+	for i := range files {
+		files[i].Binary += "-" + version
+	}
+	r.Binary, r.Files = "", files
+	return r
+}
+
+// Binaries are the names of all programs that go into the image, of all versions.
+func (r Real) Binaries() []string {
+	var names []string
+	for _, file := range r.programs() {
+		names = append(names, file.Binary)
+	}
+	for _, version := range r.Versions[min(1, len(r.Versions)):] {
+		for _, file := range r.version(version).Files {
+			names = append(names, file.Binary)
+		}
+	}
+	return names
 }
 
 // StandIn is a group of images that are answered with the stub.
@@ -195,6 +226,11 @@ func (r Real) validate() error {
 	if r.Name == "" || sources != 1 || (r.Base != "" && r.Step != "") {
 		return errors.New("has no name, or not just one of binary, files and step")
 	}
+	for i, version := range r.Versions {
+		if !exactVersion.MatchString(version) || slices.Contains(r.Versions[:i], version) || r.Step != "" {
+			return fmt.Errorf("has a version (%q) that is none, or is there twice, or of what a step makes", version)
+		}
+	}
 	seen := map[string]bool{}
 	for _, file := range r.Files {
 		if file.Binary == "" || !path.IsAbs(file.Path) || path.Clean(file.Path) != file.Path || seen[file.Path] {
@@ -209,6 +245,8 @@ func (r Real) validate() error {
 type Match struct {
 	// Image is the name of the image that answers for it: a real one's or StubName.
 	Image string
+	// Exact is true if tags other than those which were pushed don't exist.
+	Exact bool
 	// Kind tells what that image is. A sleeping stand-in is what the table doesn't know, too.
 	Kind Kind
 	// Listed is false for a repository that the table doesn't know.
@@ -218,21 +256,21 @@ type Match struct {
 // Lookup finds the image for a repository (without host and tag). A stand-in's longer name wins over a real one's shorter.
 func (t Table) Lookup(repository string) Match {
 	longest, match := 0, Match{Image: StubName, Kind: KindStandIn}
-	try := func(suffixes []string, image string, kind Kind) {
+	try := func(suffixes []string, found Match) {
 		for _, suffix := range suffixes {
 			if len(suffix) > longest && (repository == suffix || strings.HasSuffix(repository, "/"+suffix)) {
-				longest, match = len(suffix), Match{Image: image, Kind: kind, Listed: true}
+				longest, match = len(suffix), found
 			}
 		}
 	}
 	for _, real := range t.Real {
-		try(real.Repositories, real.Name, KindReal)
+		try(real.Repositories, Match{Image: real.Name, Kind: KindReal, Exact: len(real.Versions) > 0, Listed: true})
 	}
 	for _, functional := range t.Functional {
-		try(functional.Repositories, functional.Name, KindFunctional)
+		try(functional.Repositories, Match{Image: functional.Name, Kind: KindFunctional, Exact: len(functional.Versions) > 0, Listed: true})
 	}
 	for _, standIn := range t.StandIns {
-		try(standIn.Repositories, StubName, KindStandIn)
+		try(standIn.Repositories, Match{Image: StubName, Kind: KindStandIn, Listed: true})
 	}
 	return match
 }

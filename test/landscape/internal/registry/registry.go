@@ -87,11 +87,11 @@ func (r *Registry) knows(repository string) bool {
 }
 
 // fallback rewrites a request for a repository that nobody pushed. A digest comes from an earlier answer of ours and keeps
-// its value; any tag becomes the one tag that there is.
+// its value; any tag becomes the one tag that there is, unless the table has exact versions.
 func (r *Registry) fallback(req *http.Request, host, repository, reference string) *http.Request {
 	found := r.table.Lookup(repository)
 	r.log.Info("answering for another registry", "host", host, "repository", repository, "reference", reference, "image", found.Image, "listed", found.Listed)
-	if !strings.Contains(reference, ":") {
+	if !found.Exact && !strings.Contains(reference, ":") {
 		reference = "latest"
 	}
 	rewritten := req.Clone(req.Context())

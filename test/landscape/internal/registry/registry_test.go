@@ -32,6 +32,7 @@ func table(t *testing.T) images.Table {
 real:
 - {name: stub, repositories: [stub], binary: stub, why: test}
 - {name: druid, repositories: [gardener/etcd-druid], binary: druid, why: test}
+- {name: apiserver, repositories: [kube-apiserver], binary: apiserver, versions: [v1.0.1, v1.0.0], why: test}
 standIns:
 - {repositories: [istio/proxy], why: test}
 `))
@@ -82,6 +83,8 @@ func TestManifests(t *testing.T) {
 	defer stop()
 	stub := push(t, address+"/real/stub:latest").String()
 	druid := push(t, address+"/real/druid:latest").String()
+	former := push(t, address+"/real/apiserver:v1.0.0").String()
+	apiserver := push(t, address+"/real/apiserver:v1.0.1").String()
 	first := push(t, address+"/own/app:first").String()
 	second := push(t, address+"/own/app:second").String()
 	for _, test := range []struct {
@@ -98,6 +101,10 @@ func TestManifests(t *testing.T) {
 		{name: "answers its own clients honestly for a name of the table", repository: "gardener/etcd-druid", reference: "v1", status: 404},
 		{name: "serves the real image for any tag", repository: "p/gardener/etcd-druid", reference: "v0.37.9", ns: "example.com", status: 200, digest: druid},
 		{name: "serves the real image by the digest it gave out", repository: "p/gardener/etcd-druid", reference: druid, ns: "example.com", status: 200, digest: druid},
+		{name: "serves an exact version", repository: "kube-apiserver", reference: "v1.0.1", ns: "example.com", status: 200, digest: apiserver},
+		{name: "serves another exact version", repository: "kube-apiserver", reference: "v1.0.0", ns: "example.com", status: 200, digest: former},
+		{name: "serves an exact version by the digest it gave out", repository: "kube-apiserver", reference: former, ns: "example.com", status: 200, digest: former},
+		{name: "doesn't serve a version that isn't there", repository: "kube-apiserver", reference: "v1.0.2", ns: "example.com", status: 404},
 		{name: "serves the stub for a stand-in", repository: "istio/proxy", reference: "1.2", ns: "example.com", status: 200, digest: stub},
 		{name: "serves the stub for what nobody knows", repository: "a/b", reference: "1.2", ns: "example.com", status: 200, digest: stub},
 		{name: "doesn't serve another image for a digest", repository: "a/b", reference: druid, ns: "example.com", status: 404},

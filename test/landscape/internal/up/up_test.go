@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
@@ -26,6 +28,28 @@ func TestSteps(t *testing.T) {
 		g.Expect(s.Title).NotTo(BeEmpty(), s.Name)
 		g.Expect(s.Remedy).NotTo(BeEmpty(), s.Name)
 		g.Expect(s.Execute).NotTo(BeNil(), s.Name)
+	}
+}
+
+func TestEveryImageHasItsPrograms(t *testing.T) {
+	g := NewWithT(t)
+	table, err := images.Load()
+	g.Expect(err).NotTo(HaveOccurred())
+	found, err := layout.Find(".")
+	g.Expect(err).NotTo(HaveOccurred())
+	programs := map[string]binaries.Program{}
+	for _, program := range binaries.Programs(found.Root) {
+		programs[program.Name] = program
+	}
+	for _, image := range table.Programs() {
+		for _, name := range image.Binaries() {
+			g.Expect(programs).To(HaveKey(name), image.Name)
+		}
+		if len(image.Versions) > 0 {
+			pinned, err := programs[image.Binaries()[0]].Version()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(image.Versions[0]).To(Equal(pinned), image.Name)
+		}
 	}
 }
 
