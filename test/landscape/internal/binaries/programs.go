@@ -71,7 +71,7 @@ func Programs(root string) []Program {
 		"gardener-extension-networking-calico")
 
 	const metrics = "sigs.k8s.io/metrics-server"
-	add("metrics-server", metrics, []string{"k8s.io/component-base/version.gitVersion"},
+	add("metrics-server", metrics, []string{"k8s.io/client-go/pkg/version.gitVersion"},
 		map[string]string{"metrics-server": metrics + "/cmd/metrics-server"}, "metrics-server")
 
 	const helm = "helm.sh/helm/v3"
