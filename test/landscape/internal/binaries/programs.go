@@ -86,6 +86,7 @@ func Programs(root string) []Program {
 		Program{Name: "stub", Dir: landscape, Package: "./stub"},
 		Program{Name: "etcd-wrapper", Dir: filepath.Join(landscape, "standins"), Package: "./etcd-wrapper"},
 		Program{Name: "gateway", Dir: filepath.Join(landscape, "standins"), Package: "./gateway"},
+		Program{Name: "vpn", Dir: filepath.Join(landscape, "standins"), Package: "./vpn"},
 	)
 }
 

@@ -61,13 +61,13 @@ func (p *proxy) serveConnect(port int, header string) func(context.Context, net.
 		to, allowed := connectBackend(request.Header.Get(header))
 		if request.Method != http.MethodConnect || !allowed {
 			slog.Info("Refused", "port", port, "method", request.Method, "destination", request.Header.Get(header))
-			relay.Refuse(conn, http.StatusForbidden)
+			relay.Answer(conn, http.StatusForbidden)
 			return
 		}
 		upstream, err := p.reach(ctx, to)
 		if err != nil {
 			slog.Info("No backend", "destination", request.Header.Get(header), "error", err)
-			relay.Refuse(conn, http.StatusServiceUnavailable)
+			relay.Answer(conn, http.StatusServiceUnavailable)
 			return
 		}
 		defer upstream.Close()

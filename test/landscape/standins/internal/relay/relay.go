@@ -193,8 +193,8 @@ func Accept(conn net.Conn) error {
 	return err
 }
 
-// Refuse answers with a status and nothing else; the connection is of no use afterwards.
-func Refuse(conn net.Conn, code int) {
+// Answer answers with a status and nothing else; the connection is of no use afterwards.
+func Answer(conn net.Conn, code int) {
 	_ = conn.SetWriteDeadline(time.Now().Add(DialTimeout))
 	fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", code, http.StatusText(code))
 }

@@ -101,7 +101,7 @@ func TestConnect(t *testing.T) {
 		go func() {
 			request, rest, err := relay.ReadRequest(conn)
 			if err != nil || request.Host != "10.0.0.1:443" || request.Header.Get("X-Where") != "there" {
-				relay.Refuse(conn, http.StatusBadRequest)
+				relay.Answer(conn, http.StatusBadRequest)
 				return
 			}
 			_, _ = io.WriteString(rest, "HTTP/1.1 200 OK\r\n\r\nearly")
@@ -116,7 +116,7 @@ func TestConnect(t *testing.T) {
 		client, conn := pair(t)
 		go func() {
 			_, _, _ = relay.ReadRequest(conn)
-			relay.Refuse(conn, http.StatusForbidden)
+			relay.Answer(conn, http.StatusForbidden)
 		}()
 		_, err := relay.Connect(client, "10.0.0.1:443", nil)
 		var status *relay.StatusError
