@@ -20,7 +20,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
@@ -87,6 +91,11 @@ func (p *program) kill() {
 type node struct {
 	mu      sync.Mutex
 	startup map[string]func(*corev1.Pod)
+	joined  sets.Set[types.UID]
+}
+
+func newNode() *node {
+	return &node{startup: map[string]func(*corev1.Pod){}, joined: sets.New[types.UID]()}
 }
 
 // starts sets what the pods of a MachineDeployment become: nil for running pods that become Nodes, which is the default.
@@ -142,7 +151,7 @@ func (n *node) sync(ctx context.Context, pod *corev1.Pod) error {
 	case pod.Spec.NodeName == "":
 		return seed.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "seed-node"}})
 	case pod.Status.Phase == corev1.PodRunning:
-		return nil
+		return n.boot(ctx, pod)
 	case startup != nil:
 		before := pod.DeepCopy()
 		startup(pod)
@@ -154,10 +163,24 @@ func (n *node) sync(ctx context.Context, pod *corev1.Pod) error {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: machine.ContainerName, Image: pod.Spec.Containers[0].Image, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 	}}
-	if err := seed.Status().Patch(ctx, pod, client.MergeFrom(before)); err != nil {
+	return seed.Status().Patch(ctx, pod, client.MergeFrom(before))
+}
+
+// boot makes a machine a Node, once, as its kubelet does. That takes a machine longer than machine-controller-manager takes to
+// note that its pod runs: of a Node that is there before, it would say that it is left from another machine, and replace both.
+func (n *node) boot(ctx context.Context, pod *corev1.Pod) error {
+	if n.joined.Has(pod.UID) {
+		return nil
+	}
+	m := &machinev1alpha1.Machine{}
+	if err := seed.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pod.Labels[machine.LabelMachine]}, m); err != nil || m.Spec.ProviderID == "" {
 		return err
 	}
-	return join(ctx, pod.Name, corev1.ConditionTrue)
+	if err := join(ctx, pod.Name, corev1.ConditionTrue); err != nil {
+		return err
+	}
+	n.joined.Insert(pod.UID)
+	return nil
 }
 
 // join makes a machine a Node, or changes whether it is ready.

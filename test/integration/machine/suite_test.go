@@ -100,7 +100,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	grantGardenersRole(ctx)
 	suite.Grant(ctx, shoot, namespace, account, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
 
-	kubelet = &node{startup: map[string]func(*corev1.Pod){}}
+	kubelet = newNode()
 	suite.Background("kubelet", kubelet.run)
 
 	dir := GinkgoT().TempDir()
