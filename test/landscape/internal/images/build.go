@@ -99,7 +99,11 @@ func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, erro
 }
 
 // recipe goes up when code below changes what an image looks like.
-const recipe = 2
+const recipe = 3
+
+// nonroot is the user of that name in the images of others, which tell its home in /etc/passwd: etcd-druid mounts the folder of
+// the backups there.
+const nonroot = 65532
 
 // searchPath is where images look for programs: some charts name them without their folder.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"
@@ -168,6 +172,9 @@ func (p Pusher) build(ctx context.Context, real Real) (v1.Image, error) {
 	}
 	config.Config.User = strconv.Itoa(real.User)
 	config.Config.Env = []string{searchPath}
+	if real.User == nonroot {
+		config.Config.Env = append(config.Config.Env, "HOME=/home/nonroot")
+	}
 	return mutate.ConfigFile(image, config)
 }
 
