@@ -126,6 +126,9 @@ func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
 // VirtualKubeconfig is the admin's kubeconfig of the virtual garden.
 func (l Layout) VirtualKubeconfig() string { return l.State("virtual-garden", "kubeconfig") }
 
+// Milestones is the file with the times that `up` took.
+func (l Layout) Milestones() string { return l.State("milestones.json") }
+
 // Kubectl is the kubectl that fits the runtime cluster.
 func (l Layout) Kubectl() string { return l.State("bin", "kubectl") }
 

@@ -35,13 +35,28 @@ var (
 	shoots       = schema.GroupVersionKind{Group: "core.gardener.cloud", Version: "v1beta1", Kind: "Shoot"}
 )
 
+// The goals for two cores, warm: when what is reached, counted from the beginning of `up`.
+const (
+	gardenGoal          = 150 * time.Second
+	seedGoal            = 200 * time.Second
+	workerlessShootGoal = 280 * time.Second
+	machineShootGoal    = 360 * time.Second
+)
+
+func shootGoal(shoot *unstructured.Unstructured) time.Duration {
+	if workers, _, _ := unstructured.NestedSlice(shoot.Object, "spec", "provider", "workers"); len(workers) > 0 {
+		return machineShootGoal
+	}
+	return workerlessShootGoal
+}
+
 // garden waits until the Garden is up.
 func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, error) {
 	garden := client.InNamespace("garden")
 	named := func(fragment string) func([]unstructured.Unstructured) (bool, string) {
 		return func(objects []unstructured.Unstructured) (bool, string) { return available(objects, fragment) }
 	}
-	return l.wait(ctx, progress, l.Layout.Kubeconfig(), []milestone{
+	return l.wait(ctx, progress, []milestone{
 		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
 		{title: "the extension's pod is available", kind: deployments, reached: named("gardener-extension-provider-local")},
 		{title: "BackupBucket Succeeded", kind: cluster.ExtensionKind("BackupBucket"), reached: succeeded(1)},
@@ -51,16 +66,16 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 		{title: "virtual kube-apiserver is available", kind: deployments, options: []client.ListOption{garden}, reached: named("virtual-garden-kube-apiserver")},
 		{title: "gardener-apiserver is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-apiserver")},
 		{title: "Extension Succeeded", kind: cluster.ExtensionKind("Extension"), options: []client.ListOption{garden}, reached: succeeded(1)},
-		{title: "Garden Succeeded", kind: gardens, reached: reconciled},
+		{title: "Garden Succeeded", kind: gardens, reached: reconciled, goal: gardenGoal},
 		{title: "Garden healthy", kind: gardens, reached: healthy},
 	})
 }
 
 // seed waits until the seed that gardenlet registers is up.
 func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, error) {
-	return l.wait(ctx, progress, l.Layout.VirtualKubeconfig(), []milestone{
-		{title: "Seed Succeeded", kind: seeds, reached: reconciled},
-		{title: "Seed healthy", kind: seeds, reached: healthy},
+	return l.wait(ctx, progress, []milestone{
+		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled},
+		{title: "Seed healthy", on: virtualGarden, kind: seeds, reached: healthy, goal: seedGoal},
 	})
 }
 
@@ -82,11 +97,11 @@ func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, 
 		for _, object := range objects {
 			only := []client.ListOption{client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()}}
 			all = append(all,
-				milestone{title: "Shoot " + object.GetName() + " Succeeded", kind: shoots, options: only, reached: reconciled},
-				milestone{title: "Shoot " + object.GetName() + " healthy", kind: shoots, options: only, reached: healthy})
+				milestone{title: "Shoot " + object.GetName() + " Succeeded", on: virtualGarden, kind: shoots, options: only, reached: reconciled, goal: shootGoal(object)},
+				milestone{title: "Shoot " + object.GetName() + " healthy", on: virtualGarden, kind: shoots, options: only, reached: healthy})
 		}
 	}
-	return l.wait(ctx, progress, l.Layout.VirtualKubeconfig(), all)
+	return l.wait(ctx, progress, all)
 }
 
 // reconciled wants at least one object, and the last operation of all of them Succeeded.

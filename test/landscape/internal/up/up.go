@@ -34,6 +34,9 @@ type Landscape struct {
 	Layout layout.Layout
 	Out    io.Writer
 	Now    func() time.Time
+
+	// times are when the milestones of this `up` are reached; nil for anything else than `up`.
+	times *times
 }
 
 // Processes are the books about the landscape's processes.
@@ -41,8 +44,10 @@ func (l Landscape) Processes() process.Keeper {
 	return process.Keeper{RunDir: l.Layout.State("run"), LogDir: l.Layout.State("logs")}
 }
 
-// Up brings the landscape up to and including the step named until; "" means all.
+// Up brings the landscape up to and including the step named until; "" means all. At its end, however it ends, it says when
+// which milestone was reached.
 func (l Landscape) Up(ctx context.Context, until string) error {
+	l.times = &times{path: l.Layout.Milestones(), now: l.Now}
 	steps, err := step.Until(l.Steps(), until)
 	if err != nil {
 		return err
@@ -52,7 +57,11 @@ func (l Landscape) Up(ctx context.Context, until string) error {
 		return err
 	}
 	defer unlock()
-	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+	if err := l.times.begin(); err != nil {
+		return err
+	}
+	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, l.times.watch(steps))
+	return errors.Join(err, l.summary())
 }
 
 // Steps are all steps of Up, in order.

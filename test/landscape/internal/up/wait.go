@@ -29,14 +29,30 @@ import (
 // patience is how long the milestones of a step together may take on a slow machine.
 const patience = 15 * time.Minute
 
-// milestone is a state of some objects of one kind that the landscape has to reach.
+// place is a cluster in which milestones are looked for.
+type place string
+
+const (
+	// runtimeCluster is the one that `up` makes.
+	runtimeCluster place = ""
+	// virtualGarden is the one that gardener-operator makes in it.
+	virtualGarden place = "virtual garden"
+)
+
+// milestone is a state of some objects of one kind that the landscape has to reach. A new one is a literal in the step that
+// has to wait for it: its objects are watched, it is reported when it is reached, and its time goes into the summary of `up`.
 type milestone struct {
+	// title is what the summary calls it; no two milestones have the same.
 	title string
-	kind  schema.GroupVersionKind
+	// on is where the objects are.
+	on   place
+	kind schema.GroupVersionKind
 	// options select the objects.
 	options []client.ListOption
 	// reached looks at all of them and says how far they are.
 	reached func(objects []unstructured.Unstructured) (bool, string)
+	// goal is when it should be reached, counted from the beginning of `up`; 0: whenever.
+	goal time.Duration
 }
 
 // available tells whether there is a Deployment whose name has the fragment, and whether all of these are available.
@@ -77,12 +93,31 @@ func succeeded(atLeast int) func([]unstructured.Unstructured) (bool, string) {
 	}
 }
 
-// wait waits for all milestones in a cluster at once and reports each as it is reached.
-func (l Landscape) wait(ctx context.Context, progress step.Progress, kubeconfig string, all []milestone) (string, error) {
-	c, err := cluster.Client(kubeconfig)
-	if err != nil {
-		return "", err
+// client connects with a cluster of the landscape.
+func (l Landscape) client(on place) (client.WithWatch, error) {
+	if on == virtualGarden {
+		return cluster.Client(l.Layout.VirtualKubeconfig())
 	}
+	return cluster.Client(l.Layout.Kubeconfig())
+}
+
+// wait waits for all milestones at once and reports each as it is reached.
+func (l Landscape) wait(ctx context.Context, progress step.Progress, all []milestone) (string, error) {
+	clients := map[place]client.WithWatch{}
+	for _, m := range all {
+		if clients[m.on] != nil {
+			continue
+		}
+		c, err := l.client(m.on)
+		if err != nil {
+			return "", err
+		}
+		clients[m.on] = c
+	}
+	return l.waitWith(ctx, progress, clients, all)
+}
+
+func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients map[place]client.WithWatch, all []milestone) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	type outcome struct {
@@ -94,7 +129,7 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress, kubeconfig 
 	outcomes := make(chan outcome)
 	for _, m := range all {
 		go func() {
-			last, err := m.wait(ctx, c, func(state string) { pending.set(m.title, state) })
+			last, err := m.wait(ctx, clients[m.on], func(state string) { pending.set(m.title, state) })
 			outcomes <- outcome{m, last, err}
 		}()
 	}
@@ -112,6 +147,7 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress, kubeconfig 
 			errs = append(errs, fmt.Errorf("%s: %s: %w", o.title, o.last, o.err))
 			continue
 		}
+		l.times.reach(o.title, o.goal)
 		progress("%s (%s)", o.title, o.last)
 	}
 	return fmt.Sprintf("%d milestones", len(all)), errors.Join(errs...)
@@ -187,7 +223,14 @@ func (m milestone) follow(ctx context.Context, c client.WithWatch, list *unstruc
 		return false
 	}
 	defer events.Stop()
-	for event := range events.ResultChan() {
+	for {
+		var event watch.Event
+		select {
+		case <-ctx.Done():
+			return false
+		case event = <-events.ResultChan():
+		}
+		// A watch that has ended yields events without an object.
 		object, isObject := event.Object.(*unstructured.Unstructured)
 		if !isObject || event.Type == watch.Error || event.Type == watch.Bookmark {
 			return false
@@ -200,5 +243,4 @@ func (m milestone) follow(ctx context.Context, c client.WithWatch, list *unstruc
 			return true
 		}
 	}
-	return false
 }
