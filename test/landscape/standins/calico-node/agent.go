@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// syncPeriod is after how long everything is looked at again, as others may change the node's routes and rules.
+const syncPeriod = 30 * time.Second
+
+// route leads to the range for pods of another node.
+type route struct {
+	to  netip.Prefix
+	via netip.Addr
+}
+
+// kernel is what the agent changes.
+type kernel interface {
+	// forward lets the node forward packets.
+	forward() error
+	// masquerade has packets from pods to others than pods carry the node's address.
+	masquerade(ctx context.Context, pods netip.Prefix) error
+	// routes are those that the agent made.
+	routes() ([]route, error)
+	replace(route) error
+	remove(route) error
+}
+
+// agent keeps the network of one node.
+type agent struct {
+	client kubernetes.Interface
+	// node is the node's name.
+	node string
+	// pods is the range of all pods of the cluster.
+	pods string
+	// configuration is the path of the CNI configuration.
+	configuration string
+	kernel        kernel
+	health        *health
+	// available is set once the node's condition is.
+	available bool
+}
+
+func newAgent(client kubernetes.Interface, node, pods, configuration string) *agent {
+	return &agent{client: client, node: node, pods: pods, configuration: configuration, kernel: linux{}, health: newHealth(time.Now)}
+}
+
+// run keeps the network until the end of ctx.
+func (a *agent) run(ctx context.Context, socket string) error {
+	if a.node == "" {
+		return errors.New("NODENAME is not set")
+	}
+	failed, err := a.health.serve(ctx, socket)
+	if err != nil {
+		return err
+	}
+	changed := make(chan struct{}, 1)
+	notify := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(a.client.CoreV1().RESTClient(), "nodes", "", fields.Everything()),
+		ObjectType:    &corev1.Node{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { notify() },
+			UpdateFunc: func(_, _ any) { notify() },
+			DeleteFunc: func(any) { notify() },
+		},
+	})
+	go informer.RunWithContext(ctx)
+	ticker := time.NewTicker(syncPeriod)
+	defer ticker.Stop()
+	for {
+		a.health.report(a.sync(ctx, informer.HasSynced(), store))
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+// sync brings the node's network to what it should be, and tells what is missing.
+func (a *agent) sync(ctx context.Context, synced bool, store cache.Store) error {
+	if !synced {
+		return errors.New("the nodes are not known yet")
+	}
+	var nodes []*corev1.Node
+	for _, item := range store.List() {
+		if node, ok := item.(*corev1.Node); ok {
+			nodes = append(nodes, node)
+		}
+	}
+	pods, err := netip.ParsePrefix(a.pods)
+	if err != nil {
+		return fmt.Errorf("reading CALICO_IPV4POOL_CIDR: %w", err)
+	}
+	err = errors.Join(a.kernel.forward(), a.kernel.masquerade(ctx, pods), a.syncRoutes(wanted(nodes, a.node)))
+	if _, statErr := os.Stat(a.configuration); statErr != nil {
+		err = errors.Join(err, fmt.Errorf("looking for the CNI configuration: %w", statErr))
+	}
+	if err == nil && !a.available {
+		err = setNetworkAvailable(ctx, a.client, a.node)
+		a.available = err == nil
+	}
+	return err
+}
+
+func (a *agent) syncRoutes(wanted []route) error {
+	present, err := a.kernel.routes()
+	if err != nil {
+		return fmt.Errorf("listing the routes: %w", err)
+	}
+	var errs []error
+	for _, r := range present {
+		// One to the same range is replaced.
+		if !slices.ContainsFunc(wanted, func(w route) bool { return w.to == r.to }) {
+			slog.Info("Removing a route", "to", r.to, "via", r.via)
+			if err := a.kernel.remove(r); err != nil {
+				errs = append(errs, fmt.Errorf("removing the route to %s: %w", r.to, err))
+			}
+		}
+	}
+	for _, r := range wanted {
+		if !slices.Contains(present, r) {
+			slog.Info("Setting a route", "to", r.to, "via", r.via)
+			if err := a.kernel.replace(r); err != nil {
+				errs = append(errs, fmt.Errorf("setting the route to %s by %s: %w", r.to, r.via, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// wanted are the routes to all other nodes that have a range and an address.
+func wanted(nodes []*corev1.Node, self string) []route {
+	var out []route
+	for _, node := range nodes {
+		to, found := podRangeOf(node)
+		if !found || node.Name == self {
+			continue
+		}
+		for _, address := range node.Status.Addresses {
+			via, err := netip.ParseAddr(address.Address)
+			if err == nil && via.Is4() && address.Type == corev1.NodeInternalIP {
+				out = append(out, route{to: to, via: via})
+				break
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b route) int { return cmp.Compare(a.to.String(), b.to.String()) })
+	return out
+}
+
+// setNetworkAvailable sets the condition of a node that says so, unless it is set.
+func setNetworkAvailable(ctx context.Context, client kubernetes.Interface, name string) error {
+	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("getting node %s: %w", name, err)
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeNetworkUnavailable && condition.Status == corev1.ConditionFalse {
+			return nil
+		}
+	}
+	now := metav1.Now()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
+		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, LastHeartbeatTime: now, LastTransitionTime: now,
+		Reason: "CalicoIsUp", Message: "The stand-in for Calico is running on this node",
+	}}}})
+	if err != nil {
+		return fmt.Errorf("encoding the condition of node %s: %w", name, err)
+	}
+	if _, err := client.CoreV1().Nodes().PatchStatus(ctx, name, patch); err != nil {
+		return fmt.Errorf("setting the condition of node %s: %w", name, err)
+	}
+	return nil
+}
