@@ -7,6 +7,9 @@ package landscape
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,7 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gardenerkubernetes "github.com/gardener/gardener/pkg/client/kubernetes"
 
 	"github.com/gardener/gardener-extension-provider-local/test/probe"
 )
@@ -57,4 +63,16 @@ func Ask(ctx context.Context, clientset kubernetes.Interface, agent *corev1.Pod,
 		return report, err
 	}
 	return report, report.Err()
+}
+
+// Execute runs a command in the only container of a pod and returns what it printed.
+func Execute(ctx context.Context, config *rest.Config, pod *corev1.Pod, command ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	stdout, stderr, err := gardenerkubernetes.NewPodExecutor(config).Execute(ctx, pod.Namespace, pod.Name, "", command...)
+	if err != nil {
+		return "", err
+	}
+	content, err := io.ReadAll(io.MultiReader(stdout, stderr))
+	return strings.ReplaceAll(string(content), "\r", ""), err
 }

@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -61,28 +60,7 @@ var _ = Describe("The machines of a shoot", Ordered, func() {
 		}
 	})
 
-	It("kill a pod that takes more memory than there is, and go on", func(ctx SpecContext) {
-		node := s.nodesOf(ctx, poolOne)[0]
-		before := s.podOf(ctx, &node)
-		glutton := landscape.Create(ctx, s.client, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "glutton"},
-			Spec: corev1.PodSpec{
-				NodeName: node.Name, RestartPolicy: corev1.RestartPolicyNever, HostNetwork: true,
-				AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)),
-				Containers: []corev1.Container{{Name: "glutton", Image: probeImage, Args: []string{"allocate", "-bytes", "4294967296"}}},
-			},
-		})
-		// containerd only gives the reason OOMKilled if it hears of it before the end of the process, which with cgroup v1 is
-		// up to chance. Nobody but the kernel sends the pod a signal 9.
-		Eventually(landscape.Get(ctx, s.client, glutton)).Should(HaveField("Status.ContainerStatuses", ConsistOf(
-			HaveField("State.Terminated", HaveValue(HaveField("ExitCode", int32(137)))))))
-
-		after := s.podOf(ctx, &node)
-		Expect(after.UID).To(Equal(before.UID))
-		Expect(after.Status.ContainerStatuses).To(HaveExactElements(And(HaveField("RestartCount", int32(0)), HaveField("State.Running", Not(BeNil())))))
-		// While there is no memory left, its kubelet may be late to say so.
-		Eventually(func() []corev1.Node { return s.nodesOf(ctx, poolOne) }).Should(HaveExactElements(And(HaveField("UID", node.UID), Satisfy(isReadyNode))))
-	})
+	memorySpecs(func() *shoot { return s }, func() *recorder { return seen })
 
 	service := loadBalancerSpecs(func() *shoot { return s })
 

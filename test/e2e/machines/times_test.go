@@ -39,6 +39,10 @@ type recorder struct {
 type times struct {
 	created, running, registered, ready time.Time
 	deleted, left, podGone, gone        time.Time
+
+	// unready is since when its Node, which was ready, is not, and lapse the longest time that it was not.
+	unready time.Time
+	lapse   time.Duration
 }
 
 // record looks until the suite ends.
@@ -117,12 +121,22 @@ func (r *recorder) marks(now time.Time, pods *corev1.PodList, nodes *corev1.Node
 		nodeNames[node.Name] = true
 		if seen, ok := r.times[machine.Name(node.Name)]; ok {
 			mark(&seen.registered, now)
-			if isReady(&node) {
-				mark(&seen.ready, now)
-			}
+			seen.see(now, isReady(&node))
 		}
 	}
 	return podNames, nodeNames
+}
+
+// see writes down whether the Node is ready.
+func (t *times) see(now time.Time, ready bool) {
+	switch {
+	case ready:
+		mark(&t.ready, now)
+		t.unready = time.Time{}
+	case !t.ready.IsZero():
+		mark(&t.unready, now)
+		t.lapse = max(t.lapse, now.Sub(t.unready))
+	}
 }
 
 func mark(at *time.Time, now time.Time) {

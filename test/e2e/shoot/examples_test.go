@@ -7,8 +7,6 @@ package shoot_test
 import (
 	"context"
 	"io"
-	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -21,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
-	gardenerkubernetes "github.com/gardener/gardener/pkg/client/kubernetes"
 
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 	"github.com/gardener/gardener-extension-provider-local/test/probe"
@@ -96,7 +93,7 @@ func exampleSpecs() {
 
 	It("execute commands in pods", func(ctx SpecContext) {
 		Eventually(func() (string, error) {
-			return execute(ctx, cluster, shootAgent, "/probe", "read", "-file", "/etc/hostname")
+			return landscape.Execute(ctx, cluster.Config, shootAgent, "/probe", "read", "-file", "/etc/hostname")
 		}).WithContext(ctx).Should(Equal(shootAgent.Name + "\n"))
 	})
 
@@ -156,11 +153,11 @@ func exampleSpecs() {
 		writer := mounted("writer")
 		Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(claim), claim)).To(Succeed())
 		Expect(claim.Status.Phase).To(Equal(corev1.ClaimBound))
-		_, err := execute(ctx, cluster, writer, "/probe", "write", "-file", file, "-text", text)
+		_, err := landscape.Execute(ctx, cluster.Config, writer, "/probe", "write", "-file", file, "-text", text)
 		Expect(err).NotTo(HaveOccurred())
 		landscape.DeleteAndWait(ctx, cluster.Client, writer)
 		reader := mounted("reader")
-		Expect(execute(ctx, cluster, reader, "/probe", "read", "-file", file)).To(Equal(text))
+		Expect(landscape.Execute(ctx, cluster.Config, reader, "/probe", "read", "-file", file)).To(Equal(text))
 		// The volume has a user until then, so that the claim would not go.
 		landscape.DeleteAndWait(ctx, cluster.Client, reader)
 	})
@@ -176,16 +173,4 @@ func newAgent(ctx context.Context, c client.Client, image string) *corev1.Pod {
 		"the namespace has its service account")
 	landscape.EventuallyPodReady(ctx, c, agent)
 	return agent
-}
-
-// execute runs a command in the only container of a pod and returns what it printed.
-func execute(ctx context.Context, cluster *landscape.Cluster, pod *corev1.Pod, command ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	stdout, stderr, err := gardenerkubernetes.NewPodExecutor(cluster.Config).Execute(ctx, pod.Namespace, pod.Name, "", command...)
-	if err != nil {
-		return "", err
-	}
-	content, err := io.ReadAll(io.MultiReader(stdout, stderr))
-	return strings.ReplaceAll(string(content), "\r", ""), err
 }

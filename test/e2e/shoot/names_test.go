@@ -89,8 +89,7 @@ func podResolves(ctx context.Context, clientset kubernetes.Interface, agent *cor
 
 // machineResolves asks from a machine, as any program there does.
 func machineResolves(ctx context.Context, shoot *gardencorev1beta1.Shoot, pod, name string) ([]string, error) {
-	seed := &landscape.Cluster{Client: l.Client, Clientset: l.Clientset, Config: l.Config}
-	out, err := execute(ctx, seed, landscape.Named[*corev1.Pod](shoot.Status.TechnicalID, pod), "getent", "ahostsv4", name)
+	out, err := landscape.Execute(ctx, l.Config, landscape.Named[*corev1.Pod](shoot.Status.TechnicalID, pod), "getent", "ahostsv4", name)
 	if err != nil {
 		return nil, fmt.Errorf("%s on %s: %w", name, client.ObjectKey{Namespace: shoot.Status.TechnicalID, Name: pod}, err)
 	}
