@@ -89,9 +89,7 @@ func (t traces) inSeed(ctx context.Context) ([]string, error) {
 		if volume, ok := obj.(*corev1.PersistentVolume); ok {
 			return volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.Namespace == t.technicalID
 		}
-		// Others may have a name that begins with the same letters.
-		return slices.Contains(strings.FieldsFunc(obj.GetNamespace()+" "+obj.GetName(), func(r rune) bool { return r == ' ' || r == ':' }), t.technicalID) ||
-			strings.Contains(obj.GetName(), t.technicalID+"--")
+		return strings.Contains(obj.GetNamespace()+"/"+obj.GetName(), t.technicalID)
 	}, append(extensionLists(), &extensionsv1alpha1.ClusterList{}, &corev1.NamespaceList{}, &corev1.PodList{},
 		&corev1.PersistentVolumeList{}, &resourcesv1alpha1.ManagedResourceList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{},
 		&admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{})...)
