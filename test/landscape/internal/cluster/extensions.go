@@ -22,9 +22,12 @@ func ExtensionKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: kind}
 }
 
-// ExtensionKinds are the kinds that an extension instance of class garden serves.
+// ExtensionKinds are all kinds of extension objects.
 func ExtensionKinds() []string {
-	return []string{"BackupBucket", "BackupEntry", "DNSRecord", "Extension"}
+	return []string{
+		"BackupBucket", "BackupEntry", "Bastion", "ContainerRuntime", "ControlPlane", "DNSRecord", "Extension", "Infrastructure",
+		"Network", "OperatingSystemConfig", "SelfHostedShootExposure", "Worker",
+	}
 }
 
 // ExtensionObject is the part of an extension object that a person looks at.

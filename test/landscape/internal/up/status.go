@@ -8,135 +8,173 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/usage"
 )
 
-// Status prints what runs and how it is. The error says how many things are not healthy.
+const (
+	// statusTimeout bounds `status` as a whole, virtualTimeout what it asks of the virtual garden, which may be cut off.
+	statusTimeout  = time.Minute
+	virtualTimeout = 20 * time.Second
+	// cpuInterval is over how long CPU is measured at least.
+	cpuInterval = time.Second
+	// largest is how many pods and processes are named that take the most memory.
+	largest = 10
+)
+
+// Status prints what runs and how it is, first what is not healthy. The error says how many things that are.
 func (l Landscape) Status(ctx context.Context) error {
 	if _, err := os.Stat(l.Layout.State()); errors.Is(err, os.ErrNotExist) {
 		return errors.New("there is no landscape; bring it up with `make up`")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	out := tabwriter.NewWriter(l.Out, 0, 4, 2, ' ', 0)
-	bad, err := l.statusProcesses(ctx, out)
+	began := time.Now()
+	before, err := usage.Read(usage.Root, l.Layout.State())
 	if err != nil {
 		return err
 	}
-	c, err := cluster.Client(l.Layout.Kubeconfig())
-	if err == nil {
-		var clusterBad int
-		clusterBad, err = statusCluster(ctx, c, out)
-		bad += clusterBad
-	}
-	unlisted, logErr := l.unlistedImages()
-	for _, image := range unlisted {
-		_, _ = fmt.Fprintf(out, "image\t%s\t\tstand-in, not in the table of images\n", image)
-	}
-	if flushErr := errors.Join(out.Flush(), logErr); flushErr != nil {
-		return flushErr
-	}
-	if err != nil {
+	r := &report{}
+	if err := l.statusProcesses(ctx, r.section("PROCESSES")); err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(l.Out, "\nexport KUBECONFIG=%s\n%s get dnsrecords -n garden\n", l.Layout.Kubeconfig(), l.Layout.Kubectl())
+	pods := l.statusClusters(ctx, r)
+	if err := l.statusUnlisted(r.section("STAND-INS THAT THE TABLE OF IMAGES LACKS")); err != nil {
+		return err
+	}
+	if err := l.statusUsage(ctx, r.section("MEMORY AND CPU"), pods, before, began); err != nil {
+		return err
+	}
+	if err := r.print(l.Out); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(l.Out, "export KUBECONFIG=%s\n%s get dnsrecords -n garden\n", l.Layout.Kubeconfig(), l.Layout.Kubectl())
+	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
+		_, _ = fmt.Fprintf(l.Out, "%s --kubeconfig %s get seeds,shoots -A\n", l.Layout.Kubectl(), l.Layout.VirtualKubeconfig())
+	}
 	_, _ = fmt.Fprintf(l.Out, "dig +short @%s api.virtual-garden.local.gardener.cloud\nlogs: %s\n", layout.HostDNSIP, l.Layout.State("logs"))
-	if bad > 0 {
-		return fmt.Errorf("%d things are not healthy", bad)
+	return r.err()
+}
+
+func (l Landscape) statusProcesses(ctx context.Context, s *section) error {
+	for _, component := range node.Components(l.Layout) {
+		record, running, err := l.Processes().Find(component.Name)
+		if err != nil {
+			return err
+		}
+		if !running {
+			s.add(bad, "process", component.Name, "does not run")
+			continue
+		}
+		verdict, health := good, "healthy"
+		if err := component.Ready(ctx); err != nil {
+			verdict, health = bad, err.Error()
+		}
+		s.add(verdict, "process", component.Name, fmt.Sprintf("%s, PID %d, since %s", health, record.PID, l.Now().Sub(record.Started).Round(time.Second)))
 	}
 	return nil
 }
 
-func (l Landscape) statusProcesses(ctx context.Context, out io.Writer) (int, error) {
-	bad := 0
-	_, _ = fmt.Fprintln(out, "PROCESS\tPID\tSINCE\tHEALTH")
-	for _, component := range node.Components(l.Layout) {
-		record, running, err := l.Processes().Find(component.Name)
-		if err != nil {
-			return bad, err
-		}
-		if !running {
-			bad++
-			_, _ = fmt.Fprintf(out, "%s\t-\t-\tdoes not run\n", component.Name)
-			continue
-		}
-		health := "healthy"
-		if err := component.Ready(ctx); err != nil {
-			bad++
-			health = err.Error()
-		}
-		_, _ = fmt.Fprintf(out, "%s\t%d\t%s\t%s\n", component.Name, record.PID, l.Now().Sub(record.Started).Round(time.Second), health)
+// statusClusters returns the names of the pods by UID. What can't be asked is not healthy; the rest is shown all the same.
+func (l Landscape) statusClusters(ctx context.Context, r *report) map[string]string {
+	reach := r.section("API SERVERS")
+	table, err := images.Load()
+	if err != nil {
+		reach.add(bad, "table", "images", err.Error())
 	}
-	return bad, nil
+	s := &survey{report: r, table: table}
+	runtime, err := l.client(runtimeCluster)
+	if err != nil {
+		reach.add(bad, "cluster", "runtime", err.Error())
+		return nil
+	}
+	s.runtime = runtime
+	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
+		virtual, err := l.client(virtualGarden)
+		if err != nil {
+			reach.add(bad, "cluster", string(virtualGarden), err.Error())
+		} else {
+			s.virtual = virtual
+		}
+	}
+	return s.run(ctx, reach)
 }
 
-func statusCluster(ctx context.Context, c client.Client, out io.Writer) (int, error) {
-	bad := 0
-	nodes := &corev1.NodeList{}
-	if err := c.List(ctx, nodes); err != nil {
-		return bad, fmt.Errorf("listing the nodes: %w", err)
+// run fills the report in an order in which each part knows what is on its way already.
+func (s *survey) run(ctx context.Context, failures *section) map[string]string {
+	virtual, cancel := context.WithTimeout(ctx, virtualTimeout)
+	defer cancel()
+	var pods map[string]string
+	parts := []struct {
+		name string
+		look func() error
+	}{
+		{"runtime", func() error { return s.garden(ctx) }},
+		{string(virtualGarden), func() error { return s.virtualGarden(virtual) }},
+		{"runtime", func() error { return s.extensions(ctx) }},
+		{"runtime", func() error { return s.workloads(ctx) }},
+		{"runtime", func() (err error) { pods, err = s.pods(ctx); return err }},
 	}
-	_, _ = fmt.Fprintln(out, "\nKIND\tNAME\tCLASS\tSTATE")
-	for _, n := range nodes.Items {
-		state := "not Ready"
-		if slices.ContainsFunc(n.Status.Conditions, func(condition corev1.NodeCondition) bool {
-			return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-		}) {
-			state = "Ready"
-		} else {
-			bad++
-		}
-		_, _ = fmt.Fprintf(out, "Node\t%s\t\t%s\n", n.Name, state)
-	}
-	deployments := &appsv1.DeploymentList{}
-	if err := c.List(ctx, deployments); err != nil {
-		return bad, fmt.Errorf("listing the Deployments: %w", err)
-	}
-	available, later := 0, 0
-	for _, d := range deployments.Items {
-		if d.Spec.Replicas == nil || d.Status.AvailableReplicas >= *d.Spec.Replicas {
-			available++
-			continue
-		}
-		if d.Namespace == "garden" && strings.HasPrefix(d.Name, "virtual-garden-") {
-			later++
-			continue
-		}
-		bad++
-		_, _ = fmt.Fprintf(out, "Deployment\t%s/%s\t\t%d of %d available\n", d.Namespace, d.Name, d.Status.AvailableReplicas, *d.Spec.Replicas)
-	}
-	_, _ = fmt.Fprintf(out, "Deployments\t%d\t\tavailable\n", available)
-	if later > 0 {
-		_, _ = fmt.Fprintf(out, "Deployments\t%d\t\tof the virtual garden, which is not brought up yet\n", later)
-	}
-	for _, kind := range cluster.ExtensionKinds() {
-		objects, err := cluster.ExtensionObjects(ctx, c, kind)
-		if err != nil {
-			return bad, err
-		}
-		for _, o := range objects {
-			if !o.Succeeded() {
-				bad++
-			}
-			_, _ = fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), o.Class, strings.TrimSpace(o.State+" "+o.Error))
+	for _, part := range parts {
+		if err := part.look(); err != nil {
+			failures.add(bad, "cluster", part.name, err.Error())
 		}
 	}
-	return bad, nil
+	return pods
+}
+
+func (l Landscape) statusUsage(ctx context.Context, s *section, pods map[string]string, before []usage.Process, began time.Time) error {
+	timer := time.NewTimer(max(0, cpuInterval-time.Since(began)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+	}
+	after, err := usage.Read(usage.Root, l.Layout.State())
+	if err != nil {
+		return err
+	}
+	elapsed := time.Since(began)
+	show := func(groups []usage.Group, kind string) {
+		for _, g := range groups[:min(largest, len(groups))] {
+			s.add(note, kind, g.Name, fmt.Sprintf("%6.0f MB  %5.2f CPUs", float64(g.Memory)/1e6, g.Cores))
+		}
+	}
+	show(usage.Groups(before, after, elapsed, func(usage.Process) string { return "in all" }), "total")
+	show(usage.Groups(before, after, elapsed, func(p usage.Process) string {
+		if p.Pod != "" {
+			return "pods"
+		}
+		return "processes beside them"
+	}), "total")
+	show(usage.Groups(before, after, elapsed, func(p usage.Process) string {
+		if p.Pod == "" {
+			return p.Command
+		}
+		if name := pods[p.Pod]; name != "" {
+			return name
+		}
+		return "pod " + p.Pod
+	}), "largest")
+	return nil
+}
+
+func (l Landscape) statusUnlisted(s *section) error {
+	unlisted, err := l.unlistedImages()
+	for _, image := range unlisted {
+		s.add(note, "image", image, "")
+	}
+	return err
 }
 
 var unlistedLine = regexp.MustCompile(`host=(\S+) repository=(\S+) reference=(\S+) image=\S+ listed=false`)
