@@ -99,11 +99,14 @@ func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, erro
 }
 
 // recipe goes up when code below changes what an image looks like.
-const recipe = 3
+const recipe = 4
 
-// nonroot is the user of that name in the images of others, which tell its home in /etc/passwd: etcd-druid mounts the folder of
-// the backups there.
-const nonroot = 65532
+// nonroot is the user of that name in the images of others, which tell its home in /etc/passwd: etcd-backup-restore writes
+// there, and etcd-druid mounts the folder of the backups below it.
+const (
+	nonroot = 65532
+	home    = "/home/nonroot"
+)
 
 // searchPath is where images look for programs: some charts name them without their folder.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/"
@@ -173,17 +176,23 @@ func (p Pusher) build(ctx context.Context, real Real) (v1.Image, error) {
 	config.Config.User = strconv.Itoa(real.User)
 	config.Config.Env = []string{searchPath}
 	if real.User == nonroot {
-		config.Config.Env = append(config.Config.Env, "HOME=/home/nonroot")
+		config.Config.Env = append(config.Config.Env, "HOME="+home)
 	}
 	return mutate.ConfigFile(image, config)
 }
 
-// layer packs the programs, the folders above them, and /tmp for those that write there.
+// layer packs the programs, the folders above them, and those where some write: /tmp and a home.
 func (p Pusher) layer(files []File) (v1.Layer, error) {
 	var buffer bytes.Buffer
 	writer := tar.NewWriter(&buffer)
-	if err := writer.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}); err != nil {
-		return nil, err
+	for _, folder := range []tar.Header{
+		{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777},
+		{Name: "home/", Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: home[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o700, Uid: nonroot, Gid: nonroot},
+	} {
+		if err := writer.WriteHeader(&folder); err != nil {
+			return nil, err
+		}
 	}
 	for _, folder := range folders(files) {
 		if err := writer.WriteHeader(&tar.Header{Name: folder[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {

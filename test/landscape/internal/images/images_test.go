@@ -206,7 +206,7 @@ func TestPush(t *testing.T) {
 	config, files := pull(t, pusher.Registry+"/real/x:latest")
 	g.Expect(config.Entrypoint).To(Equal([]string{"/program"}))
 	g.Expect(config.User).To(Equal("65532"))
-	g.Expect(files).To(Equal(map[string]string{"tmp/": "", "program": "content"}))
+	g.Expect(files).To(Equal(map[string]string{"tmp/": "", "home/": "", "home/nonroot/": "", "program": "content"}))
 
 	g.Expect(os.WriteFile(program, []byte("another content"), 0o755)).To(Succeed())
 	pushed, err = pusher.Push(t.Context(), real)
@@ -233,7 +233,7 @@ func TestPushPutsFilesWhereTheTableSays(t *testing.T) {
 	config, files := pull(t, pusher.Registry+"/real/x:latest")
 	g.Expect(config.Entrypoint).To(Equal([]string{"/usr/local/bin/x"}))
 	g.Expect(files).To(Equal(map[string]string{
-		"tmp/": "", "usr/": "", "usr/bin/": "", "usr/local/": "", "usr/local/bin/": "",
+		"tmp/": "", "home/": "", "home/nonroot/": "", "usr/": "", "usr/bin/": "", "usr/local/": "", "usr/local/bin/": "",
 		"usr/local/bin/x": "content of b", "usr/bin/y": "content of a", "z": "content of a",
 	}))
 
