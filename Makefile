@@ -61,13 +61,13 @@ test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN
 	  CGO_ENABLED=1 go test -race -timeout 20m $(TEST_ARGS) $$packages; \
 	done
 
-## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden, LABELS=seed or LABELS=machines
+## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=shoot; docs/developer.md lists them
 .PHONY: e2e
 e2e: export KUBECONFIG ?= $(REPO)/.landscape/kubeconfig
 e2e:
 	@[ -f "$$KUBECONFIG" ] || { echo "make e2e: no landscape at $$KUBECONFIG; run 'make up' first" >&2; exit 1; }
 	@# One suite after the other: there is one landscape, and they take parts of it away.
-	go test -v -count=1 -p 1 -timeout 45m ./test/e2e/... $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+	go test -v -count=1 -p 1 -timeout 180m ./test/e2e/... $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
 ## bench: benchmarks of the packages, and those of test/bench
 .PHONY: bench

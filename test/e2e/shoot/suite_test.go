@@ -63,7 +63,7 @@ func TestShoot(t *testing.T) {
 // In this order, so that the examples need not be woken up in between.
 var _ = Describe("Shoots", Serial, func() {
 	Describe("The examples", Label("examples"), Ordered, exampleSpecs)
-	Describe("gardenlet", Label("gardenlet"), gardenletSpecs)
+	Describe("gardenlet", Label("seed", "gardenlet"), gardenletSpecs)
 	Describe("A workerless one", Label("workerless"), Ordered, func() {
 		lifeSpecs("e2e-life", func(context.Context, *gardencorev1beta1.Shoot) {})
 	})
@@ -73,7 +73,7 @@ var _ = Describe("Shoots", Serial, func() {
 	Describe("One with machines", Label("pools"), Ordered, poolSpecs)
 	Describe("Force-deletion", Label("force-delete"), forceDeleteSpecs)
 	Describe("One that moves between seeds", Label("migration"), Ordered, migrationSpecs)
-	Describe("One that is a seed", Label("managedseed"), Ordered, managedSeedSpecs)
+	Describe("One that is a seed", Label("seed", "managedseed"), Ordered, managedSeedSpecs)
 })
 
 var _ = BeforeSuite(func(ctx SpecContext) {
