@@ -62,7 +62,7 @@ func events() []audit.Event {
 	return all
 }
 
-var _ = Describe("The audit log", Label("garden", "seed", "shoot"), func() {
+var _ = Describe("The audit log", Label("audit", "garden", "seed", "shoot"), func() {
 	It("reaches back to the creation of every extension object that there is", func(ctx SpecContext) {
 		// Read before the log, which therefore has whatever is in here.
 		uids := map[string]string{}
@@ -99,7 +99,7 @@ var _ = Describe("The audit log", Label("garden", "seed", "shoot"), func() {
 })
 
 // Without these, a log in which the instances do not show up would prove that they keep to their classes.
-var _ = Describe("The audit log", func() {
+var _ = Describe("The audit log", Label("audit"), func() {
 	for _, instance := range []audit.Instance{garden, seed} {
 		for _, class := range instance.Classes {
 			It("has writes of the "+instance.Name+" instance to objects of class "+class, Label(class), func() {

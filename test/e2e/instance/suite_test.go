@@ -2,15 +2,15 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seed_test holds the end-to-end tests of the seed instance. They run against a landscape that is up (`make up`),
-// with KUBECONFIG naming its runtime cluster, and leave it as they found it.
+// Package instance_test holds the end-to-end tests of the seed instance. They run against a landscape that has a Garden and no
+// seed (`make up UNTIL=garden`), with KUBECONFIG naming its runtime cluster, and leave it as they found it.
 //
-// There is neither a gardenlet nor a shoot in the landscape yet, so the suite does what gardenlet does: it installs the
+// What gardenlet does the suite does itself, so that it can do it in every order, and wrongly: it installs the
 // chart which the Extension names as a ControllerInstallation would be, and makes the namespace of a shoot with its
 // gardener-resource-manager. The runtime cluster plays all three: it is the garden's, it is a seed, and the shoot is the
 // same cluster once more. A program of the tests stands in for the ingress gateways and the ingress controller (test/probe),
 // whose images there are none of. Everything else is real.
-package seed_test
+package instance_test
 
 import (
 	"maps"
@@ -52,16 +52,17 @@ var (
 	balancersBefore map[string]placement
 )
 
-func TestSeed(t *testing.T) {
+func TestInstance(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
-	RunSpecs(t, "Seed instance, end to end", Label("seed"))
+	RunSpecs(t, "Seed instance, end to end", Label("instance"))
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	l = landscape.Connect()
+	l.RequireGardenOnly(ctx)
 	l.Values = map[string]any{
 		"nodes": map[string]any{"capacity": map[string]any{"cpu": seedCPU, "memory": seedMemory}},
 		// There is no API server of a shoot for it; the suite of machines has one.

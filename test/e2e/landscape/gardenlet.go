@@ -55,6 +55,16 @@ const (
 	GardenInstanceNamespace = "runtime-extension-provider-local"
 )
 
+// RequireGardenOnly fails if the landscape has a seed already, which belongs to its gardenlet: a suite that plays gardenlet
+// would take its CRDs away at the end.
+func (l *Landscape) RequireGardenOnly(ctx context.Context) {
+	GinkgoHelper()
+	gardenlet := Named[*appsv1.Deployment](GardenNamespace, "gardenlet")
+	err := l.Client.Get(ctx, client.ObjectKeyFromObject(gardenlet), gardenlet)
+	Expect(client.IgnoreNotFound(err)).To(Succeed())
+	Expect(err).To(HaveOccurred(), "this suite plays gardenlet, and the landscape has one: run it on one of `make up UNTIL=garden`")
+}
+
 // PrepareSeed installs what the instance finds in every seed: the CRDs, of which gardener-operator brings only some, and the
 // PriorityClasses of its pods and of those of shoots.
 func (l *Landscape) PrepareSeed(ctx context.Context) {

@@ -43,6 +43,7 @@ func TestMachines(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	l = landscape.Connect()
+	l.RequireGardenOnly(ctx)
 	By("bringing what gardenlet brings into a seed")
 	l.PrepareSeed(ctx)
 	By("installing the chart as gardenlet does")
