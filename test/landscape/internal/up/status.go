@@ -147,7 +147,8 @@ func (l Landscape) statusUsage(ctx context.Context, s *section, pods map[string]
 	elapsed := time.Since(began)
 	show := func(groups []usage.Group, kind string) {
 		for _, g := range groups[:min(largest, len(groups))] {
-			s.add(note, kind, g.Name, fmt.Sprintf("%6.0f MB  %5.2f CPUs", float64(g.Memory)/1e6, g.Cores))
+			// Not by add, which would take away what aligns the numbers.
+			s.rows = append(s.rows, row{note, kind, g.Name, fmt.Sprintf("%6.0f MB  %5.2f CPUs", float64(g.Memory)/1e6, g.Cores)})
 		}
 	}
 	show(usage.Groups(before, after, elapsed, func(usage.Process) string { return "in all" }), "total")

@@ -195,7 +195,9 @@ func TestSurveyFindsWhatIsNotHealthy(t *testing.T) {
 func TestSurveyShowsTheRestIfAnAPIServerFails(t *testing.T) {
 	g := NewWithT(t)
 	broken := fakeclient.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errors.New("cut off") },
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("cut off")
+		},
 	}).Build()
 	r, _ := surveyed(t, reader(node1()), broken)
 	g.Expect(r.marked(bad)).To(ConsistOf(row{bad, "cluster", "virtual garden", "listing the objects of kind Seed: cut off"}))

@@ -107,7 +107,6 @@ func (s *survey) virtualGarden(ctx context.Context) error {
 				s.active.landscape = s.active.landscape || verdict == busy
 			case shoots:
 				s.active.shoots[text(o, "technicalID")] = verdict == busy
-				seed = ""
 			case controllerInstallations:
 				if verdict == bad && activeSeeds[seed] {
 					verdict = busy

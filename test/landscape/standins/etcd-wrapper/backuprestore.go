@@ -19,10 +19,12 @@ import (
 const (
 	// maxResponse bounds what is read of a response; a configuration has about 2 KiB.
 	maxResponse = 1 << 20
-	// shortWait and longWait are the first and the longest pause between two requests. The first is short because a fresh
-	// member is initialised in milliseconds, and every API server waits for it.
+	// shortWait and longWait are the first and the longest pause between two requests. They are short because a fresh member
+	// is initialised in milliseconds, and every API server waits for it.
 	shortWait = 100 * time.Millisecond
-	longWait  = 3 * time.Second
+	longWait  = time.Second
+	// failedWait is the pause after a failed initialisation, which may have fetched all of a backup.
+	failedWait = 3 * time.Second
 	// statusTimeout and configTimeout bound a request. For the configuration backup-restore asks etcd for its members; that takes
 	// it seven seconds when there is no etcd yet.
 	statusTimeout = 10 * time.Second
@@ -73,7 +75,7 @@ func (b *backupRestore) initialize(ctx context.Context, mode string) error {
 		}
 		if state != last {
 			b.log.Info("Waiting for the initialisation", "state", state)
-			last = state
+			wait, last = pause{}, state
 		}
 		switch state {
 		case stateSuccessful:
@@ -84,8 +86,10 @@ func (b *backupRestore) initialize(ctx context.Context, mode string) error {
 			}
 		case stateInProgress:
 		case stateFailed:
-			// The reason is in the log of backup-restore; it is not tried again in a hurry.
-			wait.last = longWait
+			// The reason is in the log of backup-restore.
+			if err := sleep(ctx, failedWait); err != nil {
+				return err
+			}
 		}
 		if err := wait.next(ctx); err != nil {
 			return err
@@ -138,7 +142,11 @@ type pause struct{ last time.Duration }
 // next waits, or returns the error of a ctx that ends meanwhile.
 func (p *pause) next(ctx context.Context) error {
 	p.last = min(max(p.last*3/2, shortWait), longWait)
-	timer := time.NewTimer(p.last)
+	return sleep(ctx, p.last)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
