@@ -45,20 +45,23 @@ func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructure
 	if err != nil {
 		return nil, err
 	}
-	times, err := render("times.yaml", nil, false)
+	for _, name := range []string{"ippools.yaml", "times.yaml"} {
+		more, err := render(name, nil, false)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, more...)
+	}
+	policies, err := commonPolicies(table, dropSysResource, false)
 	if err != nil {
 		return nil, err
 	}
-	policies, err := podPolicies(table, dropSysResource, false)
-	if err != nil {
-		return nil, err
-	}
-	return append(append(objects, times...), policies...), nil
+	return append(objects, policies...), nil
 }
 
-// Shoot renders what each shoot needs, which is not more than makes room for the stand-ins.
+// Shoot renders what each shoot needs: what makes room for the stand-ins, and its system components small and quick.
 func Shoot(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	return podPolicies(table, dropSysResource, true)
+	return commonPolicies(table, dropSysResource, true)
 }
 
 // ShootManifest is the same as YAML, for this machine and the landscape's table.
@@ -78,9 +81,9 @@ func ShootManifest() ([]byte, error) {
 	return encode(objects)
 }
 
-// podPolicies renders the admission policies that change Pods.
-func podPolicies(table images.Table, dropSysResource, shoot bool) ([]*unstructured.Unstructured, error) {
-	names := []string{"stand-ins.yaml", "readiness.yaml"}
+// commonPolicies renders the admission policies that are in shoots, too.
+func commonPolicies(table images.Table, dropSysResource, shoot bool) ([]*unstructured.Unstructured, error) {
+	names := []string{"stand-ins.yaml", "readiness.yaml", "replicas.yaml"}
 	if dropSysResource {
 		names = append(names, "capabilities.yaml")
 	}
@@ -132,7 +135,7 @@ func render(name string, functions template.FuncMap, shoot bool) ([]*unstructure
 	var out bytes.Buffer
 	if err := parsed.Execute(&out, map[string]any{
 		"ClusterDNSIP": layout.ClusterDNSIP, "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": layout.NodeIP,
-		"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "Provisioner": Provisioner,
+		"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
 		"NodeCPU": "100", "NodeMemory": "100Gi", "Shoot": shoot,
 	}); err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", name, err)
