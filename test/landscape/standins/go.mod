@@ -3,6 +3,7 @@ module github.com/gardener/gardener-extension-provider-local/test/landscape/stan
 go 1.26.5
 
 require (
+	github.com/containernetworking/cni v1.3.0
 	github.com/hashicorp/yamux v0.1.2
 	github.com/onsi/gomega v1.42.1
 	github.com/vishvananda/netlink v1.3.1
