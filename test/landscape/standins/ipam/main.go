@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command ipam stands in for Calico's CNI plugin calico-ipam, which gives a pod its address of the IPPools that the pod's
+// annotation names: machines of a shoot have addresses in the shoot's range of nodes, others in the pods' range. Calico
+// itself can't be had, as its node agent is not in the Go module proxy. The landscape's plugin bridge calls it:
+//
+//	ADD     reads cni.projectcalico.org/ipv4pools of the Pod and, if it names any, these IPPools of crd.projectcalico.org/v1.
+//	        host-local reserves an address in the first of them that has one, else in the pods' range. All are in one store, so
+//	        pools with the same range share it and never give out an address twice.
+//	DEL     has host-local give back what the container has. It asks no API: Pod and IPPools may be gone.
+//	CHECK, GC, STATUS
+//	        are host-local's, as far as the version of CNI and the installed host-local have them.
+//
+// The plugin bridge takes but one IPv4 network if it is to be the pods' gateway. So it must not be (isGateway is false), and
+// ADD puts the gateway's address of each range on the bridge, and DEL takes one away when nobody has an address of its range
+// any more. That the node forwards packets is up to others.
+//
+// It does not: IPv6, selectors, allowedUses, blocks, encapsulation and natOutgoing of IPPools (no pod's packets are
+// masqueraded here), pools by namespace, fixed addresses, several nodes. Unlike Calico's, a pool's addresses end where
+// another network of the machine begins, and a pool is refused that has no room before it.
+//
+// The user of the kubeconfig that the configuration names needs to get pods and ippools.crd.projectcalico.org.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/version"
+	"k8s.io/client-go/dynamic"
+)
+
+const (
+	// delegate is the plugin that reserves addresses.
+	delegate = "host-local"
+	// timeout is how long a call may take. The kubelet tries again.
+	timeout = 30 * time.Second
+	// unavailable is CNI's code for a plugin that can't serve ADD.
+	unavailable = 50
+)
+
+func main() {
+	p := plugin{connect: connect, links: linux{}, out: os.Stdout}
+	skel.PluginMainFuncs(skel.CNIFuncs{Add: p.add, Del: p.del, Check: p.check, GC: p.gc, Status: p.status},
+		version.PluginSupports("0.4.0", "1.0.0", "1.1.0"), "CNI plugin ipam of the landscape")
+}
+
+// plugin answers CNI's calls.
+type plugin struct {
+	// connect makes a client of a kubeconfig.
+	connect func(kubeconfig string) (dynamic.Interface, error)
+	links   links
+	// out is where results go.
+	out io.Writer
+	// exec runs the delegate; nil for the real one, in CNI_PATH.
+	exec invoke.Exec
+}
+
+func (p plugin) add(args *skel.CmdArgs) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conf, err := parse(args.StdinData)
+	if err != nil {
+		return err
+	}
+	pools, err := p.poolsOf(ctx, conf, args.Args)
+	if err != nil {
+		return err
+	}
+	unlock, err := conf.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	result, err := p.reserve(ctx, conf, pools)
+	if err != nil {
+		return err
+	}
+	if err := p.openGateways(conf, result); err != nil {
+		return errors.Join(err, p.release(ctx, conf))
+	}
+	result, err = result.GetAsVersion(conf.CNIVersion)
+	if err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return result.PrintTo(p.out)
+}
+
+// reserve has host-local reserve an address, in the pods' range if there are no pools.
+func (p plugin) reserve(ctx context.Context, conf *config, pools []pool) (types.Result, error) {
+	content := conf.content
+	if len(pools) > 0 {
+		ranges, err := p.ranges(conf, pools)
+		if err != nil {
+			return nil, err
+		}
+		if content, err = conf.withRanges(ranges); err != nil {
+			return nil, err
+		}
+	}
+	result, err := invoke.DelegateAdd(ctx, delegate, content, p.exec)
+	if err != nil {
+		return nil, fmt.Errorf("reserving an address: %w", err)
+	}
+	return result, nil
+}
+
+// openGateways puts the gateways of addresses that were reserved on the bridge.
+func (p plugin) openGateways(conf *config, result types.Result) error {
+	reserved, err := current.NewResultFromResult(result)
+	if err != nil {
+		return fmt.Errorf("reading what %s reserved: %w", delegate, err)
+	}
+	for _, ip := range reserved.IPs {
+		gateway, err := prefixOf(ip.Gateway, ip.Address.Mask)
+		if err != nil {
+			return fmt.Errorf("reading the gateway of %s: %w", ip.Address.String(), err)
+		}
+		if err := p.links.addAddress(conf.Bridge, gateway); err != nil {
+			return fmt.Errorf("adding gateway %s to %s: %w", gateway, conf.Bridge, err)
+		}
+	}
+	return nil
+}
+
+// release has host-local give back the addresses of the container, and takes away gateways that are of no use any more.
+func (p plugin) release(ctx context.Context, conf *config) error {
+	if err := invoke.DelegateDel(ctx, delegate, conf.content, p.exec); err != nil {
+		return fmt.Errorf("giving back addresses: %w", err)
+	}
+	return p.closeGateways(conf)
+}
+
+// closeGateways takes gateways off the bridge whose range has no address in use, but for that of the pods' range.
+func (p plugin) closeGateways(conf *config) error {
+	present, err := p.links.addresses(conf.Bridge)
+	if err != nil {
+		return fmt.Errorf("listing the addresses of %s: %w", conf.Bridge, err)
+	}
+	used, err := conf.reserved()
+	if err != nil {
+		return err
+	}
+	for _, gateway := range present {
+		if gateway.Masked() == conf.pods || anyIn(used, gateway.Masked()) {
+			continue
+		}
+		if err := p.links.removeAddress(conf.Bridge, gateway); err != nil {
+			return fmt.Errorf("removing gateway %s from %s: %w", gateway, conf.Bridge, err)
+		}
+	}
+	return nil
+}
+
+func (p plugin) del(args *skel.CmdArgs) error {
+	return p.locked(args, p.release)
+}
+
+func (p plugin) gc(args *skel.CmdArgs) error {
+	return p.locked(args, func(ctx context.Context, conf *config) error {
+		if err := invoke.DelegateGC(ctx, delegate, conf.content, p.exec); err != nil {
+			return fmt.Errorf("giving back addresses of nobody: %w", err)
+		}
+		return p.closeGateways(conf)
+	})
+}
+
+func (p plugin) check(args *skel.CmdArgs) error {
+	return p.locked(args, func(ctx context.Context, conf *config) error {
+		return invoke.DelegateCheck(ctx, delegate, conf.content, p.exec)
+	})
+}
+
+// status fails if ADD could not even begin.
+func (p plugin) status(args *skel.CmdArgs) error {
+	return p.locked(args, func(ctx context.Context, conf *config) error {
+		if _, err := os.Stat(conf.IPAM.Kubeconfig); err != nil {
+			return types.NewError(unavailable, "there is no kubeconfig", err.Error())
+		}
+		return invoke.DelegateStatus(ctx, delegate, conf.content, p.exec)
+	})
+}
+
+// locked runs what needs nothing of the API while no other call of the network does.
+func (plugin) locked(args *skel.CmdArgs, does func(context.Context, *config) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conf, err := parse(args.StdinData)
+	if err != nil {
+		return err
+	}
+	unlock, err := conf.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return does(ctx, conf)
+}
