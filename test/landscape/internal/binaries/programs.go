@@ -87,6 +87,7 @@ func Programs(root string) []Program {
 		Program{Name: "etcd-wrapper", Dir: filepath.Join(landscape, "standins"), Package: "./etcd-wrapper"},
 		Program{Name: "gateway", Dir: filepath.Join(landscape, "standins"), Package: "./gateway"},
 		Program{Name: "vpn", Dir: filepath.Join(landscape, "standins"), Package: "./vpn"},
+		Program{Name: "ipam", Dir: filepath.Join(landscape, "standins"), Package: "./ipam"},
 		Program{Name: "calico-node", Dir: filepath.Join(landscape, "standins"), Package: "./calico-node"},
 	)
 }

@@ -132,6 +132,9 @@ func (l Layout) Milestones() string { return l.State("milestones.json") }
 // Kubectl is the kubectl that fits the runtime cluster.
 func (l Layout) Kubectl() string { return l.State("bin", "kubectl") }
 
+// Plugins is the folder in which containerd finds the CNI plugins.
+func (l Layout) Plugins() string { return l.State("bin", "cni") }
+
 // ContainerdSocket is where the landscape's containerd listens.
 func (l Layout) ContainerdSocket() string { return l.State("run", "containerd.sock") }
 

@@ -24,8 +24,8 @@ var files embed.FS
 const (
 	Bridge     = "cni0"
 	CNINetwork = "landscape"
-	// CNIBinaries is where Debian's package containernetworking-plugins puts the plugins.
-	CNIBinaries = "/usr/lib/cni"
+	// IPAM is the plugin that gives pods their addresses, by which name it is linked beside Debian's plugins.
+	IPAM = "landscape-ipam"
 )
 
 // Values are what the templates below files/ may use.
@@ -34,7 +34,7 @@ type Values struct {
 	NodeName, NodeIP, HostServicesIP, HostDNSIP         string
 	PodCIDR, ClusterDNSIP, ExtensionDNSIP, RegistryHost string
 	ClusterDNSPort, RegistryPort                        int
-	PauseImage, Bridge, CNINetwork, CNIBinaries         string
+	PauseImage, Bridge, CNINetwork, CNIBinaries, IPAM   string
 }
 
 // NewValues fills in a layout's values.
@@ -45,7 +45,7 @@ func NewValues(l layout.Layout) Values {
 		PodCIDR: layout.PodCIDR, ClusterDNSIP: layout.ClusterDNSIP, ExtensionDNSIP: layout.ExtensionDNSIP, RegistryHost: layout.RegistryHost,
 		ClusterDNSPort: layout.ClusterDNSPort, RegistryPort: layout.RegistryPort,
 		PauseImage: fmt.Sprintf("127.0.0.1:%d/real/pause:latest", layout.RegistryPort),
-		Bridge:     Bridge, CNINetwork: CNINetwork, CNIBinaries: CNIBinaries,
+		Bridge:     Bridge, CNINetwork: CNINetwork, CNIBinaries: l.Plugins(), IPAM: IPAM,
 	}
 }
 

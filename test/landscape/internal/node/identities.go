@@ -5,8 +5,6 @@
 package node
 
 import (
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
@@ -17,9 +15,11 @@ import (
 const (
 	DNSUser              = "landscape:coredns"
 	StatusControllerUser = "landscape:status-controller"
+	IPAMUser             = "landscape:ipam"
 )
 
-// Certificates makes everything below the pki folder, and the admin's kubeconfig.
+// Certificates makes everything below the pki folder, and the admin's kubeconfig, and links the programs that use them from
+// below the state folder.
 func Certificates(l layout.Layout, now func() time.Time) error {
 	authority, err := pki.Open(l.State("pki"), now)
 	if err != nil {
@@ -50,6 +50,7 @@ func Certificates(l layout.Layout, now func() time.Time) error {
 		{Name: "kubelet", User: nodeUser, Groups: []string{"system:nodes"}},
 		{Name: "coredns", User: DNSUser},
 		{Name: "status-controller", User: StatusControllerUser},
+		{Name: "ipam", User: IPAMUser},
 	} {
 		if err := authority.WriteKubeconfig(client, layout.APIServer, authority.Kubeconfig(client.Name)); err != nil {
 			return err
@@ -59,20 +60,5 @@ func Certificates(l layout.Layout, now func() time.Time) error {
 	if err := authority.WriteKubeconfig(admin, layout.APIServer, l.Kubeconfig()); err != nil {
 		return err
 	}
-	return linkKubectl(l)
-}
-
-// linkKubectl offers the kubectl at its fixed place.
-func linkKubectl(l layout.Layout) error {
-	if target, err := os.Readlink(l.Kubectl()); err == nil && target == l.Binary("kubectl") {
-		return nil
-	}
-	if err := os.MkdirAll(l.State("bin"), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
-		return fmt.Errorf("linking kubectl: %w", err)
-	}
-	_ = os.Remove(l.Kubectl())
-	if err := os.Symlink(l.Binary("kubectl"), l.Kubectl()); err != nil {
-		return fmt.Errorf("linking kubectl: %w", err)
-	}
-	return nil
+	return links(l)
 }

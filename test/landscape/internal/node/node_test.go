@@ -66,4 +66,6 @@ func TestCertificatesCanBeMadeTwice(t *testing.T) {
 	g.Expect(node.Certificates(l, time.Now)).To(Succeed())
 	g.Expect(os.ReadFile(l.Kubeconfig())).To(Equal(first))
 	g.Expect(os.Readlink(l.Kubectl())).To(Equal(l.Binary("kubectl")))
+	g.Expect(os.Readlink(l.Plugins() + "/" + node.IPAM)).To(Equal(l.Binary("ipam")))
+	g.Expect(os.Readlink(l.Plugins() + "/bridge")).To(Equal("/usr/lib/cni/bridge"))
 }
