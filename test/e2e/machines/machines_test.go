@@ -6,17 +6,24 @@ package machines_test
 
 import (
 	"context"
+	"encoding/json"
+	"net/netip"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 )
@@ -50,6 +57,25 @@ var _ = Describe("The machines of a shoot", Ordered, func() {
 		for _, m := range machines {
 			Eventually(landscape.Get(ctx, l.Client, &m)).Should(HaveField("Status.CurrentStatus.Phase", machinev1alpha1.MachineRunning))
 			Expect(seen.of(m.Name).toReady()).To(And(BeNumerically(">", 0), BeNumerically("<", soon)), m.Name)
+		}
+	})
+
+	It("have addresses of their shoot's range for nodes", func(ctx SpecContext) {
+		status := &localv1alpha1.InfrastructureStatus{}
+		Expect(json.Unmarshal(s.infrastructureStatus.Raw, status)).To(Succeed())
+		Expect(status.Message).To(BeEmpty())
+		name := ipPool().GetName()
+		Expect(status.IPPools).To(ConsistOf(localv1alpha1.MachineIPPool{IPFamily: gardencorev1beta1.IPFamilyIPv4, Name: name, CIDR: nodeCIDR}))
+		pool := ipPool()
+		Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Succeed())
+		Expect(pool.Object).To(HaveKeyWithValue("spec", HaveKeyWithValue("cidr", nodeCIDR)))
+
+		for _, p := range pools() {
+			for _, node := range s.nodesOf(ctx, p.Name) {
+				address := s.podOf(ctx, &node).Status.PodIP
+				Expect(address).To(Satisfy(isNodeAddress), node.Name)
+				Expect(node.Status.Addresses).To(ContainElement(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address}))
+			}
 		}
 	})
 
@@ -117,6 +143,8 @@ var _ = Describe("The machines of a shoot", Ordered, func() {
 
 		By("deleting what they needed")
 		s.deleteExtensions(ctx)
+		pool := ipPool()
+		Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(pool), pool)).To(Satisfy(apierrors.IsNotFound))
 	})
 })
 
@@ -159,6 +187,19 @@ func isReady(node *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// ipPool is the IPPool of the shoot's machines, by name.
+func ipPool() *unstructured.Unstructured {
+	pool := &unstructured.Unstructured{}
+	pool.SetGroupVersionKind(schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"})
+	pool.SetName(machine.IPPoolName(namespace, gardencorev1beta1.IPFamilyIPv4))
+	return pool
+}
+
+func isNodeAddress(text string) bool {
+	address, err := netip.ParseAddr(text)
+	return err == nil && netip.MustParsePrefix(nodeCIDR).Contains(address)
 }
 
 // podOf is the pod that a Node is, which has its name.

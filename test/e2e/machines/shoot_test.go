@@ -45,6 +45,7 @@ const (
 
 	namespace   = "shoot--e2e--machines"
 	shootName   = "machines"
+	nodeCIDR    = "10.0.0.0/16"
 	podCIDR     = "10.3.0.0/16"
 	serviceCIDR = "10.112.0.0/16"
 )
@@ -253,7 +254,7 @@ func clusterSpec(ctx context.Context, workers []gardencorev1beta1.Worker) extens
 				Region:     "local",
 				Kubernetes: gardencorev1beta1.Kubernetes{Version: kubernetesVersion},
 				Networking: &gardencorev1beta1.Networking{
-					Type: new("calico"), Pods: new(podCIDR), Services: new(serviceCIDR), Nodes: new("10.244.0.0/16"),
+					Type: new("calico"), Pods: new(podCIDR), Services: new(serviceCIDR), Nodes: new(nodeCIDR),
 					IPFamilies: []gardencorev1beta1.IPFamily{gardencorev1beta1.IPFamilyIPv4},
 				},
 				Provider: gardencorev1beta1.Provider{Type: "local", Workers: workers},
