@@ -29,6 +29,8 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+	securityv1alpha1 "github.com/gardener/gardener/pkg/apis/security/v1alpha1"
+	apiserverfeatures "github.com/gardener/gardener/pkg/apiserver/features"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
@@ -43,11 +45,35 @@ func read[T any](t *testing.T, name string) *T {
 	return object
 }
 
+// readAll reads a file of several objects into objects, one after the other.
+func readAll(t *testing.T, name string, objects ...any) {
+	t.Helper()
+	g := NewWithT(t)
+	content, err := os.ReadFile(name) // #nosec G304 -- an example
+	g.Expect(err).NotTo(HaveOccurred())
+	documents := strings.Split(string(content), "\n---\n")
+	g.Expect(documents).To(HaveLen(len(objects)))
+	for i, object := range objects {
+		g.Expect(yaml.UnmarshalStrict([]byte(documents[i]), object)).To(Succeed())
+	}
+}
+
+// internal converts an object as gardener-apiserver does, with its defaults.
+func internal(t *testing.T, in, out runtime.Object) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	gardencoreinstall.Install(scheme)
+	scheme.Default(in)
+	NewWithT(t).Expect(scheme.Convert(in, out, nil)).To(Succeed())
+}
+
 func TestEveryExampleIsReadByATest(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob("*.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(files).To(HaveExactElements("10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "30-garden.yaml", "40-extension.yaml", "50-cloudprofile.yaml"))
+	g.Expect(files).To(HaveExactElements(
+		"10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "30-garden.yaml", "40-extension.yaml", "50-cloudprofile.yaml",
+		"51-projects.yaml", "52-credentials.yaml", "60-seed-secrets.yaml", "90-shoot-workerless.yaml", "91-shoot.yaml"))
 }
 
 func TestGardenersSchemasAcceptTheExamples(t *testing.T) {
@@ -130,15 +156,12 @@ func TestTheExtensionIsOfClassGardenAndOfATypeThatIsServed(t *testing.T) {
 func TestGardenerAcceptsTheCloudProfile(t *testing.T) {
 	g := NewWithT(t)
 	profile := read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml")
-	scheme := runtime.NewScheme()
-	gardencoreinstall.Install(scheme)
-	scheme.Default(profile)
-	internal := &gardencore.CloudProfile{}
-	g.Expect(scheme.Convert(profile, internal, nil)).To(Succeed())
-	g.Expect(corevalidation.ValidateCloudProfile(internal)).To(BeEmpty())
+	converted := &gardencore.CloudProfile{}
+	internal(t, profile, converted)
+	g.Expect(corevalidation.ValidateCloudProfile(converted)).To(BeEmpty())
 
-	internal.Spec.MachineTypes[0].Memory = resource.MustParse("-1")
-	g.Expect(corevalidation.ValidateCloudProfile(internal)).NotTo(BeEmpty(), "the validation can refuse something")
+	converted.Spec.MachineTypes[0].Memory = resource.MustParse("-1")
+	g.Expect(corevalidation.ValidateCloudProfile(converted)).NotTo(BeEmpty(), "the validation can refuse something")
 }
 
 func TestEveryMachineImageOfTheCloudProfileHasAnImage(t *testing.T) {
@@ -160,4 +183,67 @@ func TestEveryMachineImageOfTheCloudProfileHasAnImage(t *testing.T) {
 		}
 	}
 	g.Expect(served).To(Equal(offered))
+}
+
+func TestTheProjectsHaveTheNamespacesBesideThem(t *testing.T) {
+	g := NewWithT(t)
+	namespaces, projects := []*corev1.Namespace{{}, {}}, []*gardencorev1beta1.Project{{}, {}}
+	readAll(t, "51-projects.yaml", namespaces[0], projects[0], namespaces[1], projects[1])
+	for i, project := range projects {
+		g.Expect(*project.Spec.Namespace).To(Equal(namespaces[i].Name))
+		g.Expect(namespaces[i].Labels).To(HaveKeyWithValue("project.gardener.cloud/name", project.Name))
+		converted := &gardencore.Project{}
+		internal(t, project, converted)
+		g.Expect(corevalidation.ValidateProject(converted)).To(BeEmpty())
+	}
+}
+
+func TestTheShootsAreMadeOfWhatTheOtherExamplesOffer(t *testing.T) {
+	// The validation asks for them.
+	apiserverfeatures.RegisterFeatureGates()
+	secret, binding := &corev1.Secret{}, &securityv1alpha1.CredentialsBinding{}
+	readAll(t, "52-credentials.yaml", secret, binding)
+	profile := read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml")
+	var types, versions []string
+	for _, machineType := range profile.Spec.MachineTypes {
+		types = append(types, machineType.Name)
+	}
+	for _, version := range profile.Spec.Kubernetes.Versions {
+		versions = append(versions, version.Version)
+	}
+
+	for _, name := range []string{"90-shoot-workerless.yaml", "91-shoot.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			shoot := read[gardencorev1beta1.Shoot](t, name)
+			g.Expect(shoot.Namespace).To(Equal(binding.Namespace))
+			g.Expect(shoot.Spec.CloudProfile.Name).To(Equal(profile.Name))
+			g.Expect(versions).To(ContainElement(shoot.Spec.Kubernetes.Version))
+			for _, pool := range shoot.Spec.Provider.Workers {
+				g.Expect(types).To(ContainElement(pool.Machine.Type))
+				g.Expect(profile.Spec.MachineImages).To(ContainElement(And(
+					HaveField("Name", pool.Machine.Image.Name),
+					HaveField("Versions", ContainElement(HaveField("Version", *pool.Machine.Image.Version))))))
+				g.Expect(*shoot.Spec.CredentialsBindingName).To(Equal(binding.Name))
+				g.Expect(binding.CredentialsRef.Name).To(Equal(secret.Name))
+			}
+			converted := &gardencore.Shoot{}
+			internal(t, shoot, converted)
+			g.Expect(corevalidation.ValidateShoot(converted)).To(BeEmpty())
+
+			converted.Spec.Region = ""
+			g.Expect(corevalidation.ValidateShoot(converted)).NotTo(BeEmpty(), "the validation can refuse something")
+		})
+	}
+}
+
+func TestTheSeedFindsItsSecrets(t *testing.T) {
+	g := NewWithT(t)
+	backup, dns := &corev1.Secret{}, &corev1.Secret{}
+	readAll(t, "60-seed-secrets.yaml", backup, dns)
+	gardenlet, err := os.ReadFile("../skaffold/gardenlet/templates/gardenlet.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(gardenlet)).To(And(ContainSubstring("name: "+backup.Name), ContainSubstring("name: "+dns.Name)))
+	g.Expect(backup.Namespace).To(Equal("garden"))
+	g.Expect(dns.Namespace).To(Equal("garden"))
 }
