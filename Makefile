@@ -16,7 +16,7 @@ TOOLS     := $(REPO)/bin/tools
 LANDSCAPE := $(BIN)/landscape
 
 # Modules with code of ours. Those below test/landscape/modules and hack/tools only build other people's programs.
-MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod))
+MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod))
 TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod))
 
 # Suites which need a running landscape are `make e2e` and `make bench`.
@@ -53,8 +53,9 @@ test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
 test: export TEST_ASSET_COREDNS := $(BIN)/coredns
 test: export TEST_ASSET_RESOURCE_MANAGER := $(BIN)/gardener-resource-manager
+test: export TEST_ASSET_ETCDBRCTL := $(BIN)/etcdbrctl
 test: export TEST_ASSET_MACHINE_CONTROLLER_MANAGER := $(BIN)/machine-controller-manager
-test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/machine-controller-manager
+test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/machine-controller-manager $(BIN)/etcdbrctl
 	@for module in $(if $(PACKAGES),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
@@ -67,7 +68,8 @@ e2e: export KUBECONFIG ?= $(REPO)/.landscape/kubeconfig
 e2e:
 	@[ -f "$$KUBECONFIG" ] || { echo "make e2e: no landscape at $$KUBECONFIG; run 'make up' first" >&2; exit 1; }
 	@# One suite after the other: there is one landscape, and they take parts of it away.
-	go test -v -count=1 -p 1 -timeout 180m ./test/e2e/... $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+	@# That of the audit log comes last, as it looks at what the others did.
+	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
 ## bench: benchmarks of the packages, and those of test/bench
 .PHONY: bench
@@ -221,4 +223,13 @@ MACHINES_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' $(MACHINE
 $(BIN)/machine-controller-manager: $(GARDENER)/go.mod $(GARDENER)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
 	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
+	@touch $@
+
+BACKUP_RESTORE := test/landscape/modules/etcd-backup-restore
+BACKUP_RESTORE_MODULE := github.com/gardener/etcd-backup-restore
+BACKUP_RESTORE_VERSION = $(shell go -C $(BACKUP_RESTORE) list -m -f '{{.Version}}' $(BACKUP_RESTORE_MODULE))
+
+$(BIN)/etcdbrctl: $(BACKUP_RESTORE)/go.mod $(BACKUP_RESTORE)/go.sum
+	@echo "--- build $(notdir $@), minutes when nothing is cached"
+	@CGO_ENABLED=0 go build -C $(BACKUP_RESTORE) -trimpath -ldflags '-s -w -X $(BACKUP_RESTORE_MODULE)/pkg/version.Version=$(BACKUP_RESTORE_VERSION)' -o $@ $(BACKUP_RESTORE_MODULE)
 	@touch $@
