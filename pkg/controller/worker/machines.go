@@ -5,6 +5,7 @@
 package worker
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -137,10 +138,11 @@ func (p *pool) class(w *extensionsv1alpha1.Worker, name, zone string, providerSp
 }
 
 // nodeTemplate is what cluster-autoscaler takes for the next Node of the pool. The machine type says more than gardenlet's
-// template, which has GPUs under the name "gpu" that cluster-autoscaler looks for.
+// template, which has GPUs under the name "gpu" that cluster-autoscaler looks for. machine-controller-manager makes no machine
+// of a class without a zone there: where a pool has none, the region stands for it.
 func (p *pool) nodeTemplate(region, zone string) *machinev1alpha1.NodeTemplate {
 	template := &machinev1alpha1.NodeTemplate{
-		Capacity: corev1.ResourceList{}, InstanceType: p.MachineType, Region: region, Zone: zone, Architecture: p.Architecture,
+		Capacity: corev1.ResourceList{}, InstanceType: p.MachineType, Region: region, Zone: cmp.Or(zone, region), Architecture: p.Architecture,
 	}
 	if p.NodeTemplate != nil {
 		maps.Copy(template.Capacity, p.NodeTemplate.Capacity)
