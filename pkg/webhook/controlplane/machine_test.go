@@ -72,12 +72,21 @@ func TestKubeletConfig(t *testing.T) {
 	codec := kubelet.NewConfigCodec(oscutils.NewFileContentInlineCodec())
 
 	for _, encoding := range []string{"", b64} {
-		t.Run("gets both fields and keeps all others, with encoding '"+encoding+"'", func(t *testing.T) {
+		t.Run("gets what it needs in a pod and keeps all else, with encoding '"+encoding+"'", func(t *testing.T) {
 			g := NewWithT(t)
 			osc := reconcileOSC(t, encoding)
 			expected, err := codec.Decode(osc.Spec.Files[0].Content.Inline)
 			g.Expect(err).NotTo(HaveOccurred())
 			expected.FailSwapOn, expected.FailCgroupV1 = new(false), new(false)
+			for _, thresholds := range []map[string]string{expected.EvictionHard, expected.EvictionSoft} {
+				for _, signal := range []string{"imagefs.available", "imagefs.inodesFree", "nodefs.available", "nodefs.inodesFree"} {
+					g.Expect(thresholds).To(HaveKey(signal))
+					thresholds[signal] = "0%"
+				}
+				g.Expect(thresholds["memory.available"]).NotTo(Equal("0%"))
+			}
+			g.Expect(*expected.ImageGCHighThresholdPercent).To(BeEquivalentTo(50))
+			expected.ImageGCHighThresholdPercent = new(int32(100))
 			other := osc.Spec.Files[1].DeepCopy()
 
 			m := newMutator(t, nil)
@@ -96,6 +105,9 @@ func TestKubeletConfig(t *testing.T) {
 	for _, test := range []struct{ name, before, after string }{
 		{"keeps fields that are not known yet, and large numbers", header + "future: {a: [1]}\nmaxOpenFiles: 1000000\n",
 			"apiVersion: kubelet.config.k8s.io/v1beta1\nfailCgroupV1: false\nfailSwapOn: false\nfuture:\n  a:\n  - 1\nkind: KubeletConfiguration\nmaxOpenFiles: 1000000\n"},
+		{"keeps the thresholds that a Shoot sets",
+			header + "failSwapOn: false\nfailCgroupV1: false\nevictionHard: {nodefs.available: 2Gi, imagefs.available: 10%}\nevictionSoft: {nodefs.available: 5%}\nimageGCHighThresholdPercent: 70\n",
+			header + "failSwapOn: false\nfailCgroupV1: false\nevictionHard: {nodefs.available: 2Gi, imagefs.available: 10%}\nevictionSoft: {nodefs.available: 5%}\nimageGCHighThresholdPercent: 70\n"},
 		{"keeps the text if nothing is to be set", header + "# a comment\nfailSwapOn:   false\nfailCgroupV1: false\n", header + "# a comment\nfailSwapOn:   false\nfailCgroupV1: false\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
