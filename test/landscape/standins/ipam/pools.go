@@ -38,7 +38,7 @@ type pool struct {
 // podArgs is how the kubelet's runtime says for which Pod it calls.
 type podArgs struct {
 	types.CommonArgs
-	K8S_POD_NAMESPACE, K8S_POD_NAME types.UnmarshallableString //nolint:revive // The names are the keys.
+	K8S_POD_NAMESPACE, K8S_POD_NAME types.UnmarshallableString
 }
 
 func connect(kubeconfig string) (dynamic.Interface, error) {
