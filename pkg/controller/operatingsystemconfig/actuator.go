@@ -95,9 +95,10 @@ func (a *actuator) userData(ctx context.Context, osc *extensionsv1alpha1.Operati
 }
 
 // extensionUnits are those that gardener-node-agent is to start in addition. The machine image starts them as well; one
-// made of kind's node image with nothing but its own units doesn't, and refuses all logins until then.
+// made of kind's node image with nothing but its own units doesn't, and refuses all logins until then. Unless it is enabled, a
+// unit that runs counts as a problem of the Node.
 func extensionUnits() []extensionsv1alpha1.Unit {
-	return []extensionsv1alpha1.Unit{{Name: "systemd-user-sessions.service", Command: new(extensionsv1alpha1.CommandStart)}}
+	return []extensionsv1alpha1.Unit{{Name: "systemd-user-sessions.service", Enable: new(true), Command: new(extensionsv1alpha1.CommandStart)}}
 }
 
 // reconciled returns how the version of an operating system is updated in place; nil if the pool isn't updated so.

@@ -284,7 +284,7 @@ func TestReconcileAddsWhatThisMachineNeeds(t *testing.T) {
 			status := e.config().Status
 			g.Expect(status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
 			g.Expect(status.InPlaceUpdates).To(Equal(test.expected))
-			g.Expect(status.ExtensionUnits).To(ConsistOf(extensionsv1alpha1.Unit{Name: "systemd-user-sessions.service", Command: new(extensionsv1alpha1.CommandStart)}))
+			g.Expect(status.ExtensionUnits).To(ConsistOf(extensionsv1alpha1.Unit{Name: "systemd-user-sessions.service", Enable: new(true), Command: new(extensionsv1alpha1.CommandStart)}))
 			g.Expect(status.ExtensionFiles).To(BeEmpty())
 			g.Expect(status.CloudConfig).To(BeNil())
 			secrets := &corev1.SecretList{}
