@@ -139,17 +139,7 @@ var _ = Describe("What the Garden asked for", func() {
 
 var _ = Describe("An Extension of class garden", func() {
 	It("gets its ManagedResource, compressed", func(ctx SpecContext) {
-		existing := &extensionsv1alpha1.ExtensionList{}
-		Expect(c.List(ctx, existing, client.InNamespace(gardenNamespace))).To(Succeed())
-		if len(existing.Items) == 0 {
-			// The Garden asks for one only after its API server runs, which a landscape may be too small for.
-			create(ctx, &extensionsv1alpha1.Extension{
-				ObjectMeta: metav1.ObjectMeta{Name: "local-ext-shoot", Namespace: gardenNamespace},
-				Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: "local-ext-shoot", Class: new(extensionsv1alpha1.ExtensionClassGarden)}},
-			})
-		}
-
-		extension := &extensionsv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: "local-ext-shoot", Namespace: gardenNamespace}}
+		extension := &extensionsv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: "garden-local-ext-shoot", Namespace: gardenNamespace}}
 		Eventually(get(ctx, extension)).Should(matchers.HaveSucceeded())
 		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: "local-ext-shoot", Namespace: gardenNamespace}}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
