@@ -100,7 +100,7 @@ func TestApplyFailsAsLongAsTheRecordDoesNotResolve(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := newProvider(t, newCluster(), func(o *Options) { o.ConfirmTimeout = 300 * time.Millisecond })
+			p := newProvider(t, newCluster(), func(o *Options) { o.ConfirmTimeout = time.Second })
 			g.Eventually(p.started).Should(BeClosed())
 			p.server.set(func(*server) { test.spoil(p) })
 
