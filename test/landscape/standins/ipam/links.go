@@ -34,6 +34,11 @@ func (linux) addAddress(device string, address netip.Prefix) error {
 	if err != nil {
 		return err
 	}
+	// Left to itself, a bridge has the lowest address of its ports, so another one as they come and go. Pods would go on sending
+	// to the one that they know. The plugin for bridges sets it where it makes the gateway.
+	if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+		return err
+	}
 	err = netlink.AddrAdd(link, addressOf(address))
 	if errors.Is(err, syscall.EEXIST) {
 		return nil
