@@ -45,7 +45,9 @@ var _ = Describe("Extensions of a shoot", func() {
 
 var _ = Describe("Backups of a shoot", func() {
 	It("are folders on the node, beside those of the garden", func(ctx SpecContext) {
-		secretRef := corev1.SecretReference{Namespace: gardenNamespace, Name: "garden-backup-local"}
+		// Not the Garden's, which the other instance keeps from being deleted: each is to write what is its own.
+		credentials := create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: "e2e-backup"}})
+		secretRef := corev1.SecretReference{Namespace: credentials.Namespace, Name: credentials.Name}
 		bucket := create(ctx, &extensionsv1alpha1.BackupBucket{
 			ObjectMeta: metav1.ObjectMeta{Name: "e2e-of-the-seed"},
 			Spec:       extensionsv1alpha1.BackupBucketSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: "local"}, Region: "local", SecretRef: secretRef},
