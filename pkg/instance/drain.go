@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,12 +28,21 @@ func newDrain() *drain {
 	return &drain{idle: make(chan struct{})}
 }
 
+// A reconcile that failed is tried again after retryMin, then after twice the time of before, up to retryMax.
+const (
+	retryMin = 5 * time.Millisecond
+	retryMax = 1000 * time.Second
+)
+
 // newQueue makes a queue that counts what is being worked on. It is not the priority queue that controllers have by
 // default: until controller-runtime 0.25 that one can stall for good when it is shut while it hands out items, and a stop
 // would then take all the time it is given. What is lost is that changes overtake what a start or a resync brings.
-func (d *drain) newQueue(name string, rateLimiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+//
+// Each queue has a limiter of its own, as several controllers may be made of the same options, and objects of different kinds
+// have the same name. controller-runtime's for plain queues would let no more than ten requests a second through.
+func (d *drain) newQueue(name string, _ workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	queue := &countedQueue{drain: d, TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
-		rateLimiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name},
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax), workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name},
 	)}
 
 	d.mu.Lock()

@@ -141,3 +141,20 @@ func TestStopNeverHangsWhileItemsAreHandedOut(t *testing.T) {
 		}
 	}
 }
+
+func TestQueuesForgetNoFailuresOfOthers(t *testing.T) {
+	g := NewWithT(t)
+	d := newDrain()
+	shared := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+	one, other := d.newQueue("one", shared), d.newQueue("other", shared)
+	t.Cleanup(one.ShutDown)
+	t.Cleanup(other.ShutDown)
+	local := request("local")
+
+	one.AddRateLimited(local)
+	one.AddRateLimited(local)
+	g.Expect(one.NumRequeues(local)).To(Equal(2))
+	g.Expect(other.NumRequeues(local)).To(BeZero(), "another kind of the same name has not failed")
+	other.Forget(local)
+	g.Expect(one.NumRequeues(local)).To(Equal(2))
+}

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/workqueue"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/heartbeat"
 	gardenerhealthz "github.com/gardener/gardener/pkg/healthz"
@@ -40,12 +38,6 @@ import (
 // DefaultDrainTimeout is how long a stop waits for the reconciles under way. The chart's terminationGracePeriodSeconds
 // is larger.
 const DefaultDrainTimeout = 25 * time.Second
-
-// A reconcile that failed is tried again after retryMin, then after twice the time of before, up to retryMax.
-const (
-	retryMin = 5 * time.Millisecond
-	retryMax = 1000 * time.Second
-)
 
 // Options are what an instance is made of.
 type Options struct {
@@ -123,7 +115,6 @@ func (i *Instance) ControllerOptions(config configv1alpha1.ControllerConfigurati
 	return controller.Options{
 		MaxConcurrentReconciles: *config.ConcurrentSyncs,
 		NewQueue:                i.drain.newQueue,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax),
 	}
 }
 

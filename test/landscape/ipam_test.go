@@ -234,6 +234,18 @@ func TestMachinesHaveAddressesOfTheirPool(t *testing.T) {
 	g.Expect(n.api.asked()).To(BeZero(), "giving back asks nobody")
 }
 
+func TestTheBridgeKeepsItsAddressAsPodsComeAndGo(t *testing.T) {
+	g := NewWithT(t)
+	n := newCNINode(t)
+	address := func() string { return n.run("ip -o link show dev " + node.Bridge + " | grep -o 'link/ether [^ ]*'") }
+	first, _ := n.addPod("first", "")
+	known := address()
+	second, _ := n.addPod("second", "")
+	n.del("first", first)
+	g.Expect(address()).To(Equal(known), "pods have it in their neighbour tables")
+	g.Expect(second.ask("tcp", net.JoinHostPort(layout.HostServicesIP, "8080"))).To(Equal("pod"))
+}
+
 func TestMachinesGetNoAddressOfAPoolThatIsNotThere(t *testing.T) {
 	g := NewWithT(t)
 	n := newCNINode(t)
