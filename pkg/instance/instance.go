@@ -184,6 +184,7 @@ func managerOptions(opts Options) manager.Options {
 			ByObject:         opts.ByObject,
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
+		NewClient: NewClient,
 		Client: client.Options{Cache: &client.CacheOptions{
 			// The memory of an instance must not grow with what others keep in the cluster, nor may it look at all of it: the
 			// heartbeat, for one, needs a single Lease.

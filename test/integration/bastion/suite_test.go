@@ -115,6 +115,7 @@ func run() *suite.Running {
 	mgr, err := manager.New(instanceConfig, manager.Options{
 		Scheme:     scheme,
 		Controller: suite.Controllers(),
+		NewClient:  suite.NewClient,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{ByObject: byObject},
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &corev1.Pod{}}}},

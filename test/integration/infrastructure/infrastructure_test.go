@@ -264,10 +264,19 @@ var _ = Describe("machines in the seed", Ordered, func() {
 			err := seed.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)
 			return s.infra.Finalizers, err
 		}).Should(BeEmpty())
-		Expect(hasPolicy(ctx, seed, s.namespace, infrastructure.MachinesPolicy)).To(BeTrue())
-		Expect(pool(ctx, seed, s.poolName("IPv4"))).NotTo(BeNil())
 
-		s.ask(ctx, "restore")
+		By("deleting it as gardenlet does after a migration, and creating it where the shoot goes")
+		s.delete(ctx)
+		s.isGone(ctx)
+		Consistently(ctx, func(g Gomega) {
+			g.Expect(hasPolicy(ctx, seed, s.namespace, infrastructure.MachinesPolicy)).To(BeTrue())
+			g.Expect(pool(ctx, seed, s.poolName("IPv4"))).NotTo(BeNil())
+		}, time.Second).Should(Succeed(), "the machines still run")
+
+		s.infra.ResourceVersion = ""
+		s.infra.UID = ""
+		s.infra.Annotations = map[string]string{"gardener.cloud/operation": "restore"}
+		Expect(seed.Create(ctx, s.infra)).To(Succeed())
 		s.isRestored(ctx)
 		Expect(s.infra.Finalizers).NotTo(BeEmpty())
 		s.delete(ctx)

@@ -119,6 +119,7 @@ func start() {
 	mgr, err := manager.New(instanceConfig, manager.Options{
 		Scheme:     suite.NewScheme(extensionsv1alpha1.AddToScheme),
 		Controller: suite.Controllers(),
+		NewClient:  suite.NewClient,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	})

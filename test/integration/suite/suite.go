@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 )
 
@@ -62,6 +63,9 @@ func Account(ctx context.Context, env *environment.Environment, namespace, name 
 func Controllers() config.Controller {
 	return config.Controller{SkipNameValidation: new(true), UsePriorityQueue: new(false)}
 }
+
+// NewClient makes the client of a manager as package instance does.
+var NewClient client.NewClientFunc = instance.NewClient
 
 // OwnPorts makes the servers of an instance listen on free ports of the loopback, so that several may run.
 func OwnPorts(config *configv1alpha1.ExtensionConfiguration) {

@@ -88,6 +88,7 @@ func run(config *rest.Config, scheme *runtime.Scheme) {
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:     scheme,
 		Controller: suite.Controllers(),
+		NewClient:  suite.NewClient,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &appsv1.Deployment{}, &corev1.Pod{}}}},
 	})
