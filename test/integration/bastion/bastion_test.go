@@ -5,6 +5,7 @@
 package bastion_test
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -87,19 +88,13 @@ var _ = Describe("a Bastion in the seed", func() {
 		first := get(ctx, s, "pod", &corev1.Pod{})
 
 		change(ctx, b, func(b *extensionsv1alpha1.Bastion) { b.Spec.UserData = []byte("#!/bin/sh\n") })
-		Eventually(ctx, isGone(ctx, first.DeepCopy())).Should(BeTrue())
-		Eventually(ctx, status(ctx, b)).WithTimeout(10 * time.Second).Should(HavePrefix("Succeeded "))
-		second := get(ctx, s, "pod", &corev1.Pod{})
-		Expect(second.UID).NotTo(Equal(first.UID))
+		second := replaced(ctx, first)
+		Eventually(ctx, status(ctx, b)).Should(HavePrefix("Succeeded "))
 		Expect(get(ctx, s, "pod", &corev1.Secret{}).Data).To(HaveKeyWithValue("userdata", []byte("#!/bin/sh\n")))
 
 		Expect(seed.Delete(ctx, second)).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			third := &corev1.Pod{}
-			g.Expect(seed.Get(ctx, client.ObjectKeyFromObject(second), third)).To(Succeed())
-			g.Expect(third.UID).NotTo(Equal(second.UID))
-		}).WithTimeout(10 * time.Second).Should(Succeed())
-		Eventually(ctx, status(ctx, b)).WithTimeout(10 * time.Second).Should(HavePrefix("Succeeded "))
+		replaced(ctx, second)
+		Eventually(ctx, status(ctx, b)).Should(HavePrefix("Succeeded "))
 	})
 
 	It("follows its Service to another address", func(ctx SpecContext) {
@@ -205,3 +200,14 @@ var _ = Describe("a Bastion in another cluster", func() {
 		Expect(left(ctx, s, "remote")()).To(BeEmpty())
 	})
 })
+
+// replaced waits until there is another pod in the place of the given one, and returns it.
+func replaced(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
+	GinkgoHelper()
+	another := &corev1.Pod{}
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(seed.Get(ctx, client.ObjectKeyFromObject(pod), another)).To(Succeed())
+		g.Expect(another.UID).NotTo(Equal(pod.UID))
+	}).Should(Succeed())
+	return another
+}
