@@ -39,9 +39,11 @@ func exampleNamed(file, name string) *gardencorev1beta1.Shoot {
 	GinkgoHelper()
 	shoot := example(file)
 	shoot.Name = name
-	shoot.Spec.Maintenance = &gardencorev1beta1.Maintenance{
-		AutoUpdate: &gardencorev1beta1.MaintenanceAutoUpdate{KubernetesVersion: false, MachineImageVersion: new(false)},
+	update := &gardencorev1beta1.MaintenanceAutoUpdate{KubernetesVersion: false}
+	if !v1beta1helper.IsWorkerless(shoot) {
+		update.MachineImageVersion = new(false)
 	}
+	shoot.Spec.Maintenance = &gardencorev1beta1.Maintenance{AutoUpdate: update}
 	return shoot
 }
 
