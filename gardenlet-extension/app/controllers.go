@@ -30,6 +30,7 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 	if err != nil {
 		return err
 	}
+	renderer = renderer.WithMetrics(s.metrics.Charts)
 
 	controllers := s.config.Controllers
 	return errors.Join(
@@ -100,6 +101,7 @@ func (s *seed) addDNSRecords(renderer *chart.Renderer) error {
 		Writer:         s.writer,
 		Chart:          s.charts.For(components.CoreDNS),
 		VPA:            instance.HasVPA(s.GetRESTMapper()),
+		Metrics:        s.metrics.DNS,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/driver"
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 // inClusterConfig is what --control-kubeconfig says for the cluster in which the program runs.
@@ -101,7 +103,12 @@ func newMachineDriver(server *options.MCServer) (mcmdriver.Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the seed: %w", err)
 	}
-	return driver.New(driver.Options{Clusters: cluster.New(seed, config), Machines: seed}), nil
+	// What machine-controller-manager runs serves the metrics of the default registry.
+	m, err := metrics.NewMachines(prometheus.DefaultRegisterer)
+	if err != nil {
+		return nil, err
+	}
+	return driver.Observed(driver.New(driver.Options{Clusters: cluster.New(seed, config), Machines: seed}), m), nil
 }
 
 // controlConfig returns the access to the seed by the rules that machine-controller-manager has for these flags.

@@ -31,6 +31,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -66,6 +67,7 @@ type seed struct {
 	classes class.Set
 	store   *backup.Store
 	charts  *oci.Sources
+	metrics *metrics.Set
 	writer  *resources.Writer
 	// clusters are where machines are.
 	clusters cluster.Clusters
@@ -116,9 +118,14 @@ func Run(ctx context.Context, opts Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, charts.Close()) }()
 
+	m, err := inst.NewMetrics()
+	if err != nil {
+		return err
+	}
+
 	s := &seed{
-		Instance: inst, opts: opts, config: opts.Config, classes: classes, store: store, charts: charts,
-		writer:   resources.New(inst.GetClient()),
+		Instance: inst, opts: opts, config: opts.Config, classes: classes.WithMetrics(m.Classes), store: store, charts: charts, metrics: m,
+		writer:   resources.New(inst.GetClient()).WithMetrics(m.Resources),
 		clusters: cluster.New(inst.GetClient(), inst.GetConfig()),
 	}
 	shootWebhooks, err := s.addWebhooks()

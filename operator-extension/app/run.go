@@ -107,12 +107,17 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 		config      = opts.Config
 		controllers = config.Controllers
 		ignore      = controllers.IgnoreOperationAnnotation
-		writer      = resources.New(inst.GetClient())
 	)
+	m, err := inst.NewMetrics()
+	if err != nil {
+		return err
+	}
 	renderer, err := instance.NewRenderer(inst.GetConfig())
 	if err != nil {
 		return err
 	}
+	classes, renderer = classes.WithMetrics(m.Classes), renderer.WithMetrics(m.Charts)
+	writer := resources.New(inst.GetClient()).WithMetrics(m.Resources)
 
 	return errors.Join(
 		instance.AddController("BackupBucket", controllers.BackupBucket, func() error {
@@ -143,6 +148,7 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 				Writer:         writer,
 				Chart:          charts.For(components.CoreDNS),
 				VPA:            instance.HasVPA(inst.GetRESTMapper()),
+				Metrics:        m.DNS,
 			})
 			if err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -22,6 +23,8 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 // cacheBytes is how much rendered YAML is remembered. As objects in memory it takes about five times as much.
@@ -73,6 +76,7 @@ func (e *ValuesError) Unwrap() error { return e.Err }
 type Renderer struct {
 	capabilities *chartutil.Capabilities
 	cache        *cache
+	metrics      *metrics.Charts
 }
 
 // NewRenderer returns a Renderer for clusters with these capabilities.
@@ -80,7 +84,12 @@ func NewRenderer(capabilities Capabilities) (*Renderer, error) {
 	return (&Renderer{cache: newCache(cacheBytes)}).For(capabilities)
 }
 
-// For returns a Renderer for clusters with other capabilities that shares the memory of this one.
+// WithMetrics returns a Renderer that shares the memory of this one and counts what it does.
+func (r *Renderer) WithMetrics(m *metrics.Charts) *Renderer {
+	return &Renderer{capabilities: r.capabilities, cache: r.cache, metrics: m}
+}
+
+// For returns a Renderer for clusters with other capabilities that shares memory and metrics with this one.
 func (r *Renderer) For(capabilities Capabilities) (*Renderer, error) {
 	version, err := chartutil.ParseKubeVersion(capabilities.KubeVersion)
 	if err != nil {
@@ -91,7 +100,7 @@ func (r *Renderer) For(capabilities Capabilities) (*Renderer, error) {
 	helm.KubeVersion = *version
 	helm.APIVersions = slices.Concat(helm.APIVersions, capabilities.APIVersions)
 	slices.Sort(helm.APIVersions)
-	return &Renderer{capabilities: helm, cache: r.cache}, nil
+	return &Renderer{capabilities: helm, cache: r.cache, metrics: r.metrics}, nil
 }
 
 // Render renders the chart. Values may be anything that JSON can hold; they are put over those of the chart and checked
@@ -114,17 +123,16 @@ func (r *Renderer) Render(ctx context.Context, source Source, release Release, v
 		return nil, describe(err)
 	}
 	if objects, ok := r.cache.get(key); ok {
+		r.metrics.Cached()
 		return &Rendered{Objects: objects, Key: key}, nil
 	}
 
 	if err := ctx.Err(); err != nil {
 		return nil, describe(err)
 	}
-	files, err := r.render(archive, release, normalized)
-	if err != nil {
-		return nil, describe(err)
-	}
-	objects, size, err := parse(files)
+	start := time.Now()
+	objects, size, err := r.objects(archive, release, normalized)
+	r.metrics.Rendered(time.Since(start), err)
 	if err != nil {
 		return nil, describe(err)
 	}
@@ -153,6 +161,15 @@ func (r *Renderer) inputs(archive *Archive, release Release, values map[string]a
 	}
 	sum := sha256.Sum256(inputs)
 	return normalized, hex.EncodeToString(sum[:]), nil
+}
+
+// objects renders, and returns the objects with the size of their YAML.
+func (r *Renderer) objects(archive *Archive, release Release, values map[string]any) ([]client.Object, int, error) {
+	files, err := r.render(archive, release, values)
+	if err != nil {
+		return nil, 0, err
+	}
+	return parse(files)
 }
 
 // file is what a template or a file of the folder crds has become.

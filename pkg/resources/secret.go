@@ -19,25 +19,25 @@ import (
 )
 
 // ensureSecret creates the Secret unless it is there. Where it probably is, a look at its metadata saves the compression
-// and the request with all the data.
-func (w *Writer) ensureSecret(ctx context.Context, want *plan, probablyThere bool) error {
+// and the request with all the data. It tells whether the Secret had to be created.
+func (w *Writer) ensureSecret(ctx context.Context, want *plan, probablyThere bool) (bool, error) {
 	if probablyThere {
 		if found, err := w.checkSecret(ctx, want); found || err != nil {
-			return err
+			return false, err
 		}
 	}
 
 	err := w.createSecret(ctx, want)
 	if !apierrors.IsAlreadyExists(err) {
-		return err
+		return err == nil, err
 	}
 
 	// Left by a run that ended half-way, or by a former state of the ManagedResource to which it now returns.
 	found, err := w.checkSecret(ctx, want)
 	if err == nil && !found {
-		return fmt.Errorf("secret %s/%s was deleted just now: %w", want.Namespace, want.secretName, ErrDeleting)
+		return false, fmt.Errorf("secret %s/%s was deleted just now: %w", want.Namespace, want.secretName, ErrDeleting)
 	}
-	return err
+	return false, err
 }
 
 // checkSecret tells whether the Secret is there. Its data is not read: it is immutable, and its name tells which it is.
@@ -98,5 +98,6 @@ func (w *Writer) createSecret(ctx context.Context, want *plan) error {
 	if err := w.client.Create(ctx, secret); err != nil {
 		return fmt.Errorf("creating secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
+	w.metrics.Compressed(len(text), len(data))
 	return nil
 }

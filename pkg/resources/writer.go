@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 // rememberedMax is how many ManagedResources are remembered, at about 300 bytes each. Beyond that, the ones that were
@@ -38,6 +40,7 @@ type Writer struct {
 	client     client.Client
 	compressor *compressor
 	remembered *lru.Cache
+	metrics    *metrics.Resources
 }
 
 // remembered is what was written last for a ManagedResource, or what was found to be as wanted.
@@ -64,6 +67,13 @@ func New(client client.Client) *Writer {
 	}
 }
 
+// WithMetrics returns a Writer that shares the memory of this one and counts what it does.
+func (w *Writer) WithMetrics(m *metrics.Resources) *Writer {
+	counting := *w
+	counting.metrics = m
+	return &counting
+}
+
 // Apply creates or updates the ManagedResource and the Secret with its objects. It writes nothing if nothing changed,
 // and writes again what was changed or deleted in the cluster. It does not wait until the objects are applied.
 //
@@ -71,47 +81,55 @@ func New(client client.Client) *Writer {
 // API server said. After a conflict just call it again.
 func (w *Writer) Apply(ctx context.Context, mr ManagedResource) error {
 	want, err := w.plan(mr)
-	if err != nil {
-		return fmt.Errorf("applying ManagedResource %s: %w", mr.key(), err)
+	unchanged := false
+	if err == nil {
+		unchanged, err = w.apply(ctx, want)
 	}
-	if err := w.apply(ctx, want); err != nil {
+	if unchanged {
+		w.metrics.Unchanged()
+		return nil
+	}
+	w.metrics.Written(err)
+	if err != nil {
 		return fmt.Errorf("applying ManagedResource %s: %w", mr.key(), err)
 	}
 	return nil
 }
 
-func (w *Writer) apply(ctx context.Context, want *plan) error {
+// apply tells whether there was nothing to write.
+func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
 	current := &resourcesv1alpha1.ManagedResource{}
 	if err := w.client.Get(ctx, want.key(), current); apierrors.IsNotFound(err) {
-		return w.create(ctx, want)
+		return false, w.create(ctx, want)
 	} else if err != nil {
-		return fmt.Errorf("reading it: %w", err)
+		return false, fmt.Errorf("reading it: %w", err)
 	}
 	if current.DeletionTimestamp != nil {
-		return ErrDeleting
+		return false, ErrDeleting
 	}
 
 	last, known := w.recall(want.key())
 	switch {
 	case known && last == want.remembered(current):
-		return nil
+		return true, nil
 	case (!known || last.inputs == want.inputs && last.resourceVersion != "") && want.isMetBy(current):
 		// The first time, or somebody touched it, but not what matters here: most of the time that is GRM, which
 		// writes the status, and one reason for this is that the Secret is gone.
-		if err := w.ensureSecret(ctx, want, true); err != nil {
-			return err
+		created, err := w.ensureSecret(ctx, want, true)
+		if err != nil {
+			return false, err
 		}
 		w.remembered.Add(want.key(), want.remembered(current))
-		return nil
+		return !created, nil
 	default:
-		return w.update(ctx, want, current)
+		return false, w.update(ctx, want, current)
 	}
 }
 
 // create writes the Secret first: a ManagedResource without it would be reported as broken.
 func (w *Writer) create(ctx context.Context, want *plan) error {
 	w.forget(want.key())
-	if err := w.ensureSecret(ctx, want, false); err != nil {
+	if _, err := w.ensureSecret(ctx, want, false); err != nil {
 		return err
 	}
 
@@ -135,7 +153,7 @@ func (w *Writer) create(ctx context.Context, want *plan) error {
 
 func (w *Writer) update(ctx context.Context, want *plan, current *resourcesv1alpha1.ManagedResource) error {
 	w.forget(want.key())
-	if err := w.ensureSecret(ctx, want, slices.Contains(current.Spec.SecretRefs, corev1.LocalObjectReference{Name: want.secretName})); err != nil {
+	if _, err := w.ensureSecret(ctx, want, slices.Contains(current.Spec.SecretRefs, corev1.LocalObjectReference{Name: want.secretName})); err != nil {
 		return err
 	}
 

@@ -25,7 +25,6 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
@@ -81,12 +80,12 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	secrets := &generatedSecrets{client: mgr.GetClient(), cached: secretCache, namespaces: opts.SecretNamespaces, hostPath: opts.HostPath}
 	events := &events{client: mgr.GetClient(), secrets: secrets, classes: classes}
 
-	predicates := predicateutils.AddTypeAndClassPredicates(
+	predicates := classes.Predicates(
 		[]predicate.Predicate{predicate.Or(
 			predicate.And(backupbucket.DefaultPredicates(opts.IgnoreOperationAnnotation)...),
 			events.lostSecret(),
 		)},
-		classes.List(), localv1alpha1.Type,
+		localv1alpha1.Type,
 	)
 
 	c, err := builder.ControllerManagedBy(mgr).

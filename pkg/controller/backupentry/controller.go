@@ -24,7 +24,6 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
@@ -58,9 +57,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	predicates := predicateutils.AddTypeAndClassPredicates(
+	predicates := classes.Predicates(
 		backupentry.DefaultPredicates(opts.IgnoreOperationAnnotation),
-		classes.List(), localv1alpha1.Type,
+		localv1alpha1.Type,
 	)
 
 	return builder.ControllerManagedBy(mgr).

@@ -20,7 +20,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
@@ -67,7 +66,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	predicates := predicateutils.AddTypeAndClassPredicates(bastion.DefaultPredicates(opts.IgnoreOperationAnnotation), classes.List(), localv1alpha1.Type)
+	predicates := classes.Predicates(bastion.DefaultPredicates(opts.IgnoreOperationAnnotation), localv1alpha1.Type)
 	wake := &waker{reader: mgr.GetClient()}
 	own := common.OnlyOwn[*extensionsv1alpha1.Bastion](mgr, localv1alpha1.Type, classes)
 	if err := builder.ControllerManagedBy(mgr).

@@ -21,7 +21,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
@@ -119,7 +118,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 
 	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
+	predicates := classes.Predicates(defaults, localv1alpha1.Type)
 
 	if opts.Controller.ReconciliationTimeout == 0 {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout

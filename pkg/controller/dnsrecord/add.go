@@ -20,7 +20,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/dnsrecord"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
@@ -60,7 +59,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 
 	// The predicates read from the cache, which doesn't wait for anything that a context could cut short.
 	defaults := dnsrecord.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
-	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), dns.Type)
+	predicates := classes.Predicates(defaults, dns.Type)
 
 	b := builder.ControllerManagedBy(mgr).
 		Named(dnsrecord.ControllerName).

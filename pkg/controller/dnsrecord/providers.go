@@ -26,7 +26,9 @@ func NewProviders(mgr manager.Manager, opts coredns.SetupOptions) (map[configv1a
 	if err != nil {
 		return nil, err
 	}
-	providers := map[configv1alpha1.DNSProvider]dns.Provider{configv1alpha1.DNSProviderRFC2136: updates}
+	providers := map[configv1alpha1.DNSProvider]dns.Provider{
+		configv1alpha1.DNSProviderRFC2136: dns.Observed(updates, configv1alpha1.DNSProviderRFC2136, opts.Metrics),
+	}
 	if opts.DNS.Provider == configv1alpha1.DNSProviderRFC2136 && !*opts.DNS.CoreDNS.Deploy {
 		return providers, nil
 	}
@@ -35,6 +37,6 @@ func NewProviders(mgr manager.Manager, opts coredns.SetupOptions) (map[configv1a
 	if err != nil {
 		return nil, err
 	}
-	providers[configv1alpha1.DNSProviderCoreDNS] = provider
+	providers[configv1alpha1.DNSProviderCoreDNS] = dns.Observed(provider, configv1alpha1.DNSProviderCoreDNS, opts.Metrics)
 	return providers, nil
 }

@@ -22,7 +22,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
@@ -89,7 +88,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 
 func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error {
 	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), kind.extensionType)
+	predicates := classes.Predicates(defaults, kind.extensionType)
 
 	if opts.Controller.ReconciliationTimeout == 0 {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout

@@ -17,7 +17,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/operatingsystemconfig"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
@@ -54,7 +53,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 
 	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
+	predicates := classes.Predicates(defaults, localv1alpha1.Type)
 	own := common.OnlyOwn[*extensionsv1alpha1.OperatingSystemConfig](mgr, localv1alpha1.Type, classes)
 	if err := builder.ControllerManagedBy(mgr).
 		Named(operatingsystemconfig.ControllerName).

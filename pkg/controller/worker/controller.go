@@ -21,7 +21,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
@@ -95,7 +94,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	// way when it would end.
 	ctx := context.Background()
 	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := predicateutils.AddTypeAndClassPredicates(defaults, classes.List(), localv1alpha1.Type)
+	predicates := classes.Predicates(defaults, localv1alpha1.Type)
 
 	if opts.Controller.ReconciliationTimeout == 0 {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout

@@ -11,6 +11,7 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -31,6 +32,8 @@ type SetupOptions struct {
 	Chart chart.Source
 	// VPA tells whether the cluster knows VerticalPodAutoscalers.
 	VPA bool
+	// Metrics count what is done about records. None if nil.
+	Metrics *metrics.DNS
 }
 
 // AddToManager adds the Provider that writes records for CoreDNS and, unless told otherwise, the Server that deploys
@@ -53,6 +56,7 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 		Servers:         dns.CoreDNS.Servers,
 		BatchWindow:     dns.CoreDNS.BatchWindow.Duration,
 		ConfirmTimeout:  dns.CoreDNS.ConfirmTimeout.Duration,
+		Metrics:         opts.Metrics,
 	})
 	if err != nil {
 		return nil, err

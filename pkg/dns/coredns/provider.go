@@ -32,6 +32,7 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 const (
@@ -62,6 +63,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Exchanger asks CoreDNS. Default: one that really does.
 	Exchanger Exchanger
+	// Metrics count the writes. None if nil.
+	Metrics *metrics.DNS
 
 	// Instance is the name of this instance, unique in the cluster: "garden" or "seed".
 	Instance string

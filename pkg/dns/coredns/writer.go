@@ -61,9 +61,12 @@ func (p *Provider) write(ctx context.Context) {
 // the others from it.
 func (p *Provider) flush(ctx context.Context) error {
 	errs := []error{p.inspect(ctx)}
+	start := p.Clock.Now()
 
 	p.mu.Lock()
+	p.Metrics.Batch(len(p.pending))
 	p.renderPending()
+	names := len(p.shards.where)
 	var dirty []string
 	for name, s := range p.shards.all {
 		if s.dirty {
@@ -78,7 +81,11 @@ func (p *Provider) flush(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if len(dirty) > 0 || err != nil {
+		p.Metrics.Flushed(p.Clock.Since(start), names, err)
+	}
+	return err
 }
 
 // renderPending puts the pending names into their shards and hands on the tickets to these.
@@ -138,6 +145,7 @@ func (p *Provider) writeShard(ctx context.Context, name string) error {
 	} else {
 		err = p.createOrUpdate(ctx, configMap, exists)
 	}
+	p.Metrics.Written(err)
 
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package coredns
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
+)
+
+func TestBatchesAndWritesAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewRegistry()
+	m, err := metrics.New(registry)
+	g.Expect(err).NotTo(HaveOccurred())
+	c := newCluster()
+	p, err := New(Options{
+		Client: c.Client, Reader: c.Client, Informers: c, Instance: "garden", Namespace: testNamespace, Zones: []string{testZone},
+		ClusterDomain: "cluster.local", ConfirmTimeout: 1, Metrics: m.DNS,
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	want := func(owner, name string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.enqueue(p.desired.set(record(owner, name+"."+testZone, "A", "10.0.0.1")))
+	}
+
+	for _, name := range []string{"a", "b", "c"} {
+		want(name, name)
+	}
+	g.Expect(p.flush(t.Context())).To(Succeed())
+	g.Expect(p.flush(t.Context())).To(Succeed(), "with nothing to write")
+	want("d", "d")
+	c.writes.fail(errors.New("no"))
+	g.Expect(p.flush(t.Context())).NotTo(Succeed())
+
+	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP provider_local_dns_batch_names Names that changed since the last write for CoreDNS and went into the next one together.
+# TYPE provider_local_dns_batch_names histogram
+provider_local_dns_batch_names_bucket{le="1"} 1
+provider_local_dns_batch_names_bucket{le="2"} 1
+provider_local_dns_batch_names_bucket{le="5"} 2
+provider_local_dns_batch_names_bucket{le="10"} 2
+provider_local_dns_batch_names_bucket{le="20"} 2
+provider_local_dns_batch_names_bucket{le="50"} 2
+provider_local_dns_batch_names_bucket{le="100"} 2
+provider_local_dns_batch_names_bucket{le="200"} 2
+provider_local_dns_batch_names_bucket{le="500"} 2
+provider_local_dns_batch_names_bucket{le="1000"} 2
+provider_local_dns_batch_names_bucket{le="2000"} 2
+provider_local_dns_batch_names_bucket{le="5000"} 2
+provider_local_dns_batch_names_bucket{le="+Inf"} 2
+provider_local_dns_batch_names_sum 4
+provider_local_dns_batch_names_count 2
+# HELP provider_local_dns_names Names that this instance has CoreDNS serve.
+# TYPE provider_local_dns_names gauge
+provider_local_dns_names 4
+`), "provider_local_dns_batch_names", "provider_local_dns_names")).To(Succeed())
+	g.Expect(testutil.GatherAndCount(registry, "provider_local_dns_flush_duration_seconds")).To(Equal(2), "one series for success, one for error")
+	g.Expect(testutil.GatherAndCount(registry, "provider_local_dns_configmap_writes_total")).To(Equal(2))
+}
