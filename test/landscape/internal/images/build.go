@@ -77,13 +77,9 @@ func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, erro
 	if err != nil {
 		return false, fmt.Errorf("pushing image %s: %w", real.Name, err)
 	}
-	_, err = remote.Head(repository.Tag(inputs), remote.WithContext(ctx))
-	if err == nil {
-		return false, nil
-	}
-	var response *transport.Error
-	if !errors.As(err, &response) || response.StatusCode != http.StatusNotFound {
-		return false, fmt.Errorf("pushing image %s: %w", real.Name, err)
+	found, err := Current(ctx, repository, inputs, tags...)
+	if found || err != nil {
+		return false, err
 	}
 	image, err := p.build(ctx, real)
 	if err != nil {
@@ -96,6 +92,45 @@ func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, erro
 		}
 	}
 	return true, nil
+}
+
+// Current tells whether the registry has an image of these inputs, and sees to it that the tags are that image: meanwhile
+// they may have been those of other inputs.
+func Current(ctx context.Context, repository name.Repository, inputs string, tags ...string) (bool, error) {
+	want, err := digest(ctx, repository.Tag(inputs))
+	if err != nil || want == "" {
+		return false, err
+	}
+	for _, tag := range tags {
+		have, err := digest(ctx, repository.Tag(tag))
+		if err != nil {
+			return false, err
+		}
+		if have == want {
+			continue
+		}
+		image, err := remote.Image(repository.Digest(want), remote.WithContext(ctx))
+		if err != nil {
+			return false, fmt.Errorf("reading %s: %w", repository.Digest(want), err)
+		}
+		if err := remote.Tag(repository.Tag(tag), image, remote.WithContext(ctx)); err != nil {
+			return false, fmt.Errorf("tagging %s: %w", repository.Digest(want), err)
+		}
+	}
+	return true, nil
+}
+
+// digest is that of a tag, "" if the registry doesn't have the tag.
+func digest(ctx context.Context, tag name.Tag) (string, error) {
+	descriptor, err := remote.Head(tag, remote.WithContext(ctx))
+	var response *transport.Error
+	if errors.As(err, &response) && response.StatusCode == http.StatusNotFound {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("looking for %s: %w", tag, err)
+	}
+	return descriptor.Digest.String(), nil
 }
 
 // recipe goes up when code below changes what an image looks like.

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -212,6 +213,24 @@ func TestPush(t *testing.T) {
 	pushed, err = pusher.Push(t.Context(), real)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pushed).To(BeTrue(), "the program changed")
+}
+
+func TestPushTagsAnImageAnewThatTheRegistryHasHad(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(registry.New())
+	defer server.Close()
+	program := filepath.Join(t.TempDir(), "program")
+	pusher := Pusher{Registry: strings.TrimPrefix(server.URL, "http://"), Binary: func(string) string { return program }}
+	built := time.Unix(1, 0)
+	for i, content := range []string{"one", "another", "one"} {
+		g.Expect(os.WriteFile(program, []byte(content), 0o755)).To(Succeed())
+		g.Expect(os.Chtimes(program, built, built)).To(Succeed())
+		pushed, err := pusher.Push(t.Context(), Real{Name: "x", Binary: "program"})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pushed).To(Equal(i < 2))
+		_, files := pull(t, pusher.Registry+"/real/x:latest")
+		g.Expect(files).To(HaveKeyWithValue("program", content))
+	}
 }
 
 func TestPushPutsFilesWhereTheTableSays(t *testing.T) {

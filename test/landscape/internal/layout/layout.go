@@ -120,6 +120,10 @@ func (l Layout) MachineImages() string { return filepath.Join(l.Root, "bin", "ma
 // ImageBases is the folder that keeps what other images stand on between runs.
 func (l Layout) ImageBases() string { return filepath.Join(l.Root, "bin", "image-bases") }
 
+// Registry is the folder of the registry's images, which stay between runs: what has not changed is neither made nor pushed
+// again.
+func (l Layout) Registry() string { return filepath.Join(l.Root, "bin", "registry") }
+
 // Kubeconfig is the admin's kubeconfig of the runtime cluster.
 func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
 

@@ -12,9 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,10 +23,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/debian"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 )
 
 const (
@@ -67,8 +65,8 @@ func (b Builder) Push(ctx context.Context, report func(format string, args ...an
 	if err != nil {
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}
-	inputs := repository.Tag("inputs-" + hash([]byte(tree.Key()), files))
-	if found, err := exists(ctx, inputs); found || err != nil {
+	inputs := "inputs-" + hash([]byte(tree.Key()), files)
+	if found, err := images.Current(ctx, repository, inputs, "latest"); found || err != nil {
 		return false, err
 	}
 	layer, err := debian.Cache{Folder: b.Cache}.Layer(ctx, tree, report)
@@ -80,25 +78,12 @@ func (b Builder) Push(ctx context.Context, report func(format string, args ...an
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}
 	// The tag of the inputs comes last: it vouches for the other.
-	for _, tag := range []name.Tag{repository.Tag("latest"), inputs} {
-		if err := remote.Write(tag, image, remote.WithContext(ctx)); err != nil {
+	for _, tag := range []string{"latest", inputs} {
+		if err := remote.Write(repository.Tag(tag), image, remote.WithContext(ctx)); err != nil {
 			return false, fmt.Errorf("pushing the machine image: %w", err)
 		}
 	}
 	return true, nil
-}
-
-// exists tells whether the registry has a tag.
-func exists(ctx context.Context, tag name.Tag) (bool, error) {
-	_, err := remote.Head(tag, remote.WithContext(ctx))
-	if err == nil {
-		return true, nil
-	}
-	var response *transport.Error
-	if errors.As(err, &response) && response.StatusCode == http.StatusNotFound {
-		return false, nil
-	}
-	return false, fmt.Errorf("looking for the machine image: %w", err)
 }
 
 // readPackages reads one package per line; a line that starts with # is a comment.

@@ -57,7 +57,7 @@ func registry(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    Registry,
-			Command: []string{l.Binary("landscape"), "registry", "--dir", l.State("registry"), "--listen", addresses[0], "--listen", addresses[1]},
+			Command: []string{l.Binary("landscape"), "registry", "--dir", l.Registry(), "--listen", addresses[0], "--listen", addresses[1]},
 			// Uploads pass through memory; this makes the garbage collector give it back.
 			Env: []string{"GOMEMLIMIT=256MiB"},
 		},

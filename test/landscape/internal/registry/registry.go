@@ -50,8 +50,11 @@ func Open(dir string, table images.Table, logger *slog.Logger) (*Registry, error
 		r.pushed[manifestPath.FindStringSubmatch(req.URL.Path)[1]] = true
 		r.next.ServeHTTP(w, req)
 	}))
+	if err != nil {
+		return nil, err
+	}
 	r.journal = journal
-	return r, err
+	return r, blobs{dir: dir}.sweep(journal.kept)
 }
 
 // Close closes the journal.

@@ -5,6 +5,7 @@
 package registry_test
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -183,4 +184,44 @@ func TestABlobThatDoesNotMatchItsDigestIsNotKept(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "upload-*"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(left).To(BeEmpty())
+}
+
+func TestAReopenedRegistryHasWhatWasPushedLastAndNoMore(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	address, stop := serve(t, dir)
+	var references []string
+	for i := range 20 {
+		reference := fmt.Sprintf("v%d", i)
+		push(t, address+"/a/b:"+reference)
+		references = append(references, reference)
+	}
+	push(t, address+"/c/d:latest")
+	stop()
+	g.Expect(os.WriteFile(filepath.Join(dir, "upload-1"), []byte("cut off"), 0o600)).To(Succeed())
+
+	address, stop = serve(t, dir)
+	defer stop()
+	var found []string
+	for _, reference := range references {
+		if status, _ := head(t, address, "a/b", reference, ""); status == http.StatusOK {
+			found = append(found, reference)
+		}
+	}
+	g.Expect(found).To(Equal(references[8:]))
+	status, _ := head(t, address, "c/d", "latest", "")
+	g.Expect(status).To(Equal(http.StatusOK))
+	// Each image has a layer and a configuration.
+	g.Expect(filepath.Glob(filepath.Join(dir, "sha256", "*"))).To(HaveLen(2 * 13))
+	g.Expect(filepath.Glob(filepath.Join(dir, "upload-*"))).To(BeEmpty())
+	ref, err := name.ParseReference(address + "/a/b:v19")
+	g.Expect(err).NotTo(HaveOccurred())
+	image, err := remote.Image(ref)
+	g.Expect(err).NotTo(HaveOccurred())
+	layers, err := image.Layers()
+	g.Expect(err).NotTo(HaveOccurred())
+	content, err := layers[0].Compressed()
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = io.Copy(io.Discard, content)
+	g.Expect(err).NotTo(HaveOccurred(), "its blobs are there")
 }

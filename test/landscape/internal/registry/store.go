@@ -17,6 +17,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -74,6 +76,8 @@ func (b blobs) Put(_ context.Context, _ string, h v1.Hash, content io.ReadCloser
 	return os.Rename(file.Name(), b.path(h))
 }
 
+var digests = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
 // push is one accepted manifest, as it came in.
 type push struct {
 	Repository string `json:"repository"`
@@ -88,28 +92,23 @@ type journal struct {
 	path string
 	mu   sync.Mutex
 	file *os.File
+	// kept are the manifests that were there when it was opened.
+	kept []push
 }
 
-// openJournal replays the journal into handler and returns it open for appending. Pushes that a later one of the same tag
-// replaced are dropped from the file on that occasion.
+// openJournal replays the journal into handler and returns it open for appending. What newest drops goes from the file on that
+// occasion.
 func openJournal(path string, handler http.Handler) (*journal, error) {
 	pushes, err := readJournal(path)
 	if err != nil {
 		return nil, err
-	}
-	last := map[string]int{}
-	for i, p := range pushes {
-		last[p.Repository+":"+p.Reference] = i
 	}
 	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // #nosec G304 -- the registry's own file.
 	if err != nil {
 		return nil, fmt.Errorf("opening the registry's journal: %w", err)
 	}
 	j := &journal{path: path, file: file}
-	for i, p := range pushes {
-		if last[p.Repository+":"+p.Reference] != i {
-			continue
-		}
+	for _, p := range newest(pushes) {
 		request := httptest.NewRequest(http.MethodPut, "/v2/"+p.Repository+"/manifests/"+p.Reference, strings.NewReader(string(p.Body)))
 		request.Header.Set("Content-Type", p.MediaType)
 		response := httptest.NewRecorder()
@@ -121,11 +120,56 @@ func openJournal(path string, handler http.Handler) (*journal, error) {
 		if err := j.add(p); err != nil {
 			return nil, err
 		}
+		j.kept = append(j.kept, p)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
 		return nil, fmt.Errorf("opening the registry's journal: %w", err)
 	}
 	return j, nil
+}
+
+// keptReferences is how many tags and digests of a repository outlive a restart: those that were pushed last. It bounds what
+// the registry takes on disk, as every change of a program makes another image.
+const keptReferences = 12
+
+// newest drops the pushes that a later one of the same tag replaced, and those of a repository that are too many.
+func newest(pushes []push) []push {
+	seen, count := map[string]bool{}, map[string]int{}
+	var kept []push
+	for _, p := range slices.Backward(pushes) {
+		if reference := p.Repository + ":" + p.Reference; !seen[reference] && count[p.Repository] < keptReferences {
+			seen[reference] = true
+			count[p.Repository]++
+			kept = append(kept, p)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// sweep removes the blobs that none of the manifests names, and what uploads left that were cut off.
+func (b blobs) sweep(manifests []push) error {
+	named := map[string]bool{}
+	for _, p := range manifests {
+		for _, digest := range digests.FindAllString(string(p.Body), -1) {
+			named[digest] = true
+		}
+	}
+	uploads, err := filepath.Glob(filepath.Join(b.dir, "upload-*"))
+	if err != nil {
+		return fmt.Errorf("sweeping the registry: %w", err)
+	}
+	files, err := filepath.Glob(filepath.Join(b.dir, "sha256", "*"))
+	if err != nil {
+		return fmt.Errorf("sweeping the registry: %w", err)
+	}
+	files = slices.DeleteFunc(files, func(path string) bool { return named["sha256:"+filepath.Base(path)] })
+	for _, path := range append(uploads, files...) {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("sweeping the registry: %w", err)
+		}
+	}
+	return nil
 }
 
 // readJournal reads up to the first broken line: the registry was killed while it wrote that one, and its client, which got

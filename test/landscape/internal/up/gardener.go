@@ -56,6 +56,10 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 	named := func(fragment string) func([]unstructured.Unstructured) (bool, string) {
 		return func(objects []unstructured.Unstructured) (bool, string) { return available(objects, fragment) }
 	}
+	// Before the Garden is done with all the rest, its API is.
+	gardenlet := func(ctx context.Context) {
+		l.ahead.begin(ctx, "gardenlet", func(ctx context.Context) (string, error) { return l.deployGardenlet(ctx, progress) })
+	}
 	return l.wait(ctx, progress, []milestone{
 		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
 		{title: "the extension's pod is available", kind: deployments, reached: named("gardener-extension-provider-local")},
@@ -65,6 +69,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 		{title: "etcd-main is available", kind: statefulSets, options: []client.ListOption{garden}, reached: named("virtual-garden-etcd-main")},
 		{title: "virtual kube-apiserver is available", kind: deployments, options: []client.ListOption{garden}, reached: named("virtual-garden-kube-apiserver")},
 		{title: "gardener-apiserver is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-apiserver")},
+		{title: "gardener-admission-controller is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-admission-controller"), then: gardenlet},
 		{title: "Extension Succeeded", kind: cluster.ExtensionKind("Extension"), options: []client.ListOption{garden}, reached: succeeded(1)},
 		{title: "Garden Succeeded", kind: gardens, reached: reconciled, goal: gardenGoal},
 		{title: "Garden healthy", kind: gardens, reached: healthy},
@@ -73,35 +78,58 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 
 // seed waits until the seed that gardenlet registers is up.
 func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, error) {
+	// A Seed takes shoots before it has all that it monitors them with.
+	create := func(ctx context.Context) {
+		l.ahead.begin(ctx, "shoot", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
+	}
 	return l.wait(ctx, progress, []milestone{
 		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled},
-		{title: "Seed healthy", on: virtualGarden, kind: seeds, reached: healthy, goal: seedGoal},
+		{title: "Seed healthy", on: virtualGarden, kind: seeds, reached: healthy, goal: seedGoal, then: create},
 	})
 }
 
-// shoots applies the example shoots and waits until they are up.
+// shoots creates the example shoots and waits until they are up.
 func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, error) {
-	c, err := cluster.Client(l.Layout.VirtualKubeconfig())
+	_, err := l.ahead.finish(ctx, "shoot", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
+	if err != nil {
+		return "", err
+	}
+	examples, err := l.exampleShoots()
 	if err != nil {
 		return "", err
 	}
 	var all []milestone
+	for _, shoot := range examples {
+		only := []client.ListOption{client.InNamespace(shoot.GetNamespace()), client.MatchingFields{"metadata.name": shoot.GetName()}}
+		all = append(all,
+			milestone{title: "Shoot " + shoot.GetName() + " Succeeded", on: virtualGarden, kind: shoots, options: only, reached: reconciled, goal: shootGoal(shoot)},
+			milestone{title: "Shoot " + shoot.GetName() + " healthy", on: virtualGarden, kind: shoots, options: only, reached: healthy})
+	}
+	return l.wait(ctx, progress, all)
+}
+
+func (l Landscape) createShoots(ctx context.Context) error {
+	examples, err := l.exampleShoots()
+	if err != nil {
+		return err
+	}
+	c, err := cluster.Client(l.Layout.VirtualKubeconfig())
+	if err != nil {
+		return err
+	}
+	return cluster.Apply(ctx, c, examples)
+}
+
+func (l Landscape) exampleShoots() ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
 	for _, file := range []string{"90-shoot-workerless.yaml", "91-shoot.yaml"} {
 		objects, err := cluster.Read(filepath.Join(l.Layout.Root, "example", file))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if err := cluster.Apply(ctx, c, objects); err != nil {
-			return "", err
-		}
-		for _, object := range objects {
-			only := []client.ListOption{client.InNamespace(object.GetNamespace()), client.MatchingFields{"metadata.name": object.GetName()}}
-			all = append(all,
-				milestone{title: "Shoot " + object.GetName() + " Succeeded", on: virtualGarden, kind: shoots, options: only, reached: reconciled, goal: shootGoal(object)},
-				milestone{title: "Shoot " + object.GetName() + " healthy", on: virtualGarden, kind: shoots, options: only, reached: healthy})
-		}
+		all = append(all, objects...)
 	}
-	return l.wait(ctx, progress, all)
+	return all, nil
 }
 
 // reconciled wants at least one object, and the last operation of all of them Succeeded.

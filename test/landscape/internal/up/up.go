@@ -37,6 +37,8 @@ type Landscape struct {
 
 	// times are when the milestones of this `up` are reached; nil for anything else than `up`.
 	times *times
+	// ahead is what is begun before its step; nil for anything else than `up`.
+	ahead *ahead
 }
 
 // Processes are the books about the landscape's processes.
@@ -48,10 +50,12 @@ func (l Landscape) Processes() process.Keeper {
 // which milestone was reached.
 func (l Landscape) Up(ctx context.Context, until string) error {
 	l.times = &times{path: l.Layout.Milestones(), now: l.Now}
+	l.ahead = &ahead{}
 	steps, err := step.Until(l.Steps(), until)
 	if err != nil {
 		return err
 	}
+	l.ahead.planned = step.Names(steps)
 	unlock, err := l.prepare()
 	if err != nil {
 		return err
@@ -60,15 +64,18 @@ func (l Landscape) Up(ctx context.Context, until string) error {
 	if err := l.times.begin(); err != nil {
 		return err
 	}
+	// When a step fails, nothing may go on in the background.
+	defer l.ahead.wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, l.times.watch(steps))
 	return errors.Join(err, l.summary())
 }
 
 // Steps are all steps of Up, in order.
 func (l Landscape) Steps() []step.Step {
-	components := node.Components(l.Layout)
 	start := func(names ...string) func(context.Context, step.Progress) (string, error) {
-		return func(ctx context.Context, _ step.Progress) (string, error) { return l.start(ctx, components, names...) }
+		return func(ctx context.Context, _ step.Progress) (string, error) { return l.start(ctx, names...) }
 	}
 	logs := "read the log in " + l.Layout.State("logs")
 	const look = "look at `make status`, and at the logs of the pods that it names"
@@ -82,7 +89,7 @@ func (l Landscape) Steps() []step.Step {
 		{Name: "machine-image", Title: "machine image pushed", Execute: l.machineImage, Remedy: "look whether deb.debian.org is reached and /tmp has 1 GB free"},
 		{Name: "etcd", Title: "etcd serves", Execute: start(node.Etcd), Remedy: "stop what else listens on 127.0.0.1:2379, or " + logs},
 		{Name: "containerd", Title: "containerd serves", Execute: start(node.Containerd), Remedy: logs},
-		{Name: "apiserver", Title: "kube-apiserver is ready", Execute: start(node.APIServer), Remedy: logs},
+		{Name: "apiserver", Title: "kube-apiserver is ready", Execute: l.apiServer, Remedy: logs},
 		{Name: "controllers", Title: "controller manager and scheduler are healthy", Execute: start(node.ControllerManager, node.Scheduler), Remedy: logs},
 		{Name: "base", Title: "policies, storage class, namespaces and status controller are there", Execute: l.base, Remedy: logs},
 		{Name: "kubelet", Title: "kubelet is healthy", Execute: start(node.Kubelet), Remedy: logs},
@@ -129,8 +136,8 @@ func (l Landscape) lock() (func(), error) {
 func (l Landscape) snapshotPath() string { return l.Layout.State("before.json") }
 
 // start starts components and waits until each is ready.
-func (l Landscape) start(ctx context.Context, components []node.Component, names ...string) (string, error) {
-	keeper := l.Processes()
+func (l Landscape) start(ctx context.Context, names ...string) (string, error) {
+	components, keeper := node.Components(l.Layout), l.Processes()
 	var results []string
 	for _, name := range names {
 		i := slices.IndexFunc(components, func(c node.Component) bool { return c.Name == name })
@@ -268,6 +275,14 @@ func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (st
 	return map[bool]string{true: "pushed", false: "up to date"}[pushed], err
 }
 
+func (l Landscape) apiServer(ctx context.Context, _ step.Progress) (string, error) {
+	text, err := l.start(ctx, node.APIServer)
+	if err == nil {
+		l.ahead.begin(ctx, "deploy", l.crds)
+	}
+	return text, err
+}
+
 func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
 	table, err := images.Load()
 	if err != nil {
@@ -291,7 +306,7 @@ func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
 	if err := l.folders(); err != nil {
 		return "", err
 	}
-	started, err := l.start(ctx, node.Components(l.Layout), node.StatusController)
+	started, err := l.start(ctx, node.StatusController)
 	return fmt.Sprintf("%d objects applied, %s", len(objects), started), err
 }
 
@@ -329,16 +344,25 @@ func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
 	if err := cluster.Apply(ctx, c, objects); err != nil {
 		return "", err
 	}
-	return l.start(ctx, node.Components(l.Layout), node.DNS)
+	return l.start(ctx, node.DNS)
 }
 
 // deployRuntime deploys what belongs into the runtime cluster.
 func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (string, error) {
+	definitions, err := l.ahead.finish(ctx, "deploy", l.crds)
+	if err != nil {
+		return "", err
+	}
+	progress("created %s for gardener-operator", definitions)
 	return l.skaffold(ctx, progress, "skaffold", l.Layout.Kubeconfig())
 }
 
 // deployVirtual deploys what belongs into the virtual garden.
 func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (string, error) {
+	return l.ahead.finish(ctx, "gardenlet", func(ctx context.Context) (string, error) { return l.deployGardenlet(ctx, progress) })
+}
+
+func (l Landscape) deployGardenlet(ctx context.Context, progress step.Progress) (string, error) {
 	if err := l.virtualKubeconfig(ctx); err != nil {
 		return "", err
 	}
@@ -347,7 +371,7 @@ func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (s
 
 // skaffold runs Skaffold, which knows from its own files what to build and deploy. name is that of the file, and of the log.
 func (l Landscape) skaffold(ctx context.Context, progress step.Progress, name, kubeconfig string) (string, error) {
-	gardener, err := l.gardenerFolder(ctx)
+	gardener, err := l.moduleFolder(ctx, "github.com/gardener/gardener")
 	if err != nil {
 		return "", err
 	}
@@ -390,13 +414,14 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 	}
 }
 
-// gardenerFolder finds Gardener's source, whose chart deploys gardener-operator, in the module cache.
-func (l Landscape) gardenerFolder(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/gardener/gardener")
+// moduleFolder finds the source of a module in the module cache, in the version of the landscape's Gardener: its charts deploy
+// gardener-operator.
+func (l Landscape) moduleFolder(ctx context.Context, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module) // #nosec G204 -- one of the landscape's own modules.
 	cmd.Dir = l.Layout.Module("modules", "gardener")
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("finding Gardener's charts: %w", err)
+		return "", fmt.Errorf("finding the source of %s: %w", module, err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

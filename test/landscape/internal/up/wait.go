@@ -53,6 +53,8 @@ type milestone struct {
 	reached func(objects []unstructured.Unstructured) (bool, string)
 	// goal is when it should be reached, counted from the beginning of `up`; 0: whenever.
 	goal time.Duration
+	// then is called when it is reached; what takes long there must not hold the caller.
+	then func(ctx context.Context)
 }
 
 // available tells whether there is a Deployment whose name has the fragment, and whether all of these are available.
@@ -118,7 +120,9 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress, all []miles
 }
 
 func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients map[place]client.WithWatch, all []milestone) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	// What a milestone begins may go on when all are reached.
+	parent := ctx
+	ctx, cancel := context.WithTimeout(parent, patience)
 	defer cancel()
 	type outcome struct {
 		milestone
@@ -148,6 +152,9 @@ func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients
 			continue
 		}
 		l.times.reach(o.title, o.goal)
+		if o.then != nil {
+			o.then(parent)
+		}
 		progress("%s (%s)", o.title, o.last)
 	}
 	return fmt.Sprintf("%d milestones", len(all)), errors.Join(errs...)
