@@ -16,9 +16,9 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 )
 
-// NewCommand returns the command operator-extension.
+// NewCommand returns the command operator-extension, with the command admission below it.
 func NewCommand() *cobra.Command {
-	return instance.NewCommand(instance.CommandOptions{
+	cmd := instance.NewCommand(instance.CommandOptions{
 		Name:  "operator-extension",
 		Short: "Serve the extension objects of class garden in the garden runtime cluster",
 		Long: "operator-extension reconciles the BackupBuckets, BackupEntries, DNSRecords and Extensions of class garden\n" +
@@ -27,4 +27,6 @@ func NewCommand() *cobra.Command {
 			return Run(ctx, Options{Log: log, Config: config, Namespace: namespace})
 		},
 	})
+	cmd.AddCommand(newAdmissionCommand())
+	return cmd
 }

@@ -17,10 +17,16 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 // AddToScheme adds the types of this package and their defaults to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &ExtensionConfiguration{}, &CloudControllerConfiguration{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &ExtensionConfiguration{}, &AdmissionConfiguration{}, &CloudControllerConfiguration{})
 	scheme.AddTypeDefaultingFunc(&ExtensionConfiguration{}, func(obj any) {
 		if config, ok := obj.(*ExtensionConfiguration); ok {
 			SetDefaults(config)
+		}
+	})
+
+	scheme.AddTypeDefaultingFunc(&AdmissionConfiguration{}, func(obj any) {
+		if config, ok := obj.(*AdmissionConfiguration); ok {
+			SetAdmissionDefaults(config)
 		}
 	})
 

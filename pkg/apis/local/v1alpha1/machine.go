@@ -68,6 +68,13 @@ func ValidateMachineSizing(sizing MachineSizing, path *field.Path) field.ErrorLi
 
 // decode decodes what is inside of an extension object strictly.
 func decode(raw *runtime.RawExtension, into runtime.Object, path string) error {
+	if err := decodeStrictly(raw, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func decodeStrictly(raw *runtime.RawExtension, into runtime.Object) error {
 	if raw == nil || len(raw.Raw) == 0 {
 		return nil
 	}
@@ -76,8 +83,5 @@ func decode(raw *runtime.RawExtension, into runtime.Object, path string) error {
 		return err
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(SchemeGroupVersion)
-	if err := runtime.DecodeInto(decoder, raw.Raw, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return runtime.DecodeInto(decoder, raw.Raw, into)
 }

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	"github.com/gardener/gardener/pkg/logger"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/admission"
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+)
+
+// newAdmissionCommand returns the command that serves the admission webhooks of the virtual garden. It is deployed by the
+// charts charts/admission-local.
+func newAdmissionCommand() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "admission --config FILE",
+		Short: "Serve the admission webhooks for objects of type local in the virtual garden",
+		Long: "admission checks the CloudProfiles, NamespacedCloudProfiles, Shoots, Seeds and credentials of type local that users\n" +
+			"write in the virtual garden. It runs in the garden runtime cluster; gardener-operator deploys it.",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := configv1alpha1.LoadAdmission(path)
+			if err != nil {
+				return err
+			}
+			log, err := logger.NewZapLogger(config.LogLevel, config.LogFormat)
+			if err != nil {
+				return err
+			}
+			ctrl.SetLogger(log)
+			klog.SetLogger(log)
+			log.Info("Starting admission", "version", version.Get().GitVersion)
+			return RunAdmission(cmd.Context(), AdmissionOptions{Log: log, Config: config, Namespace: os.Getenv("LEADER_ELECTION_NAMESPACE")})
+		},
+	}
+	cmd.Flags().StringVar(&path, "config", "", "file of kind AdmissionConfiguration (config.local.provider.extensions.gardener.cloud/v1alpha1)")
+	if err := cmd.MarkFlagRequired("config"); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+// AdmissionOptions are what the admission webhooks are run with.
+type AdmissionOptions struct {
+	// Log is the root of all logs.
+	Log logr.Logger
+	// Config is the defaulted and validated configuration.
+	Config *configv1alpha1.AdmissionConfiguration
+	// Garden is the virtual garden. If nil, it is found by the configuration or by the environment.
+	Garden *rest.Config
+	// Runtime is the garden runtime cluster. If nil, it is that of the pod's ServiceAccount.
+	Runtime *rest.Config
+	// Namespace is the namespace in which the program runs.
+	Namespace string
+	// URL is HOST:PORT by which the virtual garden's API server reaches the program. Default: the Service.
+	URL string
+}
+
+// RunAdmission serves the admission webhooks until ctx ends.
+func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
+	config := opts.Config
+	if opts.Namespace == "" {
+		return errors.New("the namespace of this program is unknown: set the environment variable LEADER_ELECTION_NAMESPACE")
+	}
+	garden, err := gardenConfig(opts.Garden, config)
+	if err != nil {
+		return err
+	}
+	if opts.Runtime == nil {
+		if opts.Runtime, err = rest.InClusterConfig(); err != nil {
+			return fmt.Errorf("finding the garden runtime cluster (the pod's service account): %w", err)
+		}
+	}
+
+	server, certificates := admission.NewServer(opts.Log.WithName("webhooks"), config.Server.Webhooks.BindAddress, config.Server.Webhooks.Port)
+	mgrOptions, err := admissionManagerOptions(opts)
+	if err != nil {
+		return err
+	}
+	mgrOptions.WebhookServer = server
+	mgr, err := manager.New(garden, mgrOptions)
+	if err != nil {
+		return fmt.Errorf("making the manager of %s: %w", admission.Name, err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := admission.AddToManager(mgr, certificates, admission.Options{
+		Runtime:              opts.Runtime,
+		Namespace:            opts.Namespace,
+		ServicePort:          *config.Webhooks.ServicePort,
+		CertificateNamespace: config.Webhooks.CertificateNamespace,
+		OwnerNamespace:       config.Webhooks.OwnerNamespace,
+		URL:                  opts.URL,
+		Log:                  opts.Log.WithName("webhooks"),
+	}); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func gardenConfig(garden *rest.Config, config *configv1alpha1.AdmissionConfiguration) (*rest.Config, error) {
+	connection := config.ClientConnection
+	if garden == nil {
+		path := connection.Kubeconfig
+		if path == "" {
+			path = os.Getenv(v1beta1constants.EnvGenericGardenKubeconfig)
+		}
+		if path == "" {
+			return nil, fmt.Errorf("the virtual garden is unknown: set clientConnection.kubeconfig or the environment variable %s", v1beta1constants.EnvGenericGardenKubeconfig)
+		}
+		var err error
+		if garden, err = clientcmd.BuildConfigFromFlags("", path); err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig %s of the virtual garden: %w", path, err)
+		}
+	}
+	garden = rest.CopyConfig(garden)
+	garden.QPS, garden.Burst = connection.QPS, int(connection.Burst)
+	garden.ContentType, garden.AcceptContentTypes = connection.ContentType, connection.AcceptContentTypes
+	garden.UserAgent = admission.Name
+	return garden, nil
+}
+
+func admissionManagerOptions(opts AdmissionOptions) (manager.Options, error) {
+	scheme := runtime.NewScheme()
+	if err := admission.AddToScheme(scheme); err != nil {
+		return manager.Options{}, err
+	}
+	leaderElection, server := opts.Config.LeaderElection, opts.Config.Server
+	if leaderElection.ResourceName == "" {
+		leaderElection.ResourceName = admission.Name + "-leader-election"
+	}
+	if leaderElection.ResourceNamespace == "" {
+		leaderElection.ResourceNamespace = opts.Namespace
+	}
+	address := func(server *configv1alpha1.Server) string {
+		return net.JoinHostPort(server.BindAddress, strconv.Itoa(server.Port))
+	}
+	return manager.Options{
+		Logger: opts.Log,
+		Scheme: scheme,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return admission.NewRESTMapper(), nil
+		},
+
+		HealthProbeBindAddress: address(server.HealthProbes),
+		Metrics:                metricsserver.Options{BindAddress: address(server.Metrics)},
+
+		LeaderElection:                *leaderElection.LeaderElect,
+		LeaderElectionConfig:          opts.Runtime,
+		LeaderElectionID:              leaderElection.ResourceName,
+		LeaderElectionNamespace:       leaderElection.ResourceNamespace,
+		LeaderElectionResourceLock:    leaderElection.ResourceLock,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &leaderElection.LeaseDuration.Duration,
+		RenewDeadline:                 &leaderElection.RenewDeadline.Duration,
+		RetryPeriod:                   &leaderElection.RetryPeriod.Duration,
+	}, nil
+}

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	"github.com/gardener/gardener/pkg/controllerutils"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+)
+
+// identity tells our certificates from others in their namespace.
+const identity = Name
+
+// registrar is what the leader does: it keeps the certificates and the registrations. It looks at all of it when something
+// has changed and when the next step of a rotation is due.
+type registrar struct {
+	log   logr.Logger
+	clock clock.Clock
+	// garden is a client of the virtual garden that does not cache.
+	garden         client.Client
+	authority      *certificate.Authority
+	configs        extensionswebhook.Configs
+	ownerNamespace string
+	// changed has an element if there was a change since the last look.
+	changed chan struct{}
+	// limiter lets the leader put right at once what somebody has changed, but not fight with another program over it.
+	limiter flowcontrol.RateLimiter
+}
+
+func newRegistrar(mgr manager.Manager, configs extensionswebhook.Configs, opts Options) (*registrar, error) {
+	dnsNames, addresses, err := opts.serverNames()
+	if err != nil {
+		return nil, err
+	}
+	// Decisions about certificates and registrations are not made by what a cache has seen so far.
+	runtimeClient, err := client.New(opts.Runtime, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, err
+	}
+	garden, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, err
+	}
+	authority, err := certificate.New(certificate.Options{
+		Client:      runtimeClient,
+		Clock:       opts.Clock,
+		Log:         opts.Log,
+		Identity:    identity,
+		Namespace:   opts.CertificateNamespace,
+		DNSNames:    dnsNames,
+		IPAddresses: addresses,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &registrar{
+		log:            opts.Log,
+		clock:          opts.Clock,
+		garden:         garden,
+		authority:      authority,
+		configs:        configs,
+		ownerNamespace: opts.OwnerNamespace,
+		changed:        make(chan struct{}, 1),
+		limiter:        flowcontrol.NewTokenBucketRateLimiter(1, 10),
+	}, nil
+}
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 8, Cap: time.Minute}
+}
+
+// wake has the leader look at all again.
+func (r *registrar) wake() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection tells the manager that this is for the leader.
+func (*registrar) NeedLeaderElection() bool {
+	return true
+}
+
+// Start works until ctx ends.
+func (r *registrar) Start(ctx context.Context) error {
+	backoff := newBackoff()
+	for {
+		if err := r.limiter.Wait(ctx); err != nil {
+			return nil // ctx has ended
+		}
+		next, err := r.authority.Rotate(ctx, r.publish)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			delay := backoff.Step()
+			r.log.Error(err, "Could not bring the webhooks' registration up to date", "retryAfter", delay.String())
+			next = r.clock.Now().Add(delay)
+		default:
+			backoff = newBackoff()
+		}
+
+		timer := r.clock.NewTimer(next.Sub(r.clock.Now()))
+		select {
+		case <-timer.C():
+		case <-r.changed:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// publish tells the virtual garden's API server what to call and whom to trust.
+func (r *registrar) publish(ctx context.Context, bundle []byte) error {
+	owner, err := r.owner(ctx)
+	if err != nil {
+		return err
+	}
+	validating, mutating := r.configs.ValidatingWebhookConfig.DeepCopy(), r.configs.MutatingWebhookConfig.DeepCopy()
+	for _, config := range []client.Object{validating, mutating} {
+		if err := extensionswebhook.InjectCABundleIntoWebhookConfig(config, bundle); err != nil {
+			return err
+		}
+	}
+
+	nowValidating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: validating.Name}}
+	nowMutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: mutating.Name}}
+	return errors.Join(
+		r.write(ctx, nowValidating, validating.Labels, owner, func() { nowValidating.Webhooks = validating.Webhooks }),
+		r.write(ctx, nowMutating, mutating.Labels, owner, func() { nowMutating.Webhooks = mutating.Webhooks }),
+	)
+}
+
+func (r *registrar) write(ctx context.Context, config client.Object, labels map[string]string, owner *metav1.OwnerReference, setWebhooks func()) error {
+	if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, r.garden, config, func() error {
+		all := config.GetLabels()
+		if all == nil {
+			all = map[string]string{}
+		}
+		maps.Copy(all, labels)
+		config.SetLabels(all)
+		config.SetOwnerReferences([]metav1.OwnerReference{*owner})
+		setWebhooks()
+		return nil
+	}, controllerutils.SkipEmptyPatch{}); err != nil {
+		return fmt.Errorf("writing %T %s: %w", config, config.GetName(), err)
+	}
+	return nil
+}
+
+// owner is a namespace that gardener-operator deletes when it takes the webhooks away. A registration that stayed would
+// refuse every object of type local.
+func (r *registrar) owner(ctx context.Context) (*metav1.OwnerReference, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.garden.Get(ctx, client.ObjectKey{Name: r.ownerNamespace}, namespace); err != nil {
+		return nil, fmt.Errorf("reading the namespace %s in the virtual garden, which owns the registration: %w", r.ownerNamespace, err)
+	}
+	owner := metav1.NewControllerRef(namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))
+	owner.BlockOwnerDeletion = new(false)
+	return owner, nil
+}

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package validator
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/apis/local/validation"
+)
+
+// NewShoot returns the validator for Shoots: the providerConfigs, what machines have not, the range of the nodes, and that
+// there is a container image for the machines of every pool. Gardener's own rules come before it.
+//
+// reader reads from the API server. Needed permissions: get on CloudProfiles, NamespacedCloudProfiles, Seeds,
+// CredentialsBindings, SecretBindings, Secrets and InternalSecrets.
+func NewShoot(reader client.Reader) extensionswebhook.Validator {
+	v := &shoot{reader: reader}
+	return &rules[*gardencorev1beta1.Shoot]{check: v.check}
+}
+
+type shoot struct {
+	reader client.Reader
+}
+
+func (v *shoot) check(ctx context.Context, shoot, old *gardencorev1beta1.Shoot) (field.ErrorList, error) {
+	if shoot.Spec.Provider.Type != localv1alpha1.Type || old != nil && equality.Semantic.DeepEqual(shoot.Spec, old.Spec) {
+		return nil, nil
+	}
+	if old == nil {
+		old = &gardencorev1beta1.Shoot{}
+	}
+
+	var (
+		errs          field.ErrorList
+		spec          = field.NewPath("spec")
+		path          = spec.Child("provider")
+		provider, was = shoot.Spec.Provider, old.Spec.Provider
+	)
+	if !equality.Semantic.DeepEqual(provider.InfrastructureConfig, was.InfrastructureConfig) {
+		errs = append(errs, validation.Empty(provider.InfrastructureConfig, path.Child("infrastructureConfig"))...)
+	}
+	if !equality.Semantic.DeepEqual(provider.ControlPlaneConfig, was.ControlPlaneConfig) {
+		errs = append(errs, validation.Empty(provider.ControlPlaneConfig, path.Child("controlPlaneConfig"))...)
+	}
+	if len(provider.Workers) == 0 {
+		return errs, nil
+	}
+
+	for i := range provider.Workers {
+		errs = append(errs, validation.Worker(&provider.Workers[i], poolOf(was.Workers, provider.Workers[i].Name), path.Child("workers").Index(i))...)
+	}
+	images, err := v.checkImages(ctx, shoot, old, path.Child("workers"))
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := v.checkNodes(ctx, shoot, old, spec)
+	return append(append(errs, images...), nodes...), err
+}
+
+func poolOf(pools []gardencorev1beta1.Worker, name string) *gardencorev1beta1.Worker {
+	for i := range pools {
+		if pools[i].Name == name {
+			return &pools[i]
+		}
+	}
+	return nil
+}
+
+// checkImages looks at pools that are new or that get another machine image or type. Others go on with what they have,
+// even if the CloudProfile has dropped it.
+func (v *shoot) checkImages(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, path *field.Path) (field.ErrorList, error) {
+	var changed []int
+	for i, pool := range shoot.Spec.Provider.Workers {
+		before := poolOf(old.Spec.Provider.Workers, pool.Name)
+		if pool.Machine.Image != nil && pool.Machine.Image.Version != nil && (before == nil || !equality.Semantic.DeepEqual(pool.Machine, before.Machine)) {
+			changed = append(changed, i)
+		}
+	}
+	if len(changed) == 0 {
+		return nil, nil
+	}
+
+	profile, err := gardenerutils.GetCloudProfile(ctx, v.reader, shoot)
+	if err != nil {
+		return nil, fmt.Errorf("spec.cloudProfile: reading it: %w", err)
+	}
+	config, decodeErr := localv1alpha1.CloudProfileConfigAt(profile.Spec.ProviderConfig, field.NewPath("spec", "providerConfig"))
+	if decodeErr != nil {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "cloudProfile"), profile.Name, "it is not valid, ask whoever maintains it: "+decodeErr.Error())}, nil
+	}
+	var errs field.ErrorList
+	for _, i := range changed {
+		errs = append(errs, checkMachine(shoot.Spec.Provider.Workers[i].Machine, profile, config, path.Index(i).Child("machine"))...)
+	}
+	return errs, nil
+}
+
+func checkMachine(machine gardencorev1beta1.Machine, profile *gardencorev1beta1.CloudProfile, config *localv1alpha1.CloudProfileConfig, path *field.Path) field.ErrorList {
+	machineType := v1beta1helper.FindMachineTypeByName(profile.Spec.MachineTypes, machine.Type)
+	if machineType == nil {
+		return field.ErrorList{field.Invalid(path.Child("type"), machine.Type, fmt.Sprintf("the CloudProfile %s has no such machine type: choose one of its spec.machineTypes", profile.Name))}
+	}
+	version := validation.FindVersion(config, machine.Image.Name, *machine.Image.Version)
+	if version == nil {
+		return field.ErrorList{field.Invalid(path.Child("image", "version"), *machine.Image.Version, fmt.Sprintf(
+			"the CloudProfile %s has no container image for this version of the machine image %q: choose another version, or have it added to machineImages of spec.providerConfig there", profile.Name, machine.Image.Name))}
+	}
+	if !validation.Serves(version, machineType.Capabilities, profile.Spec.MachineCapabilities) {
+		return field.ErrorList{field.Invalid(path.Child("image", "version"), *machine.Image.Version, fmt.Sprintf(
+			"the CloudProfile %s has no container image of this version for the capabilities %s of machine type %q: choose another version or type, or have one added to capabilityFlavors in spec.providerConfig there",
+			profile.Name, machineType.Capabilities, machine.Type))}
+	}
+	return nil
+}
+
+// checkNodes looks at the range of the nodes when the networks change, and at that of the seed when a seed is chosen.
+func (v *shoot) checkNodes(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, spec *field.Path) (field.ErrorList, error) {
+	var (
+		errs     field.ErrorList
+		path     = spec.Child("networking")
+		networks = shoot.Spec.Networking
+		changed  = !equality.Semantic.DeepEqual(networks, old.Spec.Networking)
+	)
+	if changed {
+		errs = append(errs, validation.Nodes(networks, path)...)
+	}
+	if shoot.Spec.SeedName == nil || !changed && ptr.Equal(shoot.Spec.SeedName, old.Spec.SeedName) {
+		return errs, nil
+	}
+	seed := &gardencorev1beta1.Seed{}
+	if missing, err := get(ctx, v.reader, client.ObjectKey{Name: *shoot.Spec.SeedName}, seed, "Seed", spec.Child("seedName")); missing != nil || err != nil {
+		return appendOne(errs, missing), err
+	}
+	inSeed := validation.NodesInSeed(networks, seed, path)
+	if len(inSeed) == 0 {
+		return errs, nil
+	}
+	if elsewhere, err := (&credentials{reader: v.reader}).leadElsewhere(ctx, shoot); elsewhere || err != nil {
+		return errs, err
+	}
+	return append(errs, inSeed...), nil
+}

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	securityv1alpha1 "github.com/gardener/gardener/pkg/apis/security/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/admission/mutator"
+	"github.com/gardener/gardener-extension-provider-local/pkg/admission/validator"
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+)
+
+const (
+	// LabelProvider is what Gardener's API server puts on objects of type local, whoever writes them.
+	LabelProvider = v1beta1constants.LabelExtensionProviderTypePrefix + localv1alpha1.Type
+	// LabelCredentials is what Gardener puts on Secrets that a binding of type local refers to.
+	LabelCredentials = v1beta1constants.LabelShootProviderPrefix + localv1alpha1.Type
+
+	// timeoutSeconds is how long the API server waits. A validator asks it a few questions at most.
+	timeoutSeconds = 10
+)
+
+// AddToScheme adds all kinds that the webhooks and their registration need.
+func AddToScheme(scheme *runtime.Scheme) error {
+	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, admissionregistrationv1.AddToScheme, gardencorev1beta1.AddToScheme, securityv1alpha1.AddToScheme)
+	return builder.AddToScheme(scheme)
+}
+
+// NewRESTMapper returns a mapper for these kinds. They are known; whether Gardener's API server is up at the moment must not
+// decide whether the webhooks are.
+func NewRESTMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []struct {
+		scope meta.RESTScope
+		names []string
+		add   func(string, meta.RESTScope)
+	}{
+		{meta.RESTScopeRoot, []string{"Namespace"}, func(name string, scope meta.RESTScope) { mapper.Add(corev1.SchemeGroupVersion.WithKind(name), scope) }},
+		{meta.RESTScopeNamespace, []string{"Secret"}, func(name string, scope meta.RESTScope) { mapper.Add(corev1.SchemeGroupVersion.WithKind(name), scope) }},
+		{meta.RESTScopeRoot, []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}, func(name string, scope meta.RESTScope) {
+			mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(name), scope)
+		}},
+		{meta.RESTScopeRoot, []string{"CloudProfile", "Seed"}, func(name string, scope meta.RESTScope) {
+			mapper.Add(gardencorev1beta1.SchemeGroupVersion.WithKind(name), scope)
+		}},
+		{meta.RESTScopeNamespace, []string{"InternalSecret", "NamespacedCloudProfile", "SecretBinding", "Shoot"}, func(name string, scope meta.RESTScope) {
+			mapper.Add(gardencorev1beta1.SchemeGroupVersion.WithKind(name), scope)
+		}},
+		{meta.RESTScopeNamespace, []string{"CredentialsBinding", "WorkloadIdentity"}, func(name string, scope meta.RESTScope) {
+			mapper.Add(securityv1alpha1.SchemeGroupVersion.WithKind(name), scope)
+		}},
+	} {
+		for _, name := range kind.names {
+			kind.add(name, kind.scope)
+		}
+	}
+	return mapper
+}
+
+// newWebhooks returns the webhooks in the order in which they are registered. reader reads from the API server: what a user
+// has just created counts.
+func newWebhooks(mgr manager.Manager, reader client.Reader) ([]*extensionswebhook.Webhook, error) {
+	var webhooks []*extensionswebhook.Webhook
+	for _, entry := range []struct {
+		name      string
+		object    client.Object
+		label     string
+		validator extensionswebhook.Validator
+	}{
+		{"cloudprofiles", &gardencorev1beta1.CloudProfile{}, LabelProvider, validator.NewCloudProfile()},
+		{"namespacedcloudprofiles", &gardencorev1beta1.NamespacedCloudProfile{}, LabelProvider, validator.NewNamespacedCloudProfile(reader)},
+		{"shoots", &gardencorev1beta1.Shoot{}, LabelProvider, validator.NewShoot(reader)},
+		{"seeds", &gardencorev1beta1.Seed{}, LabelProvider, validator.NewSeed(reader)},
+		{"credentialsbindings", &securityv1alpha1.CredentialsBinding{}, LabelProvider, validator.NewCredentialsBinding(reader)},
+		{"secretbindings", &gardencorev1beta1.SecretBinding{}, LabelProvider, validator.NewSecretBinding(reader)},
+		{"workloadidentities", &securityv1alpha1.WorkloadIdentity{}, LabelProvider, validator.NewWorkloadIdentity()},
+		{"secrets", &corev1.Secret{}, LabelCredentials, validator.NewSecret()},
+		{"internalsecrets", &gardencorev1beta1.InternalSecret{}, LabelCredentials, validator.NewInternalSecret()},
+	} {
+		webhook, err := extensionswebhook.New(mgr, extensionswebhook.Args{
+			Name:           "validation." + entry.name,
+			Path:           "validate/" + entry.name,
+			Target:         extensionswebhook.TargetSeed,
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{entry.label: "true"}},
+			Validators:     map[extensionswebhook.Validator][]extensionswebhook.Type{entry.validator: {{Obj: entry.object}}},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("making the webhook for %s: %w", entry.name, err)
+		}
+		webhooks = append(webhooks, webhook)
+	}
+
+	merge, err := extensionswebhook.New(mgr, extensionswebhook.Args{
+		Name:           "mutation.namespacedcloudprofiles",
+		Path:           "mutate/namespacedcloudprofiles",
+		Target:         extensionswebhook.TargetSeed,
+		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelProvider: "true"}},
+		Mutators: map[extensionswebhook.Mutator][]extensionswebhook.Type{
+			mutator.NewNamespacedCloudProfile(): {{Obj: &gardencorev1beta1.NamespacedCloudProfile{}, Subresource: new("status")}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the webhook that merges NamespacedCloudProfiles: %w", err)
+	}
+	return append(webhooks, merge), nil
+}
+
+// newConfigs returns what to register. All fields are set that an API server would set otherwise, so that it can be compared
+// with what the API server has. Without a bundle of certificates the API server cannot call them.
+func newConfigs(c client.Client, webhooks []*extensionswebhook.Webhook, opts Options) (extensionswebhook.Configs, error) {
+	configs, _, err := extensionswebhook.BuildWebhookConfigs(webhooks, c, opts.Namespace, Name, true, opts.ServicePort, extensionswebhook.ModeURL, opts.url(), nil, false)
+	if err != nil {
+		return configs, err
+	}
+	for i := range configs.ValidatingWebhookConfig.Webhooks {
+		webhook := &configs.ValidatingWebhookConfig.Webhooks[i]
+		webhook.MatchPolicy = new(admissionregistrationv1.Equivalent)
+		webhook.NamespaceSelector = &metav1.LabelSelector{}
+		webhook.TimeoutSeconds = new(int32(timeoutSeconds))
+		webhook.AdmissionReviewVersions = []string{"v1"}
+		for j := range webhook.Rules {
+			webhook.Rules[j].Scope = new(admissionregistrationv1.AllScopes)
+		}
+	}
+	for i := range configs.MutatingWebhookConfig.Webhooks {
+		webhook := &configs.MutatingWebhookConfig.Webhooks[i]
+		webhook.MatchPolicy = new(admissionregistrationv1.Equivalent)
+		webhook.NamespaceSelector = &metav1.LabelSelector{}
+		webhook.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
+		webhook.TimeoutSeconds = new(int32(timeoutSeconds))
+		webhook.AdmissionReviewVersions = []string{"v1"}
+		for j := range webhook.Rules {
+			webhook.Rules[j].Scope = new(admissionregistrationv1.AllScopes)
+		}
+	}
+	return configs, nil
+}
