@@ -26,6 +26,9 @@ type Release struct {
 	Config *configv1alpha1.ExtensionConfiguration
 }
 
+// configFile is what the chart calls the configuration of an instance.
+const configFile = "config.yaml"
+
 // rbacKinds are those objects of the chart that the suites need: what an instance may do, and as whom.
 var rbacKinds = map[string]bool{"ServiceAccount": true, "Role": true, "RoleBinding": true, "ClusterRole": true, "ClusterRoleBinding": true}
 
@@ -55,8 +58,12 @@ func (e *Environment) InstallChart(ctx context.Context, namespace string, values
 				return nil, fmt.Errorf("creating %s %s: %w", kind, client.ObjectKeyFromObject(obj), err)
 			}
 		case kind == "ConfigMap":
-			if release.Config, err = configOf(obj); err != nil {
+			config, err := configOf(obj)
+			if err != nil {
 				return nil, err
+			}
+			if config != nil {
+				release.Config = config
 			}
 		}
 	}
@@ -66,6 +73,7 @@ func (e *Environment) InstallChart(ctx context.Context, namespace string, values
 	return release, nil
 }
 
+// configOf returns the configuration that a ConfigMap has, or nil if it is for something else.
 func configOf(obj client.Object) (*configv1alpha1.ExtensionConfiguration, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -75,8 +83,9 @@ func configOf(obj client.Object) (*configv1alpha1.ExtensionConfiguration, error)
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range data {
-		return configv1alpha1.Decode([]byte(file))
+	file, ok := data[configFile]
+	if !ok {
+		return nil, nil
 	}
-	return nil, fmt.Errorf("ConfigMap %s has no file", client.ObjectKeyFromObject(obj))
+	return configv1alpha1.Decode([]byte(file))
 }
