@@ -18,6 +18,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/imagevector"
 )
 
 // CommandOptions describe the command of a program that runs an instance.
@@ -43,6 +44,9 @@ func NewCommand(opts CommandOptions) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := configv1alpha1.Load(path)
 			if err != nil {
+				return err
+			}
+			if err := imagevector.Apply(config); err != nil {
 				return err
 			}
 			log, err := logger.NewZapLogger(config.LogLevel, config.LogFormat)
