@@ -16,7 +16,7 @@ TOOLS     := $(REPO)/bin/tools
 LANDSCAPE := $(BIN)/landscape
 
 # Modules with code of ours. Those below test/landscape/modules and hack/tools only build other people's programs.
-MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod))
+MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod))
 TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod))
 
 # Suites which need a running landscape are `make e2e` and `make bench`.
@@ -80,13 +80,13 @@ bench:
 
 ## check: everything a reviewer need not look at: lint, charts, shell, generated code, modules
 .PHONY: check
-check: check-generate check-modules check-shell check-lint check-charts
+check: check-generate check-modules check-shell check-workflows check-conventions check-lint check-charts
 	@echo "check: govulncheck is left out: its database at vuln.go.dev has to be reachable"
 
 .PHONY: check-generate
 check-generate:
 	@echo "--- generated code is up to date"
-	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
+	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference example | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
 	before=$$(sums); $(MAKE) generate; after=$$(sums); \
 	diff <(echo "$$before") <(echo "$$after") || { echo "check: 'make generate' changed the files above; commit them" >&2; exit 1; }
 
@@ -117,6 +117,16 @@ check-lint: $(TOOLS)/golangci-lint
 
 .PHONY: check-charts
 check-charts:
+.PHONY: check-workflows
+check-workflows: $(TOOLS)/actionlint
+	@echo "--- actionlint"
+	@$(TOOLS)/actionlint
+
+.PHONY: check-conventions
+check-conventions:
+	@echo "--- licences and what else a repository of Gardener has"
+	go test ./hack/conventions/...
+
 	@echo "--- helm lint"
 	go test ./charts/...
 
@@ -127,10 +137,15 @@ format: $(TOOLS)/golangci-lint
 	  (cd $$module && $(TOOLS)/golangci-lint fmt --config $(REPO)/.golangci.yaml ./...); \
 	done
 
-## generate: write the generated code anew
+## generate: write anew what is generated: code, the reference of the APIs, the Extension among the examples
 .PHONY: generate
-generate:
-	@cd hack && go generate -tags generate ./...
+generate: $(TOOLS)/crd-ref-docs
+	@cd hack && PATH=$(TOOLS):$$PATH go generate -tags generate .
+
+## dashboard: draw the picture of the dashboard in docs/ anew
+.PHONY: dashboard
+dashboard:
+	go -C hack/monitoring run .
 
 ##@ publish
 
@@ -197,6 +212,16 @@ $(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint
 
 # The same flags as test/landscape uses: with others, Go would build all of Kubernetes once more.
 KUBERNETES := test/landscape/modules/kubernetes
+$(TOOLS)/actionlint: hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
+	@echo "--- build actionlint"
+	@CGO_ENABLED=0 go build -C hack/tools/actionlint -trimpath -ldflags '-s -w' -o $@ github.com/rhysd/actionlint/cmd/actionlint
+	@touch $@
+
+$(TOOLS)/crd-ref-docs: hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
+	@echo "--- build crd-ref-docs"
+	@CGO_ENABLED=0 go build -C hack/tools/crd-ref-docs -trimpath -ldflags '-s -w' -o $@ github.com/elastic/crd-ref-docs
+	@touch $@
+
 KUBERNETES_VERSION = $(shell go -C $(KUBERNETES) list -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBERNETES_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBERNETES_VERSION) \
 	-X $(p).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBERNETES_VERSION)))) -X $(p).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))

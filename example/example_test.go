@@ -26,6 +26,7 @@ import (
 	"github.com/gardener/gardener/pkg/api/operator/v1alpha1/validation"
 	gardencore "github.com/gardener/gardener/pkg/apis/core"
 	gardencoreinstall "github.com/gardener/gardener/pkg/apis/core/install"
+	gardencorev1 "github.com/gardener/gardener/pkg/apis/core/v1"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
@@ -72,7 +73,7 @@ func TestEveryExampleIsReadByATest(t *testing.T) {
 	files, err := filepath.Glob("*.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(files).To(HaveExactElements(
-		"10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "30-garden.yaml", "40-extension.yaml", "50-cloudprofile.yaml",
+		"10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "21-controller-registration.yaml", "30-garden.yaml", "40-extension.yaml", "50-cloudprofile.yaml",
 		"51-projects.yaml", "52-credentials.yaml", "60-seed-secrets.yaml", "90-shoot-workerless.yaml", "91-shoot.yaml"))
 }
 
@@ -133,6 +134,26 @@ func TestGardenerOperatorAcceptsTheExtension(t *testing.T) {
 	lifecycle.Delete = lifecycle.Reconcile
 	g.Expect(validation.ValidateExtension(extension)).To(ContainElement(HaveField("Field", HaveSuffix("lifecycle.delete"))),
 		"the validation can refuse something")
+}
+
+func TestGardenerAcceptsTheControllerRegistration(t *testing.T) {
+	g := NewWithT(t)
+	deployment, registration := &gardencorev1.ControllerDeployment{}, &gardencorev1beta1.ControllerRegistration{}
+	readAll(t, "21-controller-registration.yaml", deployment, registration)
+	convertedDeployment, convertedRegistration := &gardencore.ControllerDeployment{}, &gardencore.ControllerRegistration{}
+	internal(t, deployment, convertedDeployment)
+	internal(t, registration, convertedRegistration)
+	g.Expect(corevalidation.ValidateControllerDeployment(convertedDeployment)).To(BeEmpty())
+	g.Expect(corevalidation.ValidateControllerRegistration(convertedRegistration)).To(BeEmpty())
+	g.Expect(registration.Spec.Deployment.DeploymentRefs).To(HaveExactElements(gardencorev1beta1.DeploymentRef{Name: deployment.Name}))
+
+	extension := read[operatorv1alpha1.Extension](t, "20-operator-extension.yaml")
+	g.Expect(*deployment.Helm.OCIRepository).To(Equal(*extension.Spec.Deployment.ExtensionDeployment.Helm.OCIRepository))
+	g.Expect(registration.Spec.Resources).To(HaveLen(len(extension.Spec.Resources)))
+	g.Expect(registration.Annotations).To(Equal(extension.Annotations), "the level of Pod Security")
+
+	convertedRegistration.Spec.Resources[0].Kind = "Nonsense"
+	g.Expect(corevalidation.ValidateControllerRegistration(convertedRegistration)).NotTo(BeEmpty(), "the validation can refuse something")
 }
 
 func TestAGardenMayNameWhatIsMeantForGardens(t *testing.T) {

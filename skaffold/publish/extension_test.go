@@ -20,36 +20,31 @@ import (
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write the example anew, but for its header")
+var update = flag.Bool("update", false, "write the examples anew, but for their headers")
 
-const (
-	root    = "../.."
-	example = root + "/example/20-operator-extension.yaml"
-)
+const root = "../.."
 
-// manifest is the Extension as the example names it: in the registry of a local landscape, with zeros for digests.
+// manifest is the Extension as the example has it.
 func manifest(g Gomega) []byte {
-	const registry, digest = "registry.local.gardener.cloud:5001/", "@sha256:0000000000000000000000000000000000000000000000000000000000000000"
-	images := map[string]string{}
-	for _, name := range artifactNames() {
-		images[name] = registry + name + digest
-	}
-	content, err := extensionManifest(root, registry+chartFolder+digest, images)
+	contents, err := examples(root)
 	g.Expect(err).NotTo(HaveOccurred())
-	return content
+	return contents[extensionExample]
 }
 
-func TestTheExampleIsWhatChartsWrites(t *testing.T) {
+func TestTheExamplesAreWhatThisProgramWrites(t *testing.T) {
 	g := NewWithT(t)
-	content, err := os.ReadFile(example)
+	contents, err := examples(root)
 	g.Expect(err).NotTo(HaveOccurred())
-	header, body, found := strings.Cut(string(content), "apiVersion:")
-	g.Expect(found).To(BeTrue())
-	if *update {
-		g.Expect(os.WriteFile(example, append([]byte(header), manifest(g)...), 0o600)).To(Succeed())
-		return
+	g.Expect(contents).To(HaveLen(2))
+	for name, content := range contents {
+		if *update {
+			g.Expect(os.WriteFile(filepath.Join(root, name), content, 0o600)).To(Succeed())
+		}
+		current, err := os.ReadFile(filepath.Join(root, name)) // #nosec G304 -- an example
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(current)).To(Equal(string(content)), "run 'make generate'")
+		g.Expect(string(current)).To(HavePrefix("# SPDX-FileCopyrightText: "))
 	}
-	g.Expect("apiVersion:" + body).To(Equal(string(manifest(g))))
 }
 
 func TestTheChartTakesTheValuesThatTheExtensionHands(t *testing.T) {

@@ -36,7 +36,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	cmd.AddCommand(newChartsCommand(), newImageCommand(), newSkaffoldBuildCommand())
+	cmd.AddCommand(newChartsCommand(), newExamplesCommand(), newImageCommand(), newSkaffoldBuildCommand())
 	return cmd
 }
 

@@ -14,6 +14,7 @@ import (
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // ExtensionConfiguration is the configuration of one instance of this extension, be it operator-extension (class
 // garden) or gardenlet-extension (classes seed and shoot).

@@ -10,6 +10,7 @@ import (
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // AdmissionConfiguration is the configuration of the command admission of operator-extension, which serves the admission
 // webhooks of the virtual garden from the garden runtime cluster.

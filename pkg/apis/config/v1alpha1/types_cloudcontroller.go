@@ -9,6 +9,7 @@ import (
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // CloudControllerConfiguration is the configuration of the command cloud-controller of gardenlet-extension, which serves
 // the Services of type LoadBalancer of one shoot.

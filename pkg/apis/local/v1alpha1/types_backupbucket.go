@@ -12,6 +12,7 @@ import (
 const BackupBucketStatusKind = "BackupBucketStatus"
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // BackupBucketStatus is the providerStatus of a BackupBucket. Gardener hands it on in the field
 // backupBucketProviderStatus of each BackupEntry in the bucket.

@@ -16,6 +16,7 @@ const (
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // DNSRecordConfig is the providerConfig of a DNSRecord. A DNSRecord without one is served as the configuration of the
 // instance says.
@@ -42,6 +43,7 @@ type RFC2136Config struct {
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // DNSRecordStatus is the providerStatus of a DNSRecord that is or was served by dynamic updates. It tells what was sent
 // where, so that just that can be removed.

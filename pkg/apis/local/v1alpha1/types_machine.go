@@ -41,6 +41,7 @@ const (
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // CloudProfileConfig is the providerConfig of a CloudProfile of type local.
 type CloudProfileConfig struct {
@@ -83,6 +84,7 @@ type MachineImageFlavor struct {
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // InfrastructureStatus is the providerStatus of an Infrastructure.
 type InfrastructureStatus struct {
@@ -110,6 +112,7 @@ type MachineIPPool struct {
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // WorkerConfig is the providerConfig of a worker pool of a Shoot.
 type WorkerConfig struct {
@@ -122,6 +125,7 @@ type WorkerConfig struct {
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // WorkerStatus is the providerStatus of a Worker.
 type WorkerStatus struct {
@@ -145,6 +149,7 @@ type MachineImage struct {
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
 
 // MachineProviderSpec is the providerSpec of a MachineClass: all that the machine driver knows of a machine besides its
 // name and its user data.

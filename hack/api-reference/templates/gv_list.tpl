@@ -1,0 +1,3 @@
+{{- define "gvList" -}}
+{{- range $index, $gv := . }}{{ if $index }}{{ "\n" }}{{ end }}{{ template "gvDetails" $gv }}{{ end -}}
+{{- end -}}
