@@ -1,0 +1,50 @@
+{{- /* The name of every object. pkg/admission has the same. */ -}}
+{{- define "admission-local.name" -}}
+gardener-extension-admission-local
+{{- end -}}
+
+{{- /* The labels that select the pods. Immutable in a Deployment: never add one. */ -}}
+{{- define "admission-local.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "admission-local.name" . }}
+{{- end -}}
+
+{{- /* The labels of every object. Without the chart's version, so that a new version changes no more than it must. */ -}}
+{{- define "admission-local.labels" -}}
+{{ include "admission-local.selectorLabels" . }}
+app.kubernetes.io/part-of: gardener
+{{- end -}}
+
+{{- /* An image as a reference, from a reference or a map of repository, tag and digest; empty if there is none. */ -}}
+{{- define "admission-local.image" -}}
+{{- if kindIs "map" . -}}
+{{- .repository -}}
+{{- with .tag }}:{{ . }}{{ end -}}
+{{- with .digest }}@{{ . }}{{ end -}}
+{{- else if . -}}
+{{- . -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The ports of the program (pkg/apis/config/v1alpha1 has the defaults). */ -}}
+{{- define "admission-local.healthPort" -}}
+{{- dig "healthProbes" "port" 8081 .Values.server -}}
+{{- end -}}
+{{- define "admission-local.metricsPort" -}}
+{{- dig "metrics" "port" 8080 .Values.server -}}
+{{- end -}}
+{{- define "admission-local.webhookPort" -}}
+{{- dig "webhooks" "port" 10443 .Values.server -}}
+{{- end -}}
+
+{{- /* The configuration of the program: what the values set, and no more, as the program knows its own defaults. */ -}}
+{{- define "admission-local.config" -}}
+{{- $owner := required "gardener.virtualCluster.namespace is not set: gardener-operator sets it" .Values.gardener.virtualCluster.namespace -}}
+{{- $config := dict "apiVersion" "config.local.provider.extensions.gardener.cloud/v1alpha1" "kind" "AdmissionConfiguration" -}}
+{{- range $section := list "logLevel" "logFormat" "clientConnection" "server" -}}
+{{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
+{{- end -}}
+{{- $lease := dict "resourceName" (printf "%s-leader-election" (include "admission-local.name" .)) "resourceNamespace" .Release.Namespace -}}
+{{- $_ := set $config "leaderElection" (merge $lease .Values.leaderElection) -}}
+{{- $_ := set $config "webhooks" (dict "servicePort" 443 "certificateNamespace" .Values.certificateNamespace "ownerNamespace" $owner) -}}
+{{- toYaml $config -}}
+{{- end -}}
