@@ -115,8 +115,6 @@ check-lint: $(TOOLS)/golangci-lint
 	  (cd $$module && $(TOOLS)/golangci-lint run --config $(REPO)/.golangci.yaml ./...); \
 	done
 
-.PHONY: check-charts
-check-charts:
 .PHONY: check-workflows
 check-workflows: $(TOOLS)/actionlint
 	@echo "--- actionlint"
@@ -127,6 +125,8 @@ check-conventions:
 	@echo "--- licences and what else a repository of Gardener has"
 	go test ./hack/conventions/...
 
+.PHONY: check-charts
+check-charts:
 	@echo "--- helm lint"
 	go test ./charts/...
 
@@ -210,8 +210,6 @@ $(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint
 	CGO_ENABLED=0 go build -C hack/tools/golangci-lint -trimpath -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
-# The same flags as test/landscape uses: with others, Go would build all of Kubernetes once more.
-KUBERNETES := test/landscape/modules/kubernetes
 $(TOOLS)/actionlint: hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
 	@echo "--- build actionlint"
 	@CGO_ENABLED=0 go build -C hack/tools/actionlint -trimpath -ldflags '-s -w' -o $@ github.com/rhysd/actionlint/cmd/actionlint
@@ -222,6 +220,8 @@ $(TOOLS)/crd-ref-docs: hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go
 	@CGO_ENABLED=0 go build -C hack/tools/crd-ref-docs -trimpath -ldflags '-s -w' -o $@ github.com/elastic/crd-ref-docs
 	@touch $@
 
+# The same flags as test/landscape uses: with others, Go would build all of Kubernetes once more.
+KUBERNETES := test/landscape/modules/kubernetes
 KUBERNETES_VERSION = $(shell go -C $(KUBERNETES) list -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBERNETES_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBERNETES_VERSION) \
 	-X $(p).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBERNETES_VERSION)))) -X $(p).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
