@@ -48,6 +48,7 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		instance.AddController("OperatingSystemConfig", controllers.OperatingSystemConfig, s.addOperatingSystemConfigs),
 		instance.AddController("Service", controllers.Service, s.addServices),
 		instance.AddController("Worker", controllers.Worker, s.addWorkers),
+		s.addMock(),
 	)
 }
 

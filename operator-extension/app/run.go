@@ -29,6 +29,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/extension"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
+	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -170,5 +171,20 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 				Resources:                 writer,
 			})
 		}),
+		addMock(inst, config, classes),
 	)
+}
+
+// addMock adds the controllers for objects of type mock.
+func addMock(inst *instance.Instance, config *configv1alpha1.ExtensionConfiguration, classes class.Set) error {
+	if !config.Mock.Enabled {
+		return nil
+	}
+	return mock.AddToManager(inst, mock.Options{
+		Controller:                inst.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: config.Mock.ConcurrentSyncs}),
+		Classes:                   classes,
+		IgnoreOperationAnnotation: config.Controllers.IgnoreOperationAnnotation,
+		Config:                    config.Mock,
+		HostPath:                  config.Backup.HostPath,
+	})
 }

@@ -74,12 +74,16 @@ func SetDefaults(config *ExtensionConfiguration) {
 
 	setDefault(&config.Backup.Directory, DefaultBackupDirectory)
 	setDefault(&config.Backup.HostPath, DefaultBackupHostPath)
+	setMockDefaults(&config.Mock)
 	setPointerDefault(&config.Heartbeat.RenewIntervalSeconds, 30)
 }
 
 func setConnectionDefaults(config *ExtensionConfiguration) {
 	if config.ClientConnection.QPS == 0 {
 		config.ClientConnection.QPS = 500
+		if config.Mock.Enabled {
+			config.ClientConnection.QPS = -1
+		}
 	}
 	if config.ClientConnection.Burst == 0 {
 		config.ClientConnection.Burst = 1000

@@ -22,8 +22,9 @@ type ExtensionConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// ClientConnection configures the client of the cluster in which the instance runs. Default: 500 requests a second and
-	// bursts of 1000. Every object costs several requests, so a lower limit is what many of them wait for; that nobody gets
-	// too much is what the API server's priority and fairness sees to.
+	// bursts of 1000; with the mock provider, which is there to be fast, no limit (-1). Every object costs several requests,
+	// so a lower limit is what many of them wait for; that nobody gets too much is what the API server's priority and
+	// fairness sees to.
 	ClientConnection componentbaseconfigv1alpha1.ClientConnectionConfiguration `json:"clientConnection"`
 	// LeaderElection configures which replica of the instance works.
 	LeaderElection componentbaseconfigv1alpha1.LeaderElectionConfiguration `json:"leaderElection"`
@@ -58,6 +59,8 @@ type ExtensionConfiguration struct {
 	Machines MachinesConfiguration `json:"machines"`
 	// Nodes configures what Nodes report.
 	Nodes NodesConfiguration `json:"nodes"`
+	// Mock configures the mock provider.
+	Mock MockConfiguration `json:"mock"`
 	// Heartbeat configures the Lease by which Gardener sees that the instance is alive.
 	Heartbeat HeartbeatConfiguration `json:"heartbeat"`
 }

@@ -48,6 +48,7 @@ func Validate(config *ExtensionConfiguration) field.ErrorList {
 	allErrs = append(allErrs, validateControlPlane(&config.ControlPlane, field.NewPath("controlPlane"))...)
 	allErrs = append(allErrs, validateMachines(&config.Machines, field.NewPath("machines"))...)
 	allErrs = append(allErrs, validateNodes(&config.Nodes, field.NewPath("nodes"))...)
+	allErrs = append(allErrs, validateMock(&config.Mock, field.NewPath("mock"))...)
 
 	if *config.Heartbeat.RenewIntervalSeconds <= 0 {
 		allErrs = append(allErrs, field.Invalid(field.NewPath("heartbeat", "renewIntervalSeconds"), *config.Heartbeat.RenewIntervalSeconds, "must be greater than 0"))
