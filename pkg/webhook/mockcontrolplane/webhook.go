@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mockcontrolplane lets the kube-apiservers of mock shoots reach the stand-in for kubelets (package kubelet of
+// pkg/mock/nodes). gardenlet starts them for shoots with machines: what goes to a kubelet goes through a VPN that no fake Node
+// opens, to the Node's own address, and has to show a certificate of the shoot's. Without all this gardenlet's check of the
+// tunnel, which is a port-forward to the pod vpn-shoot, never succeeds.
+package mockcontrolplane
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	controlplanewebhook "github.com/gardener/gardener/extensions/pkg/webhook/controlplane"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
+)
+
+const (
+	// Name is the name of the webhook and the path below which it is served.
+	Name = "mockcontrolplane"
+
+	timeoutSeconds = 10
+
+	// flagAddressTypes says which of a Node's addresses is called, in order.
+	flagAddressTypes = "--kubelet-preferred-address-types="
+	addressTypes     = "ExternalDNS,InternalIP,Hostname,ExternalIP"
+)
+
+// dropped are the flags that stand between a kube-apiserver and the stand-in: the way through the VPN, which is also that to
+// webhooks and aggregated APIs inside the shoot, where nothing answers anyway; and the CA of kubelets.
+func dropped() []string {
+	return []string{"--egress-selector-config-file=", "--kubelet-certificate-authority="}
+}
+
+// New returns the webhook, for the Deployments kube-apiserver in the namespaces of shoots of provider type mock. Its failure
+// policy is Fail, as a kube-apiserver that comes up with the wrong flags is rolled once more later; nothing but these shoots
+// waits for it. The manager's scheme must know Deployments.
+func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
+	webhook, err := controlplanewebhook.New(mgr, controlplanewebhook.Args{
+		Kind:     controlplanewebhook.KindShoot,
+		Provider: nodes.Type,
+		Types:    []extensionswebhook.Type{{Obj: &appsv1.Deployment{}}},
+		Mutator:  &mutator{},
+		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
+			v1beta1constants.LabelExtensionProviderMutatedByControlplaneWebhook: "true",
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	webhook.Name, webhook.Path = Name, Name
+	webhook.Action = extensionswebhook.ActionMutating
+	webhook.FailurePolicy = new(admissionregistrationv1.Fail)
+	webhook.TimeoutSeconds = new(int32(timeoutSeconds))
+	return webhook, nil
+}
+
+type mutator struct{}
+
+// Mutate implements extensionswebhook.Mutator.
+func (m *mutator) Mutate(_ context.Context, obj, _ client.Object) error {
+	deployment, ok := obj.(*appsv1.Deployment)
+	if !ok || deployment.Name != v1beta1constants.DeploymentNameKubeAPIServer || deployment.DeletionTimestamp != nil {
+		return nil
+	}
+	container := extensionswebhook.ContainerWithName(deployment.Spec.Template.Spec.Containers, v1beta1constants.DeploymentNameKubeAPIServer)
+	if container == nil {
+		return nil
+	}
+	container.Command, container.Args = changed(container.Command), changed(container.Args)
+	return nil
+}
+
+// changed returns the flags without those that are dropped. The order of addresses is only set where there was one: without it
+// this is no kube-apiserver that calls kubelets.
+func changed(flags []string) []string {
+	flags = slices.DeleteFunc(flags, func(flag string) bool {
+		return slices.ContainsFunc(dropped(), func(prefix string) bool { return strings.HasPrefix(flag, prefix) })
+	})
+	for i, flag := range flags {
+		if strings.HasPrefix(flag, flagAddressTypes) {
+			flags[i] = flagAddressTypes + addressTypes
+		}
+	}
+	return flags
+}
