@@ -50,6 +50,8 @@ const (
 	ExtensionDNSIP = "10.96.0.53"
 	// ClusterDNSPort is where the DNS server behind the cluster's DNS Service listens on NodeIP.
 	ClusterDNSPort = 5353
+	// SeedName is the name of the garden as its own seed.
+	SeedName = "local"
 	// RegistryPort is the port of the registry, on HostServicesIP and on loopback.
 	RegistryPort = 5001
 	// RegistryHost is the registry's name in image and chart references: Gardener speaks plain HTTP to it.

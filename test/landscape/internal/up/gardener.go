@@ -11,11 +11,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
@@ -78,13 +80,12 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 
 // seed waits until the seed that gardenlet registers is up.
 func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, error) {
-	// A Seed takes shoots before it has all that it monitors them with.
 	create := func(ctx context.Context) {
 		l.ahead.begin(ctx, "shoot", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
 	}
 	return l.wait(ctx, progress, []milestone{
-		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled},
-		{title: "Seed healthy", on: virtualGarden, kind: seeds, reached: healthy, goal: seedGoal, then: create},
+		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled, then: create},
+		{title: "Seed healthy", on: virtualGarden, kind: seeds, reached: seedHealthy, goal: seedGoal},
 	})
 }
 
@@ -108,6 +109,8 @@ func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, 
 	return l.wait(ctx, progress, all)
 }
 
+// createShoots creates those of the example shoots that are not there yet, and names their seed: gardener-scheduler takes a
+// Seed only once gardener-controller-manager, which does so twice a minute, has looked at its backup buckets.
 func (l Landscape) createShoots(ctx context.Context) error {
 	examples, err := l.exampleShoots()
 	if err != nil {
@@ -117,7 +120,15 @@ func (l Landscape) createShoots(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return cluster.Apply(ctx, c, examples)
+	for _, shoot := range examples {
+		if err := unstructured.SetNestedField(shoot.Object, layout.SeedName, "spec", "seedName"); err != nil {
+			return fmt.Errorf("creating Shoot %s: %w", client.ObjectKeyFromObject(shoot), err)
+		}
+		if err := c.Create(ctx, shoot); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating Shoot %s: %w", client.ObjectKeyFromObject(shoot), err)
+		}
+	}
+	return nil
 }
 
 func (l Landscape) exampleShoots() ([]*unstructured.Unstructured, error) {
@@ -162,6 +173,22 @@ func healthy(objects []unstructured.Unstructured) (bool, string) {
 		}
 	}
 	return count > 0, fmt.Sprintf("%d conditions are True", count)
+}
+
+// seedHealthy wants all conditions True, and all of them there: they appear one after the other.
+func seedHealthy(objects []unstructured.Unstructured) (bool, string) {
+	for _, o := range objects {
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, want := range []string{"GardenletReady", "SeedSystemComponentsHealthy", "ExtensionsReady", "BackupBucketsReady"} {
+			if !slices.ContainsFunc(conditions, func(c any) bool {
+				condition, _ := c.(map[string]any)
+				return condition["type"] == want
+			}) {
+				return false, fmt.Sprintf("Seed %s has no condition %s yet", o.GetName(), want)
+			}
+		}
+	}
+	return healthy(objects)
 }
 
 // tokenLifetime is as long as Gardener's kube-apiserver issues tokens for.

@@ -5,9 +5,11 @@
 package up
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
@@ -24,5 +26,33 @@ func TestTheVirtualGardenIsReachedByTheAddressOfItsGateway(t *testing.T) {
 	for _, server := range []string{"", "https://", "http://api.virtual-garden.local.gardener.cloud"} {
 		config := &clientcmdapi.Config{Clusters: map[string]*clientcmdapi.Cluster{"garden": {Server: server}}}
 		NewWithT(t).Expect(reachFromHere(config)).To(MatchError(ContainSubstring("names no https server")), server)
+	}
+}
+
+func TestASeedIsHealthyOnceAllItsConditionsAreThereAndTrue(t *testing.T) {
+	seed := func(conditions ...string) []unstructured.Unstructured {
+		var all []any
+		for _, condition := range conditions {
+			kind, status, _ := strings.Cut(condition, "=")
+			all = append(all, map[string]any{"type": kind, "status": status})
+		}
+		return []unstructured.Unstructured{{Object: map[string]any{
+			"kind": "Seed", "metadata": map[string]any{"name": "local"}, "status": map[string]any{"conditions": all},
+		}}}
+	}
+	for _, test := range []struct {
+		objects []unstructured.Unstructured
+		healthy bool
+		state   string
+	}{
+		{nil, false, ""},
+		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=True", "ExtensionsReady=True"), false, "no condition BackupBucketsReady yet"},
+		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=Progressing", "ExtensionsReady=True", "BackupBucketsReady=True"), false, "SeedSystemComponentsHealthy is Progressing"},
+		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=True", "ExtensionsReady=True", "BackupBucketsReady=True"), true, "4 conditions are True"},
+	} {
+		g := NewWithT(t)
+		healthy, state := seedHealthy(test.objects)
+		g.Expect(healthy).To(Equal(test.healthy), state)
+		g.Expect(state).To(ContainSubstring(test.state))
 	}
 }
