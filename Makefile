@@ -14,13 +14,14 @@ REPO      := $(CURDIR)
 BIN       := $(REPO)/bin/landscape
 TOOLS     := $(REPO)/bin/tools
 LANDSCAPE := $(BIN)/landscape
+BENCH     := $(REPO)/bin/bench
 
-# Modules with code of ours. Those below test/landscape/modules and hack/tools only build other people's programs.
-MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod))
-TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod))
+# Modules with code of ours. Others below test/landscape/modules, test/bench/modules and hack/tools only build other people's programs.
+MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod test/bench/go.mod test/bench/modules/peer/go.mod))
+TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod test/bench/modules/*/go.mod))
 
-# Suites which need a running landscape are `make e2e` and `make bench`.
-NEEDS_LANDSCAPE := /test/e2e|/test/bench
+# Suites which need a running landscape are `make e2e`.
+NEEDS_LANDSCAPE := /test/e2e
 
 LABELS   ?=
 UNTIL    ?=
@@ -51,11 +52,13 @@ status: $(LANDSCAPE)
 .PHONY: test
 test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
+test: export TEST_ASSET_KUBE_CONTROLLER_MANAGER := $(BIN)/kube-controller-manager
+test: export TEST_ASSET_KUBE_SCHEDULER := $(BIN)/kube-scheduler
 test: export TEST_ASSET_COREDNS := $(BIN)/coredns
 test: export TEST_ASSET_RESOURCE_MANAGER := $(BIN)/gardener-resource-manager
 test: export TEST_ASSET_ETCDBRCTL := $(BIN)/etcdbrctl
 test: export TEST_ASSET_MACHINE_CONTROLLER_MANAGER := $(BIN)/machine-controller-manager
-test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/machine-controller-manager $(BIN)/etcdbrctl
+test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/machine-controller-manager $(BIN)/etcdbrctl
 	@for module in $(if $(PACKAGES),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
@@ -71,10 +74,28 @@ e2e:
 	@# That of the audit log comes last, as it looks at what the others did.
 	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
-## bench: benchmarks of the packages, and those of test/bench
+## bench: measure this extension beside Gardener's in-tree one, docs/performance.md; QUICK=1 in 15 minutes, BENCH_ARGS='--scenario garden'
 .PHONY: bench
-bench:
-	go test -run '^$$' -bench . -benchmem -timeout 30m $(TEST_ARGS) $$(go list ./pkg/... $$([ ! -d test/bench ] || echo ./test/bench/...))
+bench: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
+bench: export TEST_ASSET_ETCD := $(BIN)/etcd
+bench: export TEST_ASSET_COREDNS := $(BIN)/coredns
+bench: need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns bench-programs
+	cd test/bench && $(BENCH)/bench --programs $(BENCH) --out $(BENCH) --docs $(REPO)/docs/bench $(if $(QUICK),--quick) $(BENCH_ARGS)
+
+# Phony, as only Go knows what they depend on. All with the same flags, so that they differ in nothing but their code.
+.PHONY: bench-programs
+bench-programs:
+	@echo "--- build the programs of the bench, minutes when nothing is cached"
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BENCH)/ ./operator-extension ./gardenlet-extension
+	@CGO_ENABLED=0 go build -C test/bench/modules/peer -trimpath -ldflags '-s -w' -o $(BENCH)/peer github.com/gardener/gardener/cmd/gardener-extension-provider-local
+	@CGO_ENABLED=0 go build -C test/bench/modules/peer -trimpath -ldflags '-s -w' -o $(BENCH)/peer-uncapped ./uncapped
+	@CGO_ENABLED=0 go build -C test/bench/modules/kwok -trimpath -ldflags '-s -w' -o $(BENCH)/kwok sigs.k8s.io/kwok/cmd/kwok
+	@CGO_ENABLED=0 go build -C test/bench -trimpath -ldflags '-s -w' -o $(BENCH)/bench .
+
+## benchmarks: Go benchmarks of the packages, docs/benchmarks.md
+.PHONY: benchmarks
+benchmarks:
+	go test -run '^$$' -bench . -benchmem -timeout 30m $(TEST_ARGS) ./pkg/...
 
 ##@ code
 
@@ -228,7 +249,9 @@ KUBERNETES_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/clie
 
 $(BIN)/kube-apiserver: PACKAGE := k8s.io/kubernetes/cmd/kube-apiserver
 $(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
-$(BIN)/kube-apiserver $(BIN)/etcd: $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
+$(BIN)/kube-controller-manager: PACKAGE := k8s.io/kubernetes/cmd/kube-controller-manager
+$(BIN)/kube-scheduler: PACKAGE := k8s.io/kubernetes/cmd/kube-scheduler
+$(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler: $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
 	@CGO_ENABLED=0 go build -C $(KUBERNETES) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(PACKAGE)
 	@touch $@

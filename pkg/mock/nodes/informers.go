@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,7 @@ func (s *shoot) newInformers() {
 		transform cache.TransformFunc
 		handler   cache.ResourceEventHandler
 	}{
-		s.nodes: {trimNode, cache.ResourceEventHandlerFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted}},
+		s.nodes: {trimNode, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted}},
 		s.pods:  {trimPod, cache.ResourceEventHandlerFuncs{AddFunc: s.podAdded, UpdateFunc: func(_, obj any) { s.podAdded(obj) }, DeleteFunc: s.podDeleted}},
 		s.oscs:  {trimSecret, cache.ResourceEventHandlerFuncs{AddFunc: func(any) { s.lookAtAll() }, UpdateFunc: s.oscUpdated}},
 	} {
@@ -67,12 +68,48 @@ func (s *shoot) must(err error) {
 }
 
 // trimNode, trimPod and trimSecret keep what stages, templates and plans look at. They are handed objects of the right kind.
+//
+// Nodes of a group differ in little more than their names. So what they have in common is kept once: thousands of them are in
+// this cache.
 func trimNode(obj any) (any, error) {
-	if node, ok := obj.(*corev1.Node); ok {
-		node.ManagedFields = nil
-		node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
 	}
-	return obj, nil
+	node.ManagedFields = nil
+	node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
+	node.Labels, node.Annotations = sharedMap(node.Labels), sharedMap(node.Annotations)
+	for i := range node.Status.Conditions {
+		condition := &node.Status.Conditions[i]
+		condition.Type, condition.Status = shared(condition.Type), shared(condition.Status)
+		condition.Reason, condition.Message = shared(condition.Reason), shared(condition.Message)
+	}
+	node.Status.Capacity, node.Status.Allocatable = sharedResources(node.Status.Capacity), sharedResources(node.Status.Allocatable)
+	info := &node.Status.NodeInfo
+	for _, text := range []*string{&info.KernelVersion, &info.OSImage, &info.ContainerRuntimeVersion, &info.KubeletVersion, &info.KubeProxyVersion, &info.OperatingSystem, &info.Architecture} {
+		*text = shared(*text)
+	}
+	return node, nil
+}
+
+// shared returns the same text, of which there is one in memory.
+func shared[T ~string](text T) T { return unique.Make(text).Value() }
+
+func sharedMap(texts map[string]string) map[string]string {
+	out := make(map[string]string, len(texts))
+	for name, value := range texts {
+		out[shared(name)] = shared(value)
+	}
+	return out
+}
+
+func sharedResources(list corev1.ResourceList) corev1.ResourceList {
+	out := make(corev1.ResourceList, len(list))
+	for name, quantity := range list {
+		quantity.Format = shared(quantity.Format)
+		out[shared(name)] = quantity
+	}
+	return out
 }
 
 func trimPod(obj any) (any, error) {
@@ -117,15 +154,20 @@ func trimSecret(obj any) (any, error) {
 	return obj, nil
 }
 
-func (s *shoot) nodeAdded(obj any) {
+func (s *shoot) nodeAdded(obj any, before bool) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return
 	}
 	s.queue.Add(item{kind: kindNode, name: node.Name})
 	s.queue.AddAfter(item{kind: kindPlan}, planPause)
-	// Spread, so that not all Leases are due at once; early enough for one that an earlier run renewed last.
-	s.leases.AddAfter(node.Name, time.Duration(rand.Float64()*float64(s.opts.Renewal)/2)) // #nosec G404 -- jitter
+	// Spread, so that not all Leases are due at once. That of a Node from before our start is the more urgent one: a new Node
+	// has the grace period of kube-controller-manager from its creation on, and other Nodes may yet be waiting to be created.
+	share := rand.Float64() / 2 // #nosec G404 -- jitter
+	if !before {
+		share += 0.5
+	}
+	s.leases.AddAfter(node.Name, time.Duration(share*float64(s.opts.Renewal)))
 	pods, err := s.pods.GetIndexer().IndexKeys(indexNode, node.Name)
 	s.must(err)
 	for _, key := range pods {
