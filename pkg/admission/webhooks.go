@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -44,7 +45,9 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // NewRESTMapper returns a mapper for these kinds. They are known; whether Gardener's API server is up at the moment must not
 // decide whether the webhooks are.
 func NewRESTMapper() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
+		corev1.SchemeGroupVersion, admissionregistrationv1.SchemeGroupVersion, gardencorev1beta1.SchemeGroupVersion, securityv1alpha1.SchemeGroupVersion,
+	})
 	for _, kind := range []struct {
 		scope meta.RESTScope
 		names []string
