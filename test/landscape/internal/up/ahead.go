@@ -26,8 +26,9 @@ type result struct {
 	err  error
 }
 
-// begin does the work of a step in the background, if `up` comes to that step and it wasn't begun before.
-func (a *ahead) begin(ctx context.Context, step string, work func(context.Context) (string, error)) {
+// begin does some work of a step in the background, if `up` comes to that step and it wasn't begun before. Its name tells it
+// from other work.
+func (a *ahead) begin(ctx context.Context, step, name string, work func(context.Context) (string, error)) {
 	if a == nil || !slices.Contains(a.planned, step) {
 		return
 	}
@@ -36,11 +37,11 @@ func (a *ahead) begin(ctx context.Context, step string, work func(context.Contex
 	if a.begun == nil {
 		a.begun = map[string]chan result{}
 	}
-	if a.begun[step] != nil {
+	if a.begun[name] != nil {
 		return
 	}
 	done := make(chan result, 1)
-	a.begun[step] = done
+	a.begun[name] = done
 	a.running.Go(func() {
 		text, err := work(ctx)
 		done <- result{text, err}
@@ -50,11 +51,11 @@ func (a *ahead) begin(ctx context.Context, step string, work func(context.Contex
 // wait waits until nothing is going on any more.
 func (a *ahead) wait() { a.running.Wait() }
 
-// finish waits for what was begun for a step. If nothing was, or if it failed, as it may have been too early, it is done now.
-func (a *ahead) finish(ctx context.Context, step string, work func(context.Context) (string, error)) (string, error) {
+// finish waits for the work of that name. If it wasn't begun, or if it failed, as it may have been too early, it is done now.
+func (a *ahead) finish(ctx context.Context, name string, work func(context.Context) (string, error)) (string, error) {
 	if a != nil {
 		a.mu.Lock()
-		done := a.begun[step]
+		done := a.begun[name]
 		a.mu.Unlock()
 		if done != nil {
 			if r := <-done; r.err == nil {

@@ -19,17 +19,17 @@ func TestWorkAheadIsDoneOnce(t *testing.T) {
 	var times atomic.Int32
 	work := func(context.Context) (string, error) { times.Add(1); return "done", nil }
 
-	a.begin(t.Context(), "shoot", work)
-	a.begin(t.Context(), "shoot", work)
-	g.Expect(a.finish(t.Context(), "shoot", work)).To(Equal("done"))
+	a.begin(t.Context(), "shoot", "create", work)
+	a.begin(t.Context(), "shoot", "create", work)
+	g.Expect(a.finish(t.Context(), "create", work)).To(Equal("done"))
 	g.Expect(times.Load()).To(BeEquivalentTo(1))
 }
 
 func TestWorkAheadThatFailedIsDoneAgain(t *testing.T) {
 	g := NewWithT(t)
 	a := &ahead{planned: []string{"shoot"}}
-	a.begin(t.Context(), "shoot", func(context.Context) (string, error) { return "", errors.New("too early") })
-	g.Expect(a.finish(t.Context(), "shoot", func(context.Context) (string, error) { return "again", nil })).To(Equal("again"))
+	a.begin(t.Context(), "shoot", "create", func(context.Context) (string, error) { return "", errors.New("too early") })
+	g.Expect(a.finish(t.Context(), "create", func(context.Context) (string, error) { return "again", nil })).To(Equal("again"))
 
 	broken := errors.New("broken")
 	_, err := a.finish(t.Context(), "other", func(context.Context) (string, error) { return "", broken })
@@ -39,8 +39,8 @@ func TestWorkAheadThatFailedIsDoneAgain(t *testing.T) {
 func TestNothingIsBegunForAStepBeyondTheEnd(t *testing.T) {
 	g := NewWithT(t)
 	begun := func(context.Context) (string, error) { t.Error("begun"); return "", nil }
-	(&ahead{planned: []string{"garden"}}).begin(t.Context(), "shoot", begun)
+	(&ahead{planned: []string{"garden"}}).begin(t.Context(), "shoot", "create", begun)
 	var none *ahead
-	none.begin(t.Context(), "shoot", begun)
-	g.Expect(none.finish(t.Context(), "shoot", func(context.Context) (string, error) { return "now", nil })).To(Equal("now"))
+	none.begin(t.Context(), "shoot", "create", begun)
+	g.Expect(none.finish(t.Context(), "create", func(context.Context) (string, error) { return "now", nil })).To(Equal("now"))
 }

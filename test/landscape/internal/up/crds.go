@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -51,10 +52,18 @@ func (l Landscape) crds(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
 	for _, object := range objects {
-		if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
-			return "", fmt.Errorf("creating CustomResourceDefinition %s: %w", object.GetName(), err)
-		}
+		group.Go(func() error {
+			if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("creating CustomResourceDefinition %s: %w", object.GetName(), err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("%d definitions", len(objects)), nil
 }

@@ -60,7 +60,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 	}
 	// Before the Garden is done with all the rest, its API is.
 	gardenlet := func(ctx context.Context) {
-		l.ahead.begin(ctx, "gardenlet", func(ctx context.Context) (string, error) { return l.deployGardenlet(ctx, progress) })
+		l.ahead.begin(ctx, "gardenlet", "gardenlet", func(ctx context.Context) (string, error) { return l.deployGardenlet(ctx, progress) })
 	}
 	return l.wait(ctx, progress, []milestone{
 		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
@@ -81,7 +81,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 // seed waits until the seed that gardenlet registers is up.
 func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, error) {
 	create := func(ctx context.Context) {
-		l.ahead.begin(ctx, "shoot", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
+		l.ahead.begin(ctx, "shoot", "shoots", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
 	}
 	return l.wait(ctx, progress, []milestone{
 		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled, then: create},
@@ -91,7 +91,7 @@ func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, er
 
 // shoots creates the example shoots and waits until they are up.
 func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, error) {
-	_, err := l.ahead.finish(ctx, "shoot", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
+	_, err := l.ahead.finish(ctx, "shoots", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
 	if err != nil {
 		return "", err
 	}

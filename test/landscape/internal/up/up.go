@@ -272,13 +272,16 @@ func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (st
 	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still at work, %s", elapsed.Round(time.Second)) })
 	defer stop()
 	pushed, err := builder.Push(ctx, progress)
+	if err == nil {
+		l.ahead.begin(ctx, "deploy", "build", l.build(progress))
+	}
 	return map[bool]string{true: "pushed", false: "up to date"}[pushed], err
 }
 
 func (l Landscape) apiServer(ctx context.Context, _ step.Progress) (string, error) {
 	text, err := l.start(ctx, node.APIServer)
 	if err == nil {
-		l.ahead.begin(ctx, "deploy", l.crds)
+		l.ahead.begin(ctx, "deploy", "crds", l.crds)
 	}
 	return text, err
 }
@@ -349,13 +352,29 @@ func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
 
 // deployRuntime deploys what belongs into the runtime cluster.
 func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (string, error) {
-	definitions, err := l.ahead.finish(ctx, "deploy", l.crds)
+	if _, err := l.ahead.finish(ctx, "build", l.build(progress)); err != nil {
+		return "", err
+	}
+	definitions, err := l.ahead.finish(ctx, "crds", l.crds)
 	if err != nil {
 		return "", err
 	}
-	progress("created %s for gardener-operator", definitions)
-	return l.skaffold(ctx, progress, "skaffold", l.Layout.Kubeconfig())
+	progress("built images and charts, and created %s for gardener-operator", definitions)
+	return l.skaffold(ctx, progress, skaffoldRun{
+		command: []string{"deploy", "--build-artifacts", l.artifacts()}, file: "skaffold", log: "skaffold", kubeconfig: l.Layout.Kubeconfig(),
+	})
 }
+
+// build has Skaffold make images and charts, which needs only the registry.
+func (l Landscape) build(progress step.Progress) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		return l.skaffold(ctx, progress, skaffoldRun{
+			command: []string{"build", "--file-output", l.artifacts()}, file: "skaffold", log: "skaffold-build", kubeconfig: l.Layout.Kubeconfig(),
+		})
+	}
+}
+
+func (l Landscape) artifacts() string { return l.Layout.State("artifacts.json") }
 
 // deployVirtual deploys what belongs into the virtual garden.
 func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (string, error) {
@@ -366,25 +385,35 @@ func (l Landscape) deployGardenlet(ctx context.Context, progress step.Progress) 
 	if err := l.virtualKubeconfig(ctx); err != nil {
 		return "", err
 	}
-	return l.skaffold(ctx, progress, "skaffold-virtual-garden", l.Layout.VirtualKubeconfig())
+	return l.skaffold(ctx, progress, skaffoldRun{
+		command: []string{"run"}, file: "skaffold-virtual-garden", log: "skaffold-virtual-garden", kubeconfig: l.Layout.VirtualKubeconfig(),
+	})
 }
 
-// skaffold runs Skaffold, which knows from its own files what to build and deploy. name is that of the file, and of the log.
-func (l Landscape) skaffold(ctx context.Context, progress step.Progress, name, kubeconfig string) (string, error) {
+// skaffoldRun is one call of Skaffold: its command, and the names of its file in the folder skaffold and of its log.
+type skaffoldRun struct {
+	command               []string
+	file, log, kubeconfig string
+}
+
+// skaffold runs Skaffold, which knows from its own files what to build and deploy.
+func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run skaffoldRun) (string, error) {
 	gardener, err := l.moduleFolder(ctx, "github.com/gardener/gardener")
 	if err != nil {
 		return "", err
 	}
-	log, err := os.OpenFile(l.Layout.State("logs", name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(l.Layout.State("logs", run.log+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("running Skaffold: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), "run", // #nosec G204 -- a program of the landscape.
-		"--filename", "skaffold/"+name+".yaml", "--profile", "landscape",
-		"--cache-file", l.Layout.State("skaffold-cache"), "--interactive=false", "--color", "0")
+	arguments := append(slices.Clone(run.command), "--filename", "skaffold/"+run.file+".yaml", "--profile", "landscape", "--interactive=false", "--color", "0")
+	if run.command[0] != "deploy" {
+		arguments = append(arguments, "--cache-file", l.Layout.State("skaffold-cache"))
+	}
+	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), arguments...) // #nosec G204 -- a program of the landscape.
 	cmd.Dir = l.Layout.Root
-	cmd.Env = append(os.Environ(), l.deployEnv(gardener, kubeconfig)...)
+	cmd.Env = append(os.Environ(), l.deployEnv(gardener, run.kubeconfig)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// Interrupted, it should stop its builders itself.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -393,7 +422,7 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, name, k
 	err = cmd.Run()
 	stop()
 	if err != nil {
-		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), process.Keeper{LogDir: filepath.Dir(log.Name())}.Tail(name, 15))
+		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), process.Keeper{LogDir: filepath.Dir(log.Name())}.Tail(run.log, 15))
 	}
 	return "log: " + log.Name(), nil
 }
