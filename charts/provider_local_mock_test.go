@@ -60,6 +60,33 @@ func TestOnlyASeedWithTheMockProviderMayChangeTheKindsThatItAloneServes(t *testi
 	}
 }
 
+func TestKubeletsOfFakeNodesAreReachedInASeedWithTheMockProvider(t *testing.T) {
+	g := NewWithT(t)
+	const annotation = "networking.resources.gardener.cloud/from-all-webhook-targets-allowed-ports"
+	const name = "gardener-extension-provider-local-seed"
+	for port, values := range map[int32]map[string]any{
+		10250: mockValues(seedValues()),
+		999:   with(mockValues(seedValues()), map[string]any{"kubeletPort": 999}, "mock", "nodes"),
+		10004: mockValues(selfHostedValues()),
+	} {
+		all := objects(t, "here", values)
+		service := find[corev1.Service](t, all, "Service", name)
+		g.Expect(service.Spec.Ports).To(ContainElement(And(HaveField("Name", "kubelet"), HaveField("Port", port), HaveField("TargetPort.IntVal", port))))
+		var allowed []struct{ Port int32 }
+		g.Expect(json.Unmarshal([]byte(service.Annotations[annotation]), &allowed)).To(Succeed())
+		g.Expect(allowed).To(ContainElement(HaveField("Port", port)))
+		config, err := configv1alpha1.Decode([]byte(find[corev1.ConfigMap](t, all, "ConfigMap", name+"-config").Data["config.yaml"]))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(config.Mock.Nodes.KubeletPort).To(HaveValue(BeEquivalentTo(port)))
+		g.Expect(config.Mock.Behaviours).To(HaveLen(1))
+	}
+	for _, values := range []map[string]any{seedValues(), with(mockValues(seedValues()), map[string]any{"disabled": true}, "mock", "nodes")} {
+		service := find[corev1.Service](t, objects(t, "here", values), "Service", name)
+		g.Expect(service.Spec.Ports).NotTo(ContainElement(HaveField("Name", "kubelet")))
+	}
+	g.Expect(find[corev1.Service](t, objects(t, "here", mockValues(gardenValues())), "Service", "gardener-extension-provider-local-garden").Spec.Ports).To(HaveLen(1))
+}
+
 func TestTheSchemaHasEveryFieldOfTheMockProvider(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile(filepath.Join(chartDirectory, "values.schema.json"))

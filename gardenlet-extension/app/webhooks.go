@@ -18,6 +18,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/dnsconfig"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/etcd"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/mockcontrolplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/node"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/shoot"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
@@ -64,6 +65,9 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 		}},
 		{"etcd", switches.ETCD, func() ([]*extensionswebhook.Webhook, error) {
 			return one(etcd.New(s, etcd.Options{HostPath: config.Backup.HostPath}))
+		}},
+		{mockcontrolplane.Name, configv1alpha1.WebhookConfiguration{Disabled: !s.hasMockNodes()}, func() ([]*extensionswebhook.Webhook, error) {
+			return one(mockcontrolplane.New(s))
 		}},
 	} {
 		if entry.config.Disabled {

@@ -71,6 +71,14 @@ pods share the ports of the host, gardenlet says which ones are free.
 {{- dig "webhooks" "port" (index (.Values.usablePorts | default (list 0 0 10443)) 2) .Values.server -}}
 {{- end -}}
 
+{{- /* The port of the stand-in for the kubelets of fake Nodes, in a seed with the mock provider; empty if there is none. */ -}}
+{{- define "provider-local.kubeletPort" -}}
+{{- $mock := .Values.mock | default dict -}}
+{{- if and (eq (include "provider-local.place" .) "seed") $mock.enabled (not (dig "nodes" "disabled" false $mock)) -}}
+{{- dig "nodes" "kubeletPort" (index (.Values.usablePorts | default (list 0 0 0 10250)) 3) $mock -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The cache of pulled charts (pkg/apis/config/v1alpha1 has the defaults); twice its bound, as a pull needs room. */ -}}
 {{- define "provider-local.chartCacheDirectory" -}}
 {{- dig "cache" "directory" "/var/cache/provider-local/charts" .Values.charts -}}
@@ -92,6 +100,9 @@ defaults.
 {{- $config := dict "apiVersion" "config.local.provider.extensions.gardener.cloud/v1alpha1" "kind" "ExtensionConfiguration" -}}
 {{- range $section := list "logLevel" "logFormat" "clientConnection" "controllers" "mock" "heartbeat" -}}
 {{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
+{{- end -}}
+{{- with include "provider-local.kubeletPort" . -}}
+{{- $_ := set $config "mock" (mergeOverwrite (deepCopy $.Values.mock) (dict "nodes" (dict "kubeletPort" (int .)))) -}}
 {{- end -}}
 {{- $server := deepCopy .Values.server -}}
 {{- if .Values.usablePorts -}}

@@ -61,6 +61,7 @@ func TestDecodeRefusesBadBehaviours(t *testing.T) {
 		"no workers":                    {"{concurrentSyncs: 0}", "mock.concurrentSyncs: Invalid value"},
 		"a kind that there is not":      {"{behaviours: [{kind: Shoot}]}", `mock.behaviours[0].kind: Unsupported value: "Shoot"`},
 		"an operation that there isn't": {"{behaviours: [{operation: create}]}", `mock.behaviours[0].operation: Unsupported value: "create"`},
+		"a port that there is not":      {"{nodes: {kubeletPort: 70000}}", "mock.nodes.kubeletPort: Invalid value"},
 		"a negative delay":              {"{behaviours: [{delay: -1s}]}", "mock.behaviours[0].delay: Invalid value"},
 		"a negative jitter":             {"{behaviours: [{}, {jitter: -1s}]}", "mock.behaviours[1].jitter: Invalid value"},
 		"a retry without pause":         {"{behaviours: [{retryAfter: 1us}]}", "mock.behaviours[0].retryAfter: Invalid value"},

@@ -36,6 +36,10 @@ type MockNodes struct {
 	// Disabled has Workers succeed without Nodes, as for objects whose shoot has no API server. Default false.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
+	// KubeletPort is the port on which the seed's instance answers for the kubelets of all fake Nodes, on all addresses.
+	// Default 10250.
+	// +optional
+	KubeletPort *int `json:"kubeletPort,omitempty"`
 }
 
 // MockBehaviour is how operations of a kind behave.

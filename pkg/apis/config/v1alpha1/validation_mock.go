@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -34,6 +35,7 @@ var (
 
 func setMockDefaults(mock *MockConfiguration) {
 	setPointerDefault(&mock.ConcurrentSyncs, 20)
+	setPointerDefault(&mock.Nodes.KubeletPort, 10250)
 	for i := range mock.Behaviours {
 		setPointerDefault(&mock.Behaviours[i].RetryAfter, metav1.Duration{Duration: 5 * time.Second})
 		setDefault(&mock.Behaviours[i].Error.Message, "failure injected by the configuration of the mock provider")
@@ -44,6 +46,9 @@ func validateMock(mock *MockConfiguration, path *field.Path) field.ErrorList {
 	var allErrs field.ErrorList
 	if *mock.ConcurrentSyncs <= 0 {
 		allErrs = append(allErrs, field.Invalid(path.Child("concurrentSyncs"), *mock.ConcurrentSyncs, "must be greater than 0"))
+	}
+	for _, message := range validation.IsValidPortNum(*mock.Nodes.KubeletPort) {
+		allErrs = append(allErrs, field.Invalid(path.Child("nodes", "kubeletPort"), *mock.Nodes.KubeletPort, message))
 	}
 	for i := range mock.Behaviours {
 		allErrs = append(allErrs, validateMockBehaviour(&mock.Behaviours[i], path.Child("behaviours").Index(i))...)
