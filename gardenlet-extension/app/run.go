@@ -124,7 +124,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	}
 
 	s := &seed{
-		Instance: inst, opts: opts, config: opts.Config, classes: classes.WithMetrics(m.Classes), store: store, charts: charts, metrics: m,
+		Instance: inst, opts: opts, config: opts.Config, classes: classes.WithObserver(m.Classes), store: store, charts: charts, metrics: m,
 		writer:   resources.New(inst.GetClient()).WithMetrics(m.Resources),
 		clusters: cluster.New(inst.GetClient(), inst.GetConfig()),
 	}

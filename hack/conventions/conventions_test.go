@@ -233,7 +233,7 @@ func TestOwnersOwnSomething(t *testing.T) {
 }
 
 // makeTarget finds what a workflow or a document asks make for.
-var makeTarget = regexp.MustCompile("(?m)(?:run: |^ *\\$ |`|^ *)make ([a-z][a-z-]*)")
+var makeTarget = regexp.MustCompile("(?m)(?:run: |^ *\\$ |`|^ *)make ([a-z][a-z0-9-]*)")
 
 func TestWorkflowsAndContributingNameTargetsOfTheMakefile(t *testing.T) {
 	g := NewWithT(t)

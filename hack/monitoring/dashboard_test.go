@@ -68,7 +68,7 @@ func TestThePictureIsOfThisDashboard(t *testing.T) {
 	}
 	drawn, err := os.ReadFile(pictureFile)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(picture) == string(drawn)).To(BeTrue(), "run 'make dashboard'")
+	g.Expect(string(picture)).To(Equal(string(drawn)), "run 'make dashboard'")
 	g.Expect(strings.Count(string(drawn), "<path")).To(BeNumerically(">", 30))
 	g.Expect(string(drawn)).NotTo(ContainSubstring("no data"))
 }

@@ -117,7 +117,7 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 	if err != nil {
 		return err
 	}
-	classes, renderer = classes.WithMetrics(m.Classes), renderer.WithMetrics(m.Charts)
+	classes, renderer = classes.WithObserver(m.Classes), renderer.WithMetrics(m.Charts)
 	writer := resources.New(inst.GetClient()).WithMetrics(m.Resources)
 
 	return errors.Join(

@@ -13,14 +13,18 @@ import (
 
 	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 // Set is a set of extension classes that is never empty. Make it with New.
 type Set struct {
-	classes []extensionsv1alpha1.ExtensionClass
-	metrics *metrics.Classes
+	classes  []extensionsv1alpha1.ExtensionClass
+	observer Observer
+}
+
+// Observer is told what Predicates leave out. metrics.Classes is one.
+type Observer interface {
+	// Filtered tells of an event of an object of a kind that is of a class which the instance does not serve.
+	Filtered(kind, class string)
 }
 
 // New returns the set of the given classes. It is an error if there are none, or if one is not among allowed.
@@ -40,9 +44,9 @@ func New(classes []extensionsv1alpha1.ExtensionClass, allowed ...extensionsv1alp
 	return Set{classes: slices.Compact(set)}, nil
 }
 
-// WithMetrics returns the same set, whose Predicates count what they leave out.
-func (s Set) WithMetrics(m *metrics.Classes) Set {
-	return Set{classes: s.classes, metrics: m}
+// WithObserver returns the same set, whose Predicates tell the observer.
+func (s Set) WithObserver(observer Observer) Set {
+	return Set{classes: s.classes, observer: observer}
 }
 
 // Has tells whether an object is of one of the classes. An object without a class counts as shoot.
@@ -59,7 +63,7 @@ func (s Set) Only(supported ...extensionsv1alpha1.ExtensionClass) (Set, bool) {
 			both = append(both, class)
 		}
 	}
-	return Set{classes: both, metrics: s.metrics}, len(both) > 0
+	return Set{classes: both, observer: s.observer}, len(both) > 0
 }
 
 // List returns the classes, sorted, for the AddArgs of the extension library. It panics on the zero Set, since the

@@ -16,15 +16,19 @@ import (
 	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 )
 
-// Predicates returns Gardener's predicates for objects of the classes and of one of the types, before further ones. They
-// count the events of objects of these types and of other classes, which are another instance's. Like List, it panics on
-// the zero Set.
+// Predicates returns Gardener's predicates for objects of the classes and of one of the types, before further ones. The
+// Observer is told of events of objects of these types and of other classes, which are another instance's. Like List, it
+// panics on the zero Set.
 func (s Set) Predicates(further []predicate.Predicate, extensionTypes ...string) []predicate.Predicate {
-	return slices.Insert(predicateutils.AddTypeAndClassPredicates(further, s.List(), extensionTypes...), 0, s.counting(extensionTypes))
+	predicates := predicateutils.AddTypeAndClassPredicates(further, s.List(), extensionTypes...)
+	if s.observer == nil {
+		return predicates
+	}
+	return slices.Insert(predicates, 0, s.observing(extensionTypes))
 }
 
-// counting returns a predicate that lets everything through.
-func (s Set) counting(extensionTypes []string) predicate.Predicate {
+// observing returns a predicate that lets everything through.
+func (s Set) observing(extensionTypes []string) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		extension, ok := obj.(extensionsv1alpha1.Object)
 		if !ok || !slices.Contains(extensionTypes, extension.GetExtensionSpec().GetExtensionType()) || s.Has(extension) {
@@ -32,7 +36,7 @@ func (s Set) counting(extensionTypes []string) predicate.Predicate {
 		}
 		// Objects from a cache have no kind in them.
 		kind := reflect.TypeOf(obj).Elem().Name()
-		s.metrics.Filtered(kind, string(extensionsv1alpha1helper.GetExtensionClassOrDefault(extension.GetExtensionSpec().GetExtensionClass())))
+		s.observer.Filtered(kind, string(extensionsv1alpha1helper.GetExtensionClassOrDefault(extension.GetExtensionSpec().GetExtensionClass())))
 		return true
 	})
 }

@@ -5,12 +5,9 @@
 package class_test
 
 import (
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -19,7 +16,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 func record(extensionType string, extensionClass *extensionsv1alpha1.ExtensionClass) client.Object {
@@ -35,14 +31,17 @@ func passes(predicates []predicate.Predicate, obj client.Object) bool {
 	return true
 }
 
-func TestPredicatesCountWhatIsOfAnotherClass(t *testing.T) {
+// filtered are kind and class of what an Observer was told of.
+type filtered []string
+
+func (f *filtered) Filtered(kind, class string) { *f = append(*f, kind+" "+class) }
+
+func TestPredicatesTellWhatIsOfAnotherClass(t *testing.T) {
 	g := NewWithT(t)
-	registry := prometheus.NewRegistry()
-	m, err := metrics.New(registry)
-	g.Expect(err).NotTo(HaveOccurred())
+	told := &filtered{}
 	set, err := class.New([]extensionsv1alpha1.ExtensionClass{"garden"}, "garden")
 	g.Expect(err).NotTo(HaveOccurred())
-	only, ok := set.WithMetrics(m.Classes).Only("garden", "seed")
+	only, ok := set.WithObserver(told).Only("garden", "seed")
 	g.Expect(ok).To(BeTrue())
 
 	everything := []predicate.Predicate{predicate.NewPredicateFuncs(func(client.Object) bool { return true })}
@@ -53,12 +52,7 @@ func TestPredicatesCountWhatIsOfAnotherClass(t *testing.T) {
 	g.Expect(passes(predicates, record("aws", nil))).To(BeFalse(), "of another type, so not counted")
 	g.Expect(passes(predicates, &corev1.Secret{})).To(BeFalse())
 
-	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP provider_local_class_filtered_events_total Events of objects of a type of this extension that were left to the instance which serves their class (garden, seed, shoot or other), by kind.
-# TYPE provider_local_class_filtered_events_total counter
-provider_local_class_filtered_events_total{class="seed",kind="DNSRecord"} 1
-provider_local_class_filtered_events_total{class="shoot",kind="DNSRecord"} 1
-`), "provider_local_class_filtered_events_total")).To(Succeed())
+	g.Expect(*told).To(HaveExactElements("DNSRecord seed", "DNSRecord shoot"))
 }
 
 func TestFurtherPredicatesAreAsked(t *testing.T) {
