@@ -56,9 +56,10 @@ test: export TEST_ASSET_KUBE_CONTROLLER_MANAGER := $(BIN)/kube-controller-manage
 test: export TEST_ASSET_KUBE_SCHEDULER := $(BIN)/kube-scheduler
 test: export TEST_ASSET_COREDNS := $(BIN)/coredns
 test: export TEST_ASSET_RESOURCE_MANAGER := $(BIN)/gardener-resource-manager
+test: export TEST_ASSET_GARDENER_APISERVER := $(BIN)/gardener-apiserver
 test: export TEST_ASSET_ETCDBRCTL := $(BIN)/etcdbrctl
 test: export TEST_ASSET_MACHINE_CONTROLLER_MANAGER := $(BIN)/machine-controller-manager
-test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/machine-controller-manager $(BIN)/etcdbrctl
+test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver $(BIN)/machine-controller-manager $(BIN)/etcdbrctl
 	@for module in $(if $(PACKAGES),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
@@ -260,9 +261,9 @@ $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-sch
 GARDENER := test/landscape/modules/gardener
 GARDENER_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' github.com/gardener/gardener)
 
-$(BIN)/gardener-resource-manager: $(GARDENER)/go.mod $(GARDENER)/go.sum
+$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: $(GARDENER)/go.mod $(GARDENER)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/gardener-resource-manager
+	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/$(notdir $@)
 	@touch $@
 
 MACHINES := github.com/gardener/machine-controller-manager

@@ -33,6 +33,8 @@ type chartArtifact struct {
 func chartArtifacts() []chartArtifact {
 	return []chartArtifact{
 		{name: chartFolder, folder: chartFolder},
+		{name: admissionRuntimeFolder, folder: admissionRuntimeFolder},
+		{name: admissionApplicationFolder, folder: admissionApplicationFolder},
 		{name: "charts/gardenlet", module: ".", upstream: "github.com/gardener/gardener", folder: "charts/gardener/gardenlet"},
 		{
 			name:     "charts/networking-calico",

@@ -18,8 +18,17 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
 )
 
-// chartFolder is the chart that Gardener installs, and the repository below a registry that it is pushed to.
-const chartFolder = "charts/provider-local"
+// The charts that Gardener installs, and the repositories below a registry that they are pushed to.
+const (
+	chartFolder                = "charts/provider-local"
+	admissionRuntimeFolder     = "charts/admission-local/runtime"
+	admissionApplicationFolder = "charts/admission-local/application"
+)
+
+// extensionCharts are the charts that an Extension names.
+func extensionCharts() []string {
+	return []string{chartFolder, admissionRuntimeFolder, admissionApplicationFolder}
+}
 
 type chartsOptions struct {
 	registryFlags
@@ -35,9 +44,9 @@ func newChartsCommand() *cobra.Command {
 	opts := &chartsOptions{}
 	cmd := &cobra.Command{
 		Use:   "charts --registry REGISTRY",
-		Short: "Package and push the chart, and write the Extension that installs it",
-		Long: `Package charts/provider-local, push it to REGISTRY/charts/provider-local, and write the operator.gardener.cloud
-Extension that installs it, with chart and images pinned by digest.
+		Short: "Package and push the charts, and write the Extension that installs them",
+		Long: `Package charts/provider-local and those below charts/admission-local, push them to REGISTRY/charts/..., and write the
+operator.gardener.cloud Extension that installs them, with charts and images pinned by digest.
 
 Images that --image does not name are expected at REGISTRY/NAME:TAG, where "make images" puts them.`,
 		Args: cobra.NoArgs,
@@ -46,9 +55,9 @@ Images that --image does not name are expected at REGISTRY/NAME:TAG, where "make
 	opts.add(cmd)
 	cmd.Flags().StringVar(&opts.registry, "registry", "", "where to push: HOST[:PORT][/PATH]")
 	cmd.Flags().StringVar(&opts.pullRegistry, "pull-registry", "", "what the cluster calls the registry, if it knows it by another name")
-	cmd.Flags().StringVar(&opts.tag, "tag", "", "tag of the chart, and of the images that --image doesn't name (default: the version by git)")
+	cmd.Flags().StringVar(&opts.tag, "tag", "", "tag of the charts, and of the images that --image doesn't name (default: the version by git)")
 	cmd.Flags().StringArrayVar(&opts.images, "image", nil, "NAME=REF, where NAME is "+strings.Join(artifactNames(), ", ")+"; a REF with a digest is taken as it is")
-	cmd.Flags().StringVar(&opts.output, "output", "bin", "folder for the packaged chart and extension.yaml")
+	cmd.Flags().StringVar(&opts.output, "output", "bin", "folder for the packaged charts and extension.yaml")
 	_ = cmd.MarkFlagRequired("registry")
 	return cmd
 }
@@ -67,29 +76,36 @@ func (o *chartsOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 
-	archive, err := chart.Package(filepath.Join(root, chartFolder))
-	if err != nil {
-		return err
+	var archives []*chart.Archive
+	for _, folder := range extensionCharts() {
+		archive, err := chart.Package(filepath.Join(root, folder))
+		if err != nil {
+			return err
+		}
+		archives = append(archives, archive)
 	}
 	// First the images: an Extension without one would be of no use.
 	images, err := o.resolveImages(ctx, client)
 	if err != nil {
 		return err
 	}
-	chartRef, err := archive.Push(ctx, client, o.registry+"/"+chartFolder+":"+o.tag)
-	if err != nil {
-		return err
+	charts, refs := map[string]string{}, []string{}
+	for i, folder := range extensionCharts() {
+		ref, err := archives[i].Push(ctx, client, o.registry+"/"+folder+":"+o.tag)
+		if err != nil {
+			return err
+		}
+		charts[folder] = oci.Rename(ref, o.registry, o.pullRegistry)
+		refs = append(refs, charts[folder])
 	}
-	chartRef = oci.Rename(chartRef, o.registry, o.pullRegistry)
 
-	manifest, err := extensionManifest(root, chartRef, images)
+	manifest, err := extensionManifest(root, charts, images)
 	if err != nil {
 		return err
 	}
-	if err := o.write(root, archive, manifest, cmd); err != nil {
+	if err := o.write(root, archives, manifest, cmd); err != nil {
 		return err
 	}
-	refs := []string{chartRef}
 	for _, name := range artifactNames() {
 		refs = append(refs, images[name])
 	}
@@ -128,7 +144,7 @@ func (o *chartsOptions) resolveImages(ctx context.Context, client *oci.Client) (
 	return images, nil
 }
 
-func (o *chartsOptions) write(root string, archive *chart.Archive, manifest []byte, cmd *cobra.Command) error {
+func (o *chartsOptions) write(root string, archives []*chart.Archive, manifest []byte, cmd *cobra.Command) error {
 	output := o.output
 	if !filepath.IsAbs(output) {
 		output = filepath.Join(root, output)
@@ -136,10 +152,11 @@ func (o *chartsOptions) write(root string, archive *chart.Archive, manifest []by
 	if err := os.MkdirAll(output, 0o750); err != nil {
 		return fmt.Errorf("making output folder: %w", err)
 	}
-	for name, content := range map[string][]byte{
-		archive.Name + "-" + archive.Version + ".tgz": archive.Content,
-		"extension.yaml": manifest,
-	} {
+	files := map[string][]byte{"extension.yaml": manifest}
+	for _, archive := range archives {
+		files[archive.Name+"-"+archive.Version+".tgz"] = archive.Content
+	}
+	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(output, name), content, 0o600); err != nil {
 			return fmt.Errorf("writing output: %w", err)
 		}

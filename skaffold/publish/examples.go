@@ -63,7 +63,11 @@ func examples(root string) (map[string][]byte, error) {
 	for _, name := range artifactNames() {
 		images[name] = exampleRegistry + name + exampleDigest
 	}
-	extension, err := extensionManifest(root, exampleRegistry+chartFolder+exampleDigest, images)
+	charts := map[string]string{}
+	for _, folder := range extensionCharts() {
+		charts[folder] = exampleRegistry + folder + exampleDigest
+	}
+	extension, err := extensionManifest(root, charts, images)
 	if err != nil {
 		return nil, err
 	}

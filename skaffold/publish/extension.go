@@ -18,14 +18,20 @@ import (
 // which Skaffold deploys from and from which this program writes the manifest.
 const extensionFolder = "skaffold/extension"
 
-// extensionManifest returns the Extension that installs the chart provider-local, in YAML with comments. chart and images
-// (by name) are references by digest.
-func extensionManifest(root, chart string, images map[string]string) ([]byte, error) {
+// extensionManifest returns the Extension that installs our charts, in YAML with comments. charts (by folder) and images (by
+// name) are references by digest.
+func extensionManifest(root string, charts, images map[string]string) ([]byte, error) {
 	refs := make(map[string]any, len(images))
 	for name, ref := range images {
 		refs[name] = ref
 	}
-	manifest, err := renderExtension(root, map[string]any{"chart": chart, "images": refs})
+	manifest, err := renderExtension(root, map[string]any{
+		"chart":  charts[chartFolder],
+		"images": refs,
+		"admission": map[string]any{"charts": map[string]any{
+			"runtime": charts[admissionRuntimeFolder], "application": charts[admissionApplicationFolder],
+		}},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("writing the Extension: %w", err)
 	}

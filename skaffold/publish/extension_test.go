@@ -78,10 +78,66 @@ func TestAnExtensionWithoutAnImageIsNotWritten(t *testing.T) {
 				images[name] = "example.com/" + name
 			}
 			delete(images, missing)
-			_, err := extensionManifest(root, "example.com/chart", images)
+			_, err := extensionManifest(root, charts(), images)
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("images." + missing + " is not set")))
 		})
 	}
+}
+
+// charts are references to all charts that an Extension names.
+func charts() map[string]string {
+	refs := map[string]string{}
+	for _, folder := range extensionCharts() {
+		refs[folder] = "example.com/" + folder
+	}
+	return refs
+}
+
+func TestAnExtensionWithoutAChartIsNotWritten(t *testing.T) {
+	images := map[string]string{}
+	for _, name := range artifactNames() {
+		images[name] = "example.com/" + name
+	}
+	for missing, value := range map[string]string{
+		chartFolder: "chart", admissionRuntimeFolder: "admission.charts.runtime", admissionApplicationFolder: "admission.charts.application",
+	} {
+		t.Run(missing, func(t *testing.T) {
+			refs := charts()
+			delete(refs, missing)
+			_, err := extensionManifest(root, refs, images)
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(value + " is not set")))
+		})
+	}
+}
+
+func TestTheAdmissionChartsTakeTheValuesThatTheExtensionHands(t *testing.T) {
+	g := NewWithT(t)
+	extension := &operatorv1alpha1.Extension{}
+	g.Expect(yaml.UnmarshalStrict(manifest(g), extension)).To(Succeed())
+	admission := extension.Spec.Deployment.AdmissionDeployment
+	g.Expect(admission.RuntimeCluster.Helm.OCIRepository.GetURL()).To(HavePrefix(exampleRegistry + admissionRuntimeFolder + "@"))
+	g.Expect(admission.VirtualCluster.Helm.OCIRepository.GetURL()).To(HavePrefix(exampleRegistry + admissionApplicationFolder + "@"))
+	for _, folder := range []string{admissionRuntimeFolder, admissionApplicationFolder} {
+		chart, err := loader.LoadDir(filepath.Join(root, folder))
+		g.Expect(err).NotTo(HaveOccurred())
+		values, err := chartutil.ReadValues(admission.Values.Raw)
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{}, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func TestTheAdmissionCanBeLeftOut(t *testing.T) {
+	g := NewWithT(t)
+	images := map[string]any{}
+	for _, name := range artifactNames() {
+		images[name] = "example.com/" + name
+	}
+	content, err := renderExtension(root, map[string]any{"chart": "example.com/chart", "images": images, "admission": map[string]any{"deploy": false}})
+	g.Expect(err).NotTo(HaveOccurred())
+	extension := &operatorv1alpha1.Extension{}
+	g.Expect(yaml.UnmarshalStrict(content, extension)).To(Succeed())
+	g.Expect(extension.Spec.Deployment.AdmissionDeployment).To(BeNil())
 }
 
 func TestFurtherValuesReachTheGardenRuntimeClusterAndTheSeeds(t *testing.T) {
@@ -90,7 +146,7 @@ func TestFurtherValuesReachTheGardenRuntimeClusterAndTheSeeds(t *testing.T) {
 	for _, name := range artifactNames() {
 		images[name] = "example.com/" + name
 	}
-	content, err := renderExtension(root, map[string]any{"chart": "example.com/chart", "images": images, "values": map[string]any{
+	content, err := renderExtension(root, map[string]any{"chart": "example.com/chart", "images": images, "admission": map[string]any{"deploy": false}, "values": map[string]any{
 		"backup": map[string]any{"hostPath": "/buckets"},
 		"dns":    map[string]any{"coreDNS": map[string]any{"clusterIP": "10.0.0.53"}},
 	}})
@@ -111,13 +167,16 @@ func TestSkaffoldBuildsAndHandsOnEveryImage(t *testing.T) {
 	config := readSkaffoldConfig(g, "extension")
 	handed := config.Deploy.Helm.Releases[0].SetValueTemplates
 
-	var built []string
+	var built, handedCharts []string
 	for _, artifact := range config.Build.Artifacts {
 		name, isOurs := strings.CutPrefix(artifact.Custom.BuildCommand, "go run ./skaffold/publish skaffold-build --name ")
 		g.Expect(isOurs).To(BeTrue(), artifact.Image)
 		template := "{{.IMAGE_FULLY_QUALIFIED_" + strings.NewReplacer("-", "_", "/", "_").Replace(artifact.Image) + "}}"
-		if name == chartFolder {
-			g.Expect(handed).To(HaveKeyWithValue("chart", template))
+		if value, ok := map[string]string{
+			chartFolder: "chart", admissionRuntimeFolder: "admission.charts.runtime", admissionApplicationFolder: "admission.charts.application",
+		}[name]; ok {
+			g.Expect(handed).To(HaveKeyWithValue(value, template))
+			handedCharts = append(handedCharts, name)
 			continue
 		}
 		g.Expect(handed).To(HaveKeyWithValue("images."+name, template))
@@ -140,6 +199,7 @@ func TestSkaffoldBuildsAndHandsOnEveryImage(t *testing.T) {
 		}
 	}
 	g.Expect(built).To(HaveExactElements(artifactNames()))
+	g.Expect(handedCharts).To(HaveExactElements(extensionCharts()))
 }
 
 // skaffoldConfig is what the tests look at in a configuration of skaffold.yaml.

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Command publish builds the images of this extension, packages its chart, and pushes both to an OCI registry, without a
+// Command publish builds the images of this extension, packages its charts, and pushes both to an OCI registry, without a
 // container engine. `make images` and `make push-charts` call it, and so does Skaffold as its custom builder.
 package main
 

@@ -66,7 +66,10 @@ func TestChartsPushesTheChartAndWritesTheExtensionThatInstallsIt(t *testing.T) {
 	g.Expect(filepath.Join(output, "extension.yaml")).NotTo(BeAnExistingFile())
 
 	images := []string{"operator-extension", "gardenlet-extension", "coredns", "local-path-provisioner"}
-	expected := []any{MatchRegexp("^" + host + "/local/charts/provider-local@sha256:[0-9a-f]{64}$")}
+	var expected []any
+	for _, folder := range extensionCharts() {
+		expected = append(expected, MatchRegexp("^"+host+"/local/"+folder+"@sha256:[0-9a-f]{64}$"))
+	}
 	for _, name := range images {
 		out, err := run(t, "image", "--name", name, "--binary", binary+":/"+name, "--ref", host+"/local/"+name+":v1", "--push")
 		g.Expect(err).NotTo(HaveOccurred())
@@ -86,11 +89,18 @@ func TestChartsPushesTheChartAndWritesTheExtensionThatInstallsIt(t *testing.T) {
 	g.Expect(yaml.UnmarshalStrict(content, extension)).To(Succeed())
 	deployment := extension.Spec.Deployment.ExtensionDeployment
 	g.Expect(deployment.Helm.OCIRepository.GetURL()).To(Equal(first[0]))
-	g.Expect(deployment.RuntimeClusterValues.Raw).To(MatchJSON(`{"image":"` + first[1] + `","dns":{"coreDNS":{"image":"` + first[3] + `"}}}`))
-	g.Expect(deployment.Values.Raw).To(MatchJSON(`{"image":"` + first[2] + `","dns":{"coreDNS":{"image":"` + first[3] + `"}},
-		"controlPlane":{"localPathProvisioner":{"image":"` + first[4] + `"},"cloudController":{"image":"` + first[2] + `"}},
-		"machines":{"controllerImage":"` + first[2] + `"}}`))
-	g.Expect(filepath.Join(output, "provider-local-0.1.0.tgz")).To(BeARegularFile())
+	admission := extension.Spec.Deployment.AdmissionDeployment
+	g.Expect(admission.RuntimeCluster.Helm.OCIRepository.GetURL()).To(Equal(first[1]))
+	g.Expect(admission.VirtualCluster.Helm.OCIRepository.GetURL()).To(Equal(first[2]))
+	pushed := first[len(extensionCharts()):]
+	g.Expect(admission.Values.Raw).To(MatchJSON(`{"image":"` + pushed[0] + `"}`))
+	g.Expect(deployment.RuntimeClusterValues.Raw).To(MatchJSON(`{"image":"` + pushed[0] + `","dns":{"coreDNS":{"image":"` + pushed[2] + `"}}}`))
+	g.Expect(deployment.Values.Raw).To(MatchJSON(`{"image":"` + pushed[1] + `","dns":{"coreDNS":{"image":"` + pushed[2] + `"}},
+		"controlPlane":{"localPathProvisioner":{"image":"` + pushed[3] + `"},"cloudController":{"image":"` + pushed[1] + `"}},
+		"machines":{"controllerImage":"` + pushed[1] + `"}}`))
+	for _, name := range []string{"provider-local", "admission-local-runtime", "admission-local-application"} {
+		g.Expect(filepath.Join(output, name+"-0.1.0.tgz")).To(BeARegularFile())
+	}
 }
 
 func TestChartsNamesTheRegistryAsTheClusterDoes(t *testing.T) {
@@ -103,6 +113,8 @@ func TestChartsNamesTheRegistryAsTheClusterDoes(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(out).To(HaveExactElements(
 		HavePrefix("registry.local.gardener.cloud:5001/charts/provider-local@sha256:"),
+		HavePrefix("registry.local.gardener.cloud:5001/charts/admission-local/runtime@sha256:"),
+		HavePrefix("registry.local.gardener.cloud:5001/charts/admission-local/application@sha256:"),
 		"registry.local.gardener.cloud:5001/x"+digest,
 		"registry.local.gardener.cloud:5001/z"+digest,
 		"example.com/y"+digest,
@@ -188,7 +200,7 @@ func TestSkaffoldGetsTheChartUnderTheReferenceItAsksFor(t *testing.T) {
 	g.Expect(out).To(HaveExactElements(HaveSuffix("@" + digest.String())))
 
 	_, err = run(t, "skaffold-build", "--name", "something")
-	g.Expect(err).To(MatchError(ContainSubstring("expected operator-extension, gardenlet-extension, coredns, local-path-provisioner or charts/provider-local, charts/gardenlet")))
+	g.Expect(err).To(MatchError(ContainSubstring("expected operator-extension, gardenlet-extension, coredns, local-path-provisioner or charts/provider-local, charts/admission-local/runtime, charts/admission-local/application, charts/gardenlet")))
 }
 
 func TestSkaffoldGetsChartsOfGoModules(t *testing.T) {

@@ -6,6 +6,11 @@ dns:
     image: {{ .Values.images.coredns }}
 {{- end -}}
 
+{{- /* The image that the chart admission-local/runtime needs. */ -}}
+{{- define "extension.admissionValues" -}}
+image: {{ get .Values.images "operator-extension" }}
+{{- end -}}
+
 {{- /* The images that it needs in a seed. gardenlet-extension is three programs in one. */ -}}
 {{- define "extension.values" -}}
 image: {{ get .Values.images "gardenlet-extension" }}
