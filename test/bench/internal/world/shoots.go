@@ -72,6 +72,8 @@ func shootObjects(namespace string, kubeconfig []byte) ([]client.Object, error) 
 		}),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: credentials}, Data: map[string][]byte{"kubeconfig": kubeconfig}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: userData}, Data: map[string][]byte{"cloud_config": []byte("#!/bin/bash\n")}},
+		// gardener-resource-manager applies it for the in-tree extension, which fails until it is there; it need not wait here.
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud-provider-config"}, Data: map[string]string{"cloudprovider.conf": ""}},
 		&appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-controller-manager"},
 			Spec: appsv1.DeploymentSpec{
