@@ -189,7 +189,7 @@ func (f *Fleet) restoreOnce(ctx context.Context) error {
 			err = f.apply(ctx, f.opts.Log, w, cluster, false)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("Worker %s: %w", client.ObjectKeyFromObject(w), err))
+			errs = append(errs, fmt.Errorf("taking up Worker %s: %w", client.ObjectKeyFromObject(w), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -162,6 +163,30 @@ func TestNodesAreMadeInSpiteOfErrors(t *testing.T) {
 	for _, node := range f.nodes(t) {
 		g.Expect(node.Status.Addresses[0]).To(Equal(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}))
 	}
+}
+
+func TestNodesAreMadeOnceThoughTheCacheIsBehind(t *testing.T) {
+	g := NewWithT(t)
+	clock := testclock.NewFakeClock(time.Unix(1000, 0))
+	f := newTestFleet(t, func(o *Options) { o.Clock = clock })
+	s := newShoot(f.opts, f.stages, client.ObjectKey{Name: "w"}, f.shoot, "")
+	t.Cleanup(s.stop)
+	groups, err := groupsFor(testWorker(1), testCluster())
+	g.Expect(err).NotTo(HaveOccurred())
+	s.want(groups, nil)
+	key := item{kind: kindNode, name: groups[0].nodeName(0)}
+	again := func() int {
+		s.plan()
+		g.Expect(s.syncNode(t.Context(), key)).To(Succeed())
+		return f.requests("create", "nodes")
+	}
+	g.Expect(again()).To(Equal(1))
+	g.Expect(again()).To(Equal(1))
+	clock.Step(seenAfter)
+	g.Expect(again()).To(Equal(2), "it may be gone without that the cache saw it")
+
+	s.nodeDeleted(cache.DeletedFinalStateUnknown{Key: key.name})
+	g.Expect(again()).To(Equal(3), "it is gone")
 }
 
 func TestNodesThatStayAreBroughtUpToDate(t *testing.T) {

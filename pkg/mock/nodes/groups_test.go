@@ -156,7 +156,8 @@ func TestGroupsRoll(t *testing.T) {
 		"a patch version":                {testWorker(1, func(p *extensionsv1alpha1.WorkerPool) { p.KubernetesVersion = new("1.36.4") }), testCluster(), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(hash(test.worker, test.cluster) != base).To(Equal(test.rolls))
+			rolled := hash(test.worker, test.cluster) != base
+			NewWithT(t).Expect(rolled).To(Equal(test.rolls))
 		})
 	}
 

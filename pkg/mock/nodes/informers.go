@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +46,7 @@ func (s *shoot) newInformers() {
 		transform cache.TransformFunc
 		handler   cache.ResourceEventHandler
 	}{
-		s.nodes: {trimNode, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted}},
+		s.nodes: {(&nodeTrimmer{}).trim, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted}},
 		s.pods:  {trimPod, cache.ResourceEventHandlerFuncs{AddFunc: s.podAdded, UpdateFunc: func(_, obj any) { s.podAdded(obj) }, DeleteFunc: s.podDeleted}},
 		s.oscs:  {trimSecret, cache.ResourceEventHandlerFuncs{AddFunc: func(any) { s.lookAtAll() }, UpdateFunc: s.oscUpdated}},
 	} {
@@ -67,51 +66,7 @@ func (s *shoot) must(err error) {
 	}
 }
 
-// trimNode, trimPod and trimSecret keep what stages, templates and plans look at. They are handed objects of the right kind.
-//
-// Nodes of a group differ in little more than their names. So what they have in common is kept once: thousands of them are in
-// this cache.
-func trimNode(obj any) (any, error) {
-	node, ok := obj.(*corev1.Node)
-	if !ok {
-		return obj, nil
-	}
-	node.ManagedFields = nil
-	node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
-	node.Labels, node.Annotations = sharedMap(node.Labels), sharedMap(node.Annotations)
-	for i := range node.Status.Conditions {
-		condition := &node.Status.Conditions[i]
-		condition.Type, condition.Status = shared(condition.Type), shared(condition.Status)
-		condition.Reason, condition.Message = shared(condition.Reason), shared(condition.Message)
-	}
-	node.Status.Capacity, node.Status.Allocatable = sharedResources(node.Status.Capacity), sharedResources(node.Status.Allocatable)
-	info := &node.Status.NodeInfo
-	for _, text := range []*string{&info.KernelVersion, &info.OSImage, &info.ContainerRuntimeVersion, &info.KubeletVersion, &info.KubeProxyVersion, &info.OperatingSystem, &info.Architecture} {
-		*text = shared(*text)
-	}
-	return node, nil
-}
-
-// shared returns the same text, of which there is one in memory.
-func shared[T ~string](text T) T { return unique.Make(text).Value() }
-
-func sharedMap(texts map[string]string) map[string]string {
-	out := make(map[string]string, len(texts))
-	for name, value := range texts {
-		out[shared(name)] = shared(value)
-	}
-	return out
-}
-
-func sharedResources(list corev1.ResourceList) corev1.ResourceList {
-	out := make(corev1.ResourceList, len(list))
-	for name, quantity := range list {
-		quantity.Format = shared(quantity.Format)
-		out[shared(name)] = quantity
-	}
-	return out
-}
-
+// trimPod and trimSecret keep what stages, templates and plans look at. They are handed objects of the right kind.
 func trimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -159,6 +114,7 @@ func (s *shoot) nodeAdded(obj any, before bool) {
 	if !ok {
 		return
 	}
+	s.seen(node.Name)
 	s.queue.Add(item{kind: kindNode, name: node.Name})
 	s.queue.AddAfter(item{kind: kindPlan}, planPause)
 	// Spread, so that not all Leases are due at once. That of a Node from before our start is the more urgent one: a new Node
@@ -194,6 +150,7 @@ func (s *shoot) nodeDeleted(obj any) {
 	if err != nil {
 		return
 	}
+	s.seen(key)
 	s.addresses.release(kindNode + "/" + key)
 	s.forget(item{kind: kindNode, name: key})
 	s.queue.Add(item{kind: kindNode, name: key})

@@ -102,7 +102,15 @@ func (s *shoot) syncNode(ctx context.Context, key item) error {
 	case node == nil && want.group == nil:
 		return nil
 	case node == nil:
-		return s.createNode(ctx, want.group, key.name)
+		if wait := s.making(key.name); wait > 0 {
+			s.queue.AddAfter(key, wait)
+			return nil
+		}
+		err := s.createNode(ctx, want.group, key.name)
+		if err != nil {
+			s.seen(key.name)
+		}
+		return err
 	}
 	if want.group != nil && want.group.hash == node.Labels[LabelHash] {
 		if err := s.ensureMetadata(ctx, want.group, node); err != nil {
@@ -248,7 +256,7 @@ func (s *shoot) removeNode(ctx context.Context, node *corev1.Node) error {
 func (s *shoot) nodeObject(g *group, node *corev1.Node) (map[string]any, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
 	if err != nil {
-		return nil, fmt.Errorf("Node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("reading Node %s: %w", node.Name, err)
 	}
 	capacity, allocatable := node.Status.Capacity, node.Status.Allocatable
 	info := node.Status.NodeInfo

@@ -34,7 +34,7 @@ func (s *shoot) syncPod(ctx context.Context, key item) error {
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {
-		return fmt.Errorf("pod %s/%s: %w", key.namespace, key.name, err)
+		return fmt.Errorf("reading pod %s/%s: %w", key.namespace, key.name, err)
 	}
 	facts := map[string]any{"now": s.opts.Clock.Now().UTC().Format(time.RFC3339)}
 	object["facts"] = facts

@@ -31,6 +31,8 @@ const (
 	// retryFirst and retryLast are the pauses before something that failed is tried again.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = 10 * time.Second
+	// seenAfter is how long the cache may be behind.
+	seenAfter = 30 * time.Second
 	// leaseParallel is how many Leases are renewed at a time.
 	leaseParallel = 8
 )
@@ -95,6 +97,8 @@ type shoot struct {
 	intents  map[string]intent
 	passages map[item]passage
 	beats    map[string]beat
+	// made tells when Nodes were created that the cache is yet to see.
+	made map[string]time.Time
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -113,6 +117,7 @@ func newShoot(opts Options, stages *stage.Set, key client.ObjectKey, clients kub
 		intents:   map[string]intent{},
 		passages:  map[item]passage{},
 		beats:     map[string]beat{},
+		made:      map[string]time.Time{},
 	}
 	s.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[item](retryFirst, retryLast),
@@ -257,4 +262,24 @@ func (s *shoot) forget(key item) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	delete(s.passages, key)
+}
+
+// making notes that a Node is being created. It returns how long that is not to be done once more, as it has been done and the
+// cache is yet to see it; that is not waited for for ever, as the Node may be gone before the cache has seen it.
+func (s *shoot) making(name string) time.Duration {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	now := s.opts.Clock.Now()
+	if at, ok := s.made[name]; ok && now.Sub(at) < seenAfter {
+		return seenAfter - now.Sub(at)
+	}
+	s.made[name] = now
+	return 0
+}
+
+// seen notes that the cache has seen a Node, or that it was not created.
+func (s *shoot) seen(name string) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	delete(s.made, name)
 }

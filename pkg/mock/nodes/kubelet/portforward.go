@@ -37,13 +37,15 @@ func (s *Server) portForward(w http.ResponseWriter, request *http.Request) {
 	if connection == nil {
 		return // The upgrader has answered.
 	}
-	defer connection.Close()
 	connection.SetIdleTimeout(idleTimeout)
 	<-connection.CloseChan()
+	if err := connection.Close(); err != nil {
+		s.Log.V(1).Info("A port-forward did not end well", "reason", err.Error())
+	}
 }
 
 func (s *Server) serve(stream httpstream.Stream) {
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	if stream.Headers().Get(corev1.StreamType) != corev1.StreamTypeError {
 		return
 	}

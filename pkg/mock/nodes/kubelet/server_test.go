@@ -96,7 +96,7 @@ func TestPortForward(t *testing.T) {
 	connection, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(protocol).To(Equal(portforward.PortForwardProtocolV1Name))
-	defer connection.Close()
+	defer func() { _ = connection.Close() }()
 	read := func(kind string) string {
 		stream, err := connection.CreateStream(http.Header{corev1.StreamType: {kind}, corev1.PortHeader: {"22"}, corev1.PortForwardRequestIDHeader: {"0"}})
 		g.Expect(err).NotTo(HaveOccurred())
