@@ -157,7 +157,7 @@ func addressFor(base, name string) netip.Addr {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
 	raw := netip.MustParseAddr(base).AsSlice()
-	raw[len(raw)-1] = byte(1 + hash.Sum32()%254)
+	raw[len(raw)-1] = byte(1 + hash.Sum32()%254) // #nosec G115 -- at most 254
 	address, _ := netip.AddrFromSlice(raw)
 	return address
 }

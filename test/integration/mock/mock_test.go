@@ -265,8 +265,11 @@ var _ = Describe("Objects of type mock", Ordered, func() {
 			if ref.Group != "extensions.gardener.cloud" || !event.IsWrite() {
 				continue
 			}
-			ofGarden := ref.Namespace == gardenNamespace || strings.HasPrefix(ref.Name, gardenNamespace+"-")
-			Expect(event.User.Username == gardenUser).To(Equal(ofGarden), event.String())
+			user := seedUser
+			if ref.Namespace == gardenNamespace || strings.HasPrefix(ref.Name, gardenNamespace+"-") {
+				user = gardenUser
+			}
+			Expect(event.User.Username).To(Equal(user), event.String())
 			seen[event.User.Username]++
 		}
 		Expect(seen).To(And(HaveKey(gardenUser), HaveKey(seedUser)))

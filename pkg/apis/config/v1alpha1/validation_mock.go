@@ -5,6 +5,7 @@
 package v1alpha1
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -78,8 +79,7 @@ func validateMockBehaviour(behaviour *MockBehaviour, path *field.Path) field.Err
 	if behaviour.Failures < 0 {
 		allErrs = append(allErrs, field.Invalid(path.Child("failures"), behaviour.Failures, "must not be negative"))
 	}
-	// Not the other way round, as nothing is less or greater than what is no number.
-	if !(behaviour.ErrorRate >= 0 && behaviour.ErrorRate <= 1) { //nolint:staticcheck // as above
+	if rate := behaviour.ErrorRate; math.IsNaN(rate) || rate < 0 || rate > 1 {
 		allErrs = append(allErrs, field.Invalid(path.Child("errorRate"), behaviour.ErrorRate, "must be from 0 to 1"))
 	}
 	for i, code := range behaviour.Error.Codes {
