@@ -8,8 +8,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +23,7 @@ import (
 
 // launchOurs configures an instance of this extension as its chart does, but for ports and folders.
 func (w *World) launchOurs(ctx context.Context, opts StartOptions, namespace string) (*launch, error) {
-	free, err := ports(3)
+	free, err := ports(4)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +63,8 @@ func (w *World) launchOurs(ctx context.Context, opts StartOptions, namespace str
 	if err := w.configureDNS(ctx, opts, config); err != nil {
 		return nil, err
 	}
+	config.Mock.Enabled = opts.Mock
+	config.Mock.Nodes.KubeletPort = &free[3]
 	if opts.Place == Seed {
 		if err := client.IgnoreAlreadyExists(w.Client.Create(ctx, localService(namespace, account(opts.Program, opts.Place)))); err != nil {
 			return nil, err
@@ -70,11 +74,6 @@ func (w *World) launchOurs(ctx context.Context, opts StartOptions, namespace str
 	data, err := yaml.Marshal(config)
 	if err != nil {
 		return nil, err
-	}
-	if opts.Mock {
-		if data, err = withMock(data); err != nil {
-			return nil, err
-		}
 	}
 	path := filepath.Join(w.dir, namespace, "config.yaml")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
@@ -87,21 +86,6 @@ func (w *World) launchOurs(ctx context.Context, opts StartOptions, namespace str
 		env:    []string{"LEADER_ELECTION_NAMESPACE=" + namespace},
 		health: free[0],
 	}, nil
-}
-
-// withMock switches the mock provider on in a configuration file.
-func withMock(data []byte) ([]byte, error) {
-	config := map[string]any{}
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		return nil, err
-	}
-	mock, ok := config["mock"].(map[string]any)
-	if !ok {
-		mock = map[string]any{}
-	}
-	mock["enabled"] = true
-	config["mock"] = mock
-	return yaml.Marshal(config)
 }
 
 func (w *World) configureDNS(ctx context.Context, opts StartOptions, config *configv1alpha1.ExtensionConfiguration) error {
@@ -181,7 +165,7 @@ func (w *World) launchPeer(ctx context.Context, opts StartOptions, namespace str
 }
 
 // launchKwok has kwok care for all Nodes, with Leases as ours have.
-func (w *World) launchKwok(opts StartOptions) (*launch, error) {
+func (w *World) launchKwok(ctx context.Context, opts StartOptions) (*launch, error) {
 	free, err := ports(1)
 	if err != nil {
 		return nil, err
@@ -190,14 +174,46 @@ func (w *World) launchKwok(opts StartOptions) (*launch, error) {
 	if err != nil {
 		return nil, err
 	}
+	stages, err := w.kwokStages(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return &launch{
 		binary: filepath.Join(w.Programs, "kwok"),
 		args: []string{
-			"--kubeconfig=" + kubeconfig, "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
+			"--kubeconfig=" + kubeconfig, "--config=" + stages, "--manage-all-nodes=true", "--node-lease-duration-seconds=40",
 			"--server-address=127.0.0.1:" + strconv.Itoa(free[0]),
 		},
 		health: free[0], ready: "/healthz",
 	}, nil
+}
+
+// kwokStages writes the stages that kwok comes with for Nodes which are ready at once and have Leases.
+func (w *World) kwokStages(ctx context.Context) (string, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok")
+	list.Dir = filepath.Join("modules", "kwok")
+	dir, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding kwok's module, from the folder test/bench: %w", err)
+	}
+	var stages []string
+	for _, pattern := range []string{"node/fast", "node/heartbeat-with-lease", "pod/fast"} {
+		files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "kustomize", "stage", pattern, "*.yaml"))
+		if err != nil {
+			return "", err
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return "", err
+			}
+			if strings.Contains(string(data), "kind: Stage") {
+				stages = append(stages, string(data))
+			}
+		}
+	}
+	path := filepath.Join(w.dir, "kwok.yaml")
+	return path, os.WriteFile(path, []byte(strings.Join(stages, "\n---\n")), 0o600)
 }
 
 func newNamespace(name string, labels map[string]string) *corev1.Namespace {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -203,7 +204,10 @@ func newWorker(round, namespace string, _ int) client.Object {
 			Pools: []extensionsv1alpha1.WorkerPool{{
 				Name: "pool", MachineType: machineType, Minimum: 1, Maximum: 1, Zones: []string{"0"},
 				MaxSurge: intstr.FromInt32(1), MaxUnavailable: intstr.FromInt32(0),
-				MachineImage:        extensionsv1alpha1.MachineImage{Name: "local", Version: "1.0.0"},
+				MachineImage: extensionsv1alpha1.MachineImage{Name: "local", Version: "1.0.0"},
+				NodeTemplate: &extensionsv1alpha1.NodeTemplate{Capacity: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"),
+				}},
 				NodeAgentSecretName: new("gardener-node-agent-pool"),
 				UserDataSecretRef:   corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: userData}, Key: "cloud_config"},
 				KubernetesVersion:   new(kubernetesVersion),

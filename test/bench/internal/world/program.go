@@ -161,7 +161,7 @@ func (w *World) Start(ctx context.Context, opts StartOptions) (_ *Process, err e
 	case Ours:
 		l, err = w.launchOurs(ctx, opts, namespace)
 	case Kwok:
-		l, err = w.launchKwok(opts)
+		l, err = w.launchKwok(ctx, opts)
 	default:
 		l, err = w.launchPeer(ctx, opts, namespace)
 	}
