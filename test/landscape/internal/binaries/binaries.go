@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -34,8 +36,7 @@ type Program struct {
 	Package string
 	// Versions are the linker variables that take the version of Module, as "variable" or "variable=format" with one %s.
 	Versions []string
-	// Module is the upstream module whose version counts; empty for sources of this repository, which are always built, as
-	// only the compiler knows whether they changed.
+	// Module is the upstream module whose version counts; empty for sources of this repository.
 	Module string
 }
 
@@ -89,20 +90,18 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	digest, err := p.digest(flags)
+	digest, err := p.digest(ctx, flags)
 	if err != nil {
 		return false, err
 	}
 	out := filepath.Join(b.Out, p.Name)
-	if p.Module != "" && b.fresh(out, p.Name, digest) {
+	if b.fresh(out, p.Name, digest) {
 		return false, nil
 	}
 	// Not to out: go build touches a file even if it has nothing to change, and the processes that run it would be restarted.
 	made := out + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", made, p.Package) // #nosec G204 -- from the table of programs.
-	cmd.Dir = p.Dir
-	// Without cgo a program is one static file, which an image from scratch and any node can run.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Dir, cmd.Env = p.Dir, environment()
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
@@ -187,7 +186,7 @@ func (b Builder) fresh(out, name, digest string) bool {
 	return err == nil && string(stamp) == digest
 }
 
-func (p Program) digest(flags string) (string, error) {
+func (p Program) digest(ctx context.Context, flags string) (string, error) {
 	hash := sha256.New()
 	_, _ = fmt.Fprintf(hash, "%s %s %s %s\n", runtime.Version(), runtime.GOARCH, p.Package, flags)
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -200,8 +199,56 @@ func (p Program) digest(flags string) (string, error) {
 		}
 		_, _ = hash.Write(content)
 	}
+	if p.Module == "" {
+		if err := p.sources(ctx, hash); err != nil {
+			return "", err
+		}
+	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
+
+// sources writes the files that the compiler reads for the program to hash, as far as no go.sum vouches for them. Asking which
+// these are is a matter of a moment; to link the program, only to see that nothing has changed, is not.
+func (p Program) sources(ctx context.Context, hash io.Writer) error {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", p.Package) // #nosec G204 -- from the table of programs.
+	cmd.Dir, cmd.Env = p.Dir, environment()
+	var output bytes.Buffer
+	cmd.Stderr = &output
+	listed, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("building %s (%s in %s): %w\n%s", p.Name, p.Package, p.Dir, err, tail(output.String(), 15))
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(listed)); ; {
+		var pkg struct {
+			Dir      string
+			Standard bool
+			Module   struct {
+				Version string
+				Replace *struct{ Version string }
+			}
+			GoFiles, SFiles, EmbedFiles []string
+		}
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("building %s: %w", p.Name, err)
+		}
+		if replaced := pkg.Module.Replace; pkg.Standard || (pkg.Module.Version != "" && (replaced == nil || replaced.Version != "")) {
+			continue
+		}
+		for _, name := range slices.Concat(pkg.GoFiles, pkg.SFiles, pkg.EmbedFiles) {
+			content, err := os.ReadFile(filepath.Join(pkg.Dir, name)) // #nosec G304 -- a file of this repository.
+			if err != nil {
+				return fmt.Errorf("building %s: %w", p.Name, err)
+			}
+			_, _ = fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
+		}
+	}
+}
+
+// environment is that of the Go commands. Without cgo a program is one static file, which an image from scratch and any node
+// can run.
+func environment() []string { return append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off") }
 
 func tail(s string, lines int) string {
 	all := strings.Split(strings.TrimSpace(s), "\n")

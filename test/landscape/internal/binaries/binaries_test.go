@@ -6,6 +6,7 @@ package binaries_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -45,6 +46,22 @@ func TestBuildTouchesAProgramOnlyIfItChanges(t *testing.T) {
 	changed, err = builder.Build(t.Context(), program)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(changed).To(BeTrue())
+}
+
+func TestBuildSeesAChangeOfAnEmbeddedFile(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	builder := binaries.Builder{Out: t.TempDir()}
+	write(t, dir, "package main\n\nimport _ \"embed\"\n\n//go:embed text\nvar text string\n\nfunc main() { print(text) }\n")
+	for _, text := range []string{"one", "another"} {
+		g.Expect(os.WriteFile(filepath.Join(dir, "text"), []byte(text), 0o600)).To(Succeed())
+		changed, err := builder.Build(t.Context(), binaries.Program{Name: "x", Dir: dir, Package: "."})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(changed).To(BeTrue())
+		out, err := exec.CommandContext(t.Context(), filepath.Join(builder.Out, "x")).CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(out)).To(Equal(text))
+	}
 }
 
 func TestBuildSaysWhatTheCompilerSays(t *testing.T) {

@@ -126,6 +126,9 @@ func (l Layout) ImageBases() string { return filepath.Join(l.Root, "bin", "image
 // again.
 func (l Layout) Registry() string { return filepath.Join(l.Root, "bin", "registry") }
 
+// SkaffoldCache is the file in which Skaffold keeps what it has built and pushed into that registry.
+func (l Layout) SkaffoldCache() string { return filepath.Join(l.Root, "bin", "skaffold-cache") }
+
 // Kubeconfig is the admin's kubeconfig of the runtime cluster.
 func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
 

@@ -84,7 +84,8 @@ func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, er
 		l.ahead.begin(ctx, "shoot", "shoots", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
 	}
 	return l.wait(ctx, progress, []milestone{
-		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled, then: create},
+		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled},
+		{title: "Seed takes shoots", on: virtualGarden, kind: seeds, reached: takesShoots, then: create},
 		{title: "Seed healthy", on: virtualGarden, kind: seeds, reached: seedHealthy, goal: seedGoal},
 	})
 }
@@ -175,20 +176,37 @@ func healthy(objects []unstructured.Unstructured) (bool, string) {
 	return count > 0, fmt.Sprintf("%d conditions are True", count)
 }
 
+// takesShoots wants what gardenlet wants of the Seed before it works on a shoot; otherwise it looks again after 15 seconds.
+func takesShoots(objects []unstructured.Unstructured) (bool, string) {
+	if done, state := reconciled(objects); !done {
+		return false, state
+	}
+	return conditions(objects, "GardenletReady", "SeedSystemComponentsHealthy")
+}
+
 // seedHealthy wants all conditions True, and all of them there: they appear one after the other.
 func seedHealthy(objects []unstructured.Unstructured) (bool, string) {
-	for _, o := range objects {
-		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-		for _, want := range []string{"GardenletReady", "SeedSystemComponentsHealthy", "ExtensionsReady", "BackupBucketsReady"} {
-			if !slices.ContainsFunc(conditions, func(c any) bool {
-				condition, _ := c.(map[string]any)
-				return condition["type"] == want
-			}) {
-				return false, fmt.Sprintf("Seed %s has no condition %s yet", o.GetName(), want)
-			}
-		}
+	if done, state := conditions(objects, "GardenletReady", "SeedSystemComponentsHealthy", "ExtensionsReady", "BackupBucketsReady"); !done {
+		return false, state
 	}
 	return healthy(objects)
+}
+
+// conditions wants at least one object, and these conditions of all of them True.
+func conditions(objects []unstructured.Unstructured, types ...string) (bool, string) {
+	for _, o := range objects {
+		missing := slices.Clone(types)
+		all, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		for _, condition := range all {
+			if c, _ := condition.(map[string]any); c["status"] == "True" {
+				missing = slices.DeleteFunc(missing, func(t string) bool { return t == c["type"] })
+			}
+		}
+		if len(missing) > 0 {
+			return false, fmt.Sprintf("%s %s is not %s yet", o.GetKind(), o.GetName(), strings.Join(missing, ", "))
+		}
+	}
+	return len(objects) > 0, strings.Join(types, " and ")
 }
 
 // tokenLifetime is as long as Gardener's kube-apiserver issues tokens for.

@@ -46,8 +46,8 @@ func TestASeedIsHealthyOnceAllItsConditionsAreThereAndTrue(t *testing.T) {
 		state   string
 	}{
 		{nil, false, ""},
-		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=True", "ExtensionsReady=True"), false, "no condition BackupBucketsReady yet"},
-		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=Progressing", "ExtensionsReady=True", "BackupBucketsReady=True"), false, "SeedSystemComponentsHealthy is Progressing"},
+		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=True", "ExtensionsReady=True"), false, "is not BackupBucketsReady yet"},
+		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=Progressing", "ExtensionsReady=True", "BackupBucketsReady=True"), false, "is not SeedSystemComponentsHealthy yet"},
 		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=True", "ExtensionsReady=True", "BackupBucketsReady=True"), true, "4 conditions are True"},
 	} {
 		g := NewWithT(t)

@@ -409,7 +409,7 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 	defer func() { _ = log.Close() }()
 	arguments := append(slices.Clone(run.command), "--filename", "skaffold/"+run.file+".yaml", "--profile", "landscape", "--interactive=false", "--color", "0")
 	if run.command[0] != "deploy" {
-		arguments = append(arguments, "--cache-file", l.Layout.State("skaffold-cache"))
+		arguments = append(arguments, "--cache-file", l.Layout.SkaffoldCache())
 	}
 	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), arguments...) // #nosec G204 -- a program of the landscape.
 	cmd.Dir = l.Layout.Root
