@@ -49,7 +49,7 @@ func TestAuditLogCountsTheRequestsOfAUserSinceAMark(t *testing.T) {
 
 	log, err := OpenAuditLog(path, "a", "b")
 	g.Expect(err).NotTo(HaveOccurred())
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	write("a", "patch", "marked", "", 200)
 	mark, err := log.Mark("a")
 	g.Expect(err).NotTo(HaveOccurred())

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -70,21 +71,13 @@ func (s both) idleWithObjects(ctx context.Context, turn int) error {
 	}
 	kind, round := world.GardenKinds()[0], fmt.Sprintf("i%d", turn)
 	objects := objectsOf(kind, round, s.garden.Objects)
-	tracker := s.garden.world.Track(ctx, kind.List(), round)
-	defer tracker.Stop()
-	if err := s.garden.world.CreateAll(ctx, objects); err != nil {
-		return err
-	}
-	if err := tracker.AwaitReady(ctx, len(objects)); err != nil {
+	if err := s.garden.have(ctx, kind, round, objects); err != nil {
 		return err
 	}
 	if err := s.watch(ctx, fmt.Sprintf("idle, %d objects", len(objects))); err != nil {
 		return err
 	}
-	if err := s.garden.world.DeleteAll(ctx, objects); err != nil {
-		return err
-	}
-	return tracker.AwaitGone(ctx)
+	return s.garden.dropAll(ctx, kind, round, objects)
 }
 
 func (s both) idleBesideOthers(ctx context.Context, turn int) error {
@@ -101,28 +94,16 @@ func (s both) idleBesideOthers(ctx context.Context, turn int) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range world.ShootKinds() {
-		if kind.Name != "ControlPlane" {
-			continue
-		}
-		objects := []client.Object{kind.New(round, namespaces[0], 0)}
-		tracker := s.seed.world.Track(ctx, kind.List(), kind.Round(round))
-		defer tracker.Stop()
-		if err := s.seed.world.CreateAll(ctx, objects); err != nil {
-			return err
-		}
-		if err := tracker.AwaitReady(ctx, 1); err != nil {
-			return err
-		}
-		if err := s.watch(ctx, name+", after a ControlPlane"); err != nil {
-			return err
-		}
-		if err := s.seed.world.DeleteAll(ctx, objects); err != nil {
-			return err
-		}
-		return tracker.AwaitGone(ctx)
+	kinds := world.ShootKinds()
+	kind := kinds[slices.IndexFunc(kinds, func(kind world.Kind) bool { return kind.Name == "ControlPlane" })]
+	objects := []client.Object{kind.New(round, namespaces[0], 0)}
+	if err := s.seed.have(ctx, kind, round, objects); err != nil {
+		return err
 	}
-	return nil
+	if err := s.watch(ctx, name+", after a ControlPlane"); err != nil {
+		return err
+	}
+	return s.seed.dropAll(ctx, kind, round, objects)
 }
 
 // watch measures both instances for a while in which nothing happens.

@@ -58,8 +58,12 @@ func (s subject) mockTurn(ctx context.Context, round string, n int) error {
 	counts := make([]int, len(kinds))
 	for i, kind := range kinds {
 		trackers[i] = s.world.Track(ctx, kind.List(), kind.Round(round))
-		defer trackers[i].Stop()
 	}
+	defer func() {
+		for _, tracker := range trackers {
+			tracker.Stop()
+		}
+	}()
 	for i, namespace := range namespaces {
 		for j, kind := range kinds {
 			if len(objects) == n {

@@ -38,12 +38,7 @@ func (b *Bench) restartTurn(ctx context.Context, w *world.World, turn int, progr
 	if err := b.with(ctx, w, opts, func(s subject) error {
 		for _, kind := range world.GardenKinds() {
 			objects[kind.Name] = objectsOf(kind, round, b.Objects/2)
-			tracker := w.Track(ctx, kind.List(), round)
-			defer tracker.Stop()
-			if err := w.CreateAll(ctx, objects[kind.Name]); err != nil {
-				return err
-			}
-			if err := tracker.AwaitReady(ctx, len(objects[kind.Name])); err != nil {
+			if err := s.have(ctx, kind, round, objects[kind.Name]); err != nil {
 				return err
 			}
 		}
@@ -73,15 +68,7 @@ func (b *Bench) restartTurn(ctx context.Context, w *world.World, turn int, progr
 		b.Result.Add(scenario, "CPU ms until quiet", program, float64(cpu.Milliseconds()))
 		b.Say("%-14s %-46s leads after %s", program, scenario, s.process.Leads.Round(10*time.Millisecond))
 		for _, kind := range world.GardenKinds() {
-			tracker := w.Track(ctx, kind.List(), round)
-			defer tracker.Stop()
-			if err := tracker.AwaitReady(ctx, len(objects[kind.Name])); err != nil {
-				return err
-			}
-			if err := w.DeleteAll(ctx, objects[kind.Name]); err != nil {
-				return err
-			}
-			if err := tracker.AwaitGone(ctx); err != nil {
+			if err := s.dropAll(ctx, kind, round, objects[kind.Name]); err != nil {
 				return err
 			}
 		}

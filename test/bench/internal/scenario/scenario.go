@@ -208,6 +208,29 @@ func (s subject) remove(ctx context.Context, scenarios []string, kind world.Kind
 		func(ctx context.Context) error { return tracker.AwaitGone(ctx) })
 }
 
+// have creates objects of a kind, and waits until they are ready.
+func (s subject) have(ctx context.Context, kind world.Kind, round string, objects []client.Object) error {
+	tracker := s.world.Track(ctx, kind.List(), kind.Round(round))
+	defer tracker.Stop()
+	if err := s.world.CreateAll(ctx, objects); err != nil {
+		return err
+	}
+	return tracker.AwaitReady(ctx, len(objects))
+}
+
+// dropAll deletes objects of a kind that are ready, and waits until they are gone.
+func (s subject) dropAll(ctx context.Context, kind world.Kind, round string, objects []client.Object) error {
+	tracker := s.world.Track(ctx, kind.List(), kind.Round(round))
+	defer tracker.Stop()
+	if err := tracker.AwaitReady(ctx, len(objects)); err != nil {
+		return err
+	}
+	if err := s.world.DeleteAll(ctx, objects); err != nil {
+		return err
+	}
+	return tracker.AwaitGone(ctx)
+}
+
 func objectsOf(kind world.Kind, round string, n int) []client.Object {
 	out := make([]client.Object, n)
 	for i := range out {
