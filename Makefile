@@ -17,7 +17,7 @@ LANDSCAPE := $(BIN)/landscape
 BENCH     := $(REPO)/bin/bench
 
 # Modules with code of ours. Others below test/landscape/modules, test/bench/modules and hack/tools only build other people's programs.
-MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod test/bench/go.mod test/bench/modules/peer/go.mod))
+MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod test/bench/go.mod))
 TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod test/bench/modules/*/go.mod))
 
 # Suites which need a running landscape are `make e2e`.
