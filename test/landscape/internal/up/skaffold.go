@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+// deployRuntime deploys what belongs into the runtime cluster.
+func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (string, error) {
+	if _, err := l.ahead.finish(ctx, "build", l.build(progress)); err != nil {
+		return "", err
+	}
+	definitions, err := l.ahead.finish(ctx, "crds", l.crds)
+	if err != nil {
+		return "", err
+	}
+	progress("built images and charts, and created %s for gardener-operator", definitions)
+	return l.skaffold(ctx, progress, skaffoldRun{
+		command: []string{"deploy", "--build-artifacts", l.artifacts()}, file: "skaffold", log: "skaffold", kubeconfig: l.Layout.Kubeconfig(),
+	})
+}
+
+// build has Skaffold make images and charts, which needs only the registry.
+func (l Landscape) build(progress step.Progress) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		return l.skaffold(ctx, progress, skaffoldRun{
+			command: []string{"build", "--file-output", l.artifacts()}, file: "skaffold", log: "skaffold-build", kubeconfig: l.Layout.Kubeconfig(),
+		})
+	}
+}
+
+func (l Landscape) artifacts() string { return l.Layout.State("artifacts.json") }
+
+// deployVirtual deploys what belongs into the virtual garden.
+func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (string, error) {
+	return l.ahead.finish(ctx, "gardenlet", func(ctx context.Context) (string, error) { return l.deployGardenlet(ctx, progress) })
+}
+
+func (l Landscape) deployGardenlet(ctx context.Context, progress step.Progress) (string, error) {
+	if err := l.virtualKubeconfig(ctx); err != nil {
+		return "", err
+	}
+	return l.skaffold(ctx, progress, skaffoldRun{
+		command: []string{"run"}, file: "skaffold-virtual-garden", log: "skaffold-virtual-garden", kubeconfig: l.Layout.VirtualKubeconfig(),
+	})
+}
+
+// skaffoldRun is one call of Skaffold: its command, and the names of its file in the folder skaffold and of its log.
+type skaffoldRun struct {
+	command               []string
+	file, log, kubeconfig string
+}
+
+// skaffold runs Skaffold, which knows from its own files what to build and deploy.
+func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run skaffoldRun) (string, error) {
+	gardener, err := l.moduleFolder(ctx, "github.com/gardener/gardener")
+	if err != nil {
+		return "", err
+	}
+	log, err := os.OpenFile(l.Layout.State("logs", run.log+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("running Skaffold: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	arguments := append(slices.Clone(run.command), "--filename", "skaffold/"+run.file+".yaml", "--profile", "landscape", "--interactive=false", "--color", "0")
+	if run.command[0] != "deploy" {
+		arguments = append(arguments, "--cache-file", l.Layout.SkaffoldCache())
+	}
+	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), arguments...) // #nosec G204 -- a program of the landscape.
+	cmd.Dir = l.Layout.Root
+	cmd.Env = append(os.Environ(), l.deployEnv(gardener, run.kubeconfig)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	// Interrupted, it should stop its builders itself.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	stop := l.heartbeat(ctx, func(time.Duration) { progress("%s", lastLine(log.Name())) })
+	err = cmd.Run()
+	stop()
+	if err != nil {
+		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), process.Keeper{LogDir: filepath.Dir(log.Name())}.Tail(run.log, 15))
+	}
+	return "log: " + log.Name(), nil
+}
+
+// deployEnv is the environment that skaffold/README.md asks for.
+func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
+	return []string{
+		"KUBECONFIG=" + kubeconfig,
+		"PATH=" + l.Layout.Binary("") + ":" + os.Getenv("PATH"),
+		"GARDENER_DIR=" + gardener,
+		"BACKUP_DIR=" + l.Layout.Backups(),
+		// Helm would write below the user's home.
+		"HELM_CACHE_HOME=" + l.Layout.State("helm", "cache"),
+		"HELM_CONFIG_HOME=" + l.Layout.State("helm", "config"),
+		"HELM_DATA_HOME=" + l.Layout.State("helm", "data"),
+		"SKAFFOLD_CONFIG=" + filepath.Join(l.Layout.Root, "skaffold", "config.yaml"),
+		fmt.Sprintf("SKAFFOLD_DEFAULT_REPO=%s:%d/local-skaffold", layout.HostServicesIP, layout.RegistryPort),
+	}
+}
+
+// moduleFolder finds the source of a module in the module cache, in the version of the landscape's Gardener: its charts deploy
+// gardener-operator.
+func (l Landscape) moduleFolder(ctx context.Context, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module) // #nosec G204 -- one of the landscape's own modules.
+	cmd.Dir = l.Layout.Module("modules", "gardener")
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the source of %s: %w", module, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func lastLine(path string) string {
+	return process.Keeper{LogDir: filepath.Dir(path)}.Tail(strings.TrimSuffix(filepath.Base(path), ".log"), 1)
+}
