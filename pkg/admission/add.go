@@ -5,7 +5,6 @@
 package admission
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
 
 // Name is the name of the deployment, its Service, its ServiceAccount in the garden runtime cluster and its registrations
@@ -147,11 +146,7 @@ func AddToManager(mgr manager.Manager, store *certificate.Store, opts Options) e
 // addCaches adds the caches by which all replicas follow the certificates and the leader learns of changes. They hold these
 // Secrets and the two registrations and nothing else.
 func addCaches(mgr manager.Manager, store *certificate.Store, registrar *registrar, opts Options) error {
-	wake := toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { registrar.wake() },
-		UpdateFunc: func(any, any) { registrar.wake() },
-		DeleteFunc: func(any) { registrar.wake() },
-	}
+	wake := registrar.loop.Handler()
 
 	certificates, err := cache.New(opts.Runtime, cache.Options{
 		Scheme:           mgr.GetScheme(),
@@ -180,33 +175,10 @@ func addCaches(mgr manager.Manager, store *certificate.Store, registrar *registr
 	}
 
 	return errors.Join(
-		handle(certificates, &corev1.Secret{}, store, wake),
-		handle(registrations, &admissionregistrationv1.MutatingWebhookConfiguration{}, wake),
-		handle(registrations, &admissionregistrationv1.ValidatingWebhookConfiguration{}, wake),
-		mgr.Add(cacheRunnable{certificates}),
-		mgr.Add(cacheRunnable{registrations}),
+		upkeep.Watch(certificates, &corev1.Secret{}, store, wake),
+		upkeep.Watch(registrations, &admissionregistrationv1.MutatingWebhookConfiguration{}, wake),
+		upkeep.Watch(registrations, &admissionregistrationv1.ValidatingWebhookConfiguration{}, wake),
+		mgr.Add(upkeep.Runnable{Cache: certificates}),
+		mgr.Add(upkeep.Runnable{Cache: registrations}),
 	)
-}
-
-func handle(informers cache.Informers, kind client.Object, handlers ...toolscache.ResourceEventHandler) error {
-	informer, err := informers.GetInformer(context.Background(), kind, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	for _, handler := range handlers {
-		if _, err := informer.AddEventHandler(handler); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// cacheRunnable has the manager start and sync a cache together with its own.
-type cacheRunnable struct {
-	cache.Cache
-}
-
-// GetCache is by what the manager tells a cache from other runnables.
-func (c cacheRunnable) GetCache() cache.Cache {
-	return c.Cache
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
 
 var opts = Options{Namespace: "garden", ServicePort: 443, CertificateNamespace: "certificates", OwnerNamespace: "owner"}
@@ -59,9 +60,11 @@ func leader(t *testing.T, c client.Client) *registrar {
 		Client: c, Clock: clock, Log: logr.Discard(), Identity: identity, Namespace: opts.CertificateNamespace, DNSNames: opts.serviceNames(),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
+	loop := upkeep.NewLoop()
+	loop.Limiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	return &registrar{
 		log: logr.Discard(), clock: clock, garden: c, authority: authority, configs: configs, ownerNamespace: opts.OwnerNamespace,
-		changed: make(chan struct{}, 1), limiter: flowcontrol.NewFakeAlwaysRateLimiter(),
+		loop: loop,
 	}
 }
 
@@ -151,7 +154,7 @@ func TestTheLeaderTriesAgainAndStops(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Start(ctx) }()
 	g.Eventually(func() error {
-		r.wake()
+		r.loop.Wake()
 		return c.Get(t.Context(), client.ObjectKey{Name: Name}, &admissionregistrationv1.MutatingWebhookConfiguration{})
 	}, "30s").Should(Succeed())
 	cancel()

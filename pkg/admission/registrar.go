@@ -15,8 +15,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,6 +23,7 @@ import (
 	"github.com/gardener/gardener/pkg/controllerutils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
 
 // identity tells our certificates from others in their namespace.
@@ -40,10 +39,7 @@ type registrar struct {
 	authority      *certificate.Authority
 	configs        extensionswebhook.Configs
 	ownerNamespace string
-	// changed has an element if there was a change since the last look.
-	changed chan struct{}
-	// limiter lets the leader put right at once what somebody has changed, but not fight with another program over it.
-	limiter flowcontrol.RateLimiter
+	loop           *upkeep.Loop
 }
 
 func newRegistrar(mgr manager.Manager, configs extensionswebhook.Configs, opts Options) (*registrar, error) {
@@ -79,21 +75,8 @@ func newRegistrar(mgr manager.Manager, configs extensionswebhook.Configs, opts O
 		authority:      authority,
 		configs:        configs,
 		ownerNamespace: opts.OwnerNamespace,
-		changed:        make(chan struct{}, 1),
-		limiter:        flowcontrol.NewTokenBucketRateLimiter(1, 10),
+		loop:           upkeep.NewLoop(),
 	}, nil
-}
-
-func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 8, Cap: time.Minute}
-}
-
-// wake has the leader look at all again.
-func (r *registrar) wake() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
 }
 
 // NeedLeaderElection tells the manager that this is for the leader.
@@ -103,31 +86,11 @@ func (*registrar) NeedLeaderElection() bool {
 
 // Start works until ctx ends.
 func (r *registrar) Start(ctx context.Context) error {
-	backoff := newBackoff()
-	for {
-		if err := r.limiter.Wait(ctx); err != nil {
-			return nil // ctx has ended
-		}
+	r.loop.Run(ctx, r.log, r.clock, func(ctx context.Context) (time.Time, bool, error) {
 		next, err := r.authority.Rotate(ctx, r.publish)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			delay := backoff.Step()
-			r.log.Error(err, "Could not bring the webhooks' registration up to date", "retryAfter", delay.String())
-			next = r.clock.Now().Add(delay)
-		default:
-			backoff = newBackoff()
-		}
-
-		timer := r.clock.NewTimer(next.Sub(r.clock.Now()))
-		select {
-		case <-timer.C():
-		case <-r.changed:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
+		return next, false, err
+	})
+	return nil
 }
 
 // publish tells the virtual garden's API server what to call and whom to trust.

@@ -5,14 +5,12 @@
 package webhook
 
 import (
-	"context"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -20,6 +18,7 @@ import (
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
 
 // AddToManager adds the server of the webhooks (on all replicas, with a check for readiness), and what keeps certificates
@@ -87,8 +86,7 @@ func newRegistrar(c client.Client, opts Options, seed, shoot *admissionregistrat
 		namespace: opts.Namespace,
 		seed:      seed,
 		shoots:    newShootWebhooks(shoot, opts.Resources, c, store.Bundle),
-		changed:   make(chan struct{}, 1),
-		limiter:   newLimiter(),
+		loop:      upkeep.NewLoop(),
 	}, store, nil
 }
 
@@ -105,16 +103,12 @@ func addServer(mgr manager.Manager, opts Options, store *certificate.Store, regi
 	if err != nil {
 		return err
 	}
-	wake := toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { registrar.wake() },
-		UpdateFunc: func(any, any) { registrar.wake() },
-		DeleteFunc: func(any) { registrar.wake() },
-	}
-	if err := handle(watched, &corev1.Secret{}, store, wake); err != nil {
+	wake := registrar.loop.Handler()
+	if err := upkeep.Watch(watched, &corev1.Secret{}, store, wake); err != nil {
 		return err
 	}
 	if opts.has(extensionswebhook.TargetSeed) {
-		if err := handle(watched, &admissionregistrationv1.MutatingWebhookConfiguration{}, wake); err != nil {
+		if err := upkeep.Watch(watched, &admissionregistrationv1.MutatingWebhookConfiguration{}, wake); err != nil {
 			return err
 		}
 	}
@@ -122,7 +116,7 @@ func addServer(mgr manager.Manager, opts Options, store *certificate.Store, regi
 	if err := mgr.AddReadyzCheck("webhook-server", server.ready); err != nil {
 		return err
 	}
-	if err := mgr.Add(cacheRunnable{watched}); err != nil {
+	if err := mgr.Add(upkeep.Runnable{Cache: watched}); err != nil {
 		return err
 	}
 	return mgr.Add(server)
@@ -144,27 +138,4 @@ func newCache(mgr manager.Manager, opts Options) (cache.Cache, error) {
 			},
 		},
 	})
-}
-
-func handle(informers cache.Informers, kind client.Object, handlers ...toolscache.ResourceEventHandler) error {
-	informer, err := informers.GetInformer(context.Background(), kind, cache.BlockUntilSynced(false))
-	if err != nil {
-		return err
-	}
-	for _, handler := range handlers {
-		if _, err := informer.AddEventHandler(handler); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// cacheRunnable has the manager start and sync a cache together with its own, before any controller.
-type cacheRunnable struct {
-	cache.Cache
-}
-
-// GetCache is by what the manager tells a cache from other runnables.
-func (c cacheRunnable) GetCache() cache.Cache {
-	return c.Cache
 }

@@ -158,7 +158,7 @@ func (e *env) restart() {
 	e.Expect(err).NotTo(HaveOccurred())
 	e.registrar, e.store, err = newRegistrar(e.client, opts, seed, shoot)
 	e.Expect(err).NotTo(HaveOccurred())
-	e.registrar.limiter = flowcontrol.NewFakeAlwaysRateLimiter()
+	e.registrar.loop.Limiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	if len(opts.Webhooks) > 0 {
 		e.registrar.serving = []<-chan struct{}{e.store.Present()}
 	}

@@ -16,14 +16,13 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener/pkg/controllerutils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
 
 // registrar is what the leader does: it keeps the certificates and what the clusters know of them. It looks at all of it
@@ -41,29 +40,10 @@ type registrar struct {
 	shoots *ShootWebhooks
 	// serving are closed when this replica serves. If there are none, there is no webhook at all.
 	serving []<-chan struct{}
-	// changed has an element if there was a change since the last look.
-	changed chan struct{}
-	limiter flowcontrol.RateLimiter
+	loop    *upkeep.Loop
 
 	seedDone  bool
 	announced sync.Once
-}
-
-// newLimiter lets the leader put right at once what somebody has changed, but not fight with another program over it.
-func newLimiter() flowcontrol.RateLimiter {
-	return flowcontrol.NewTokenBucketRateLimiter(1, 10)
-}
-
-func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: 5 * time.Minute}
-}
-
-// wake has the leader look at all again.
-func (r *registrar) wake() {
-	select {
-	case r.changed <- struct{}{}:
-	default:
-	}
 }
 
 // NeedLeaderElection tells the manager that this is for the leader.
@@ -73,38 +53,14 @@ func (*registrar) NeedLeaderElection() bool {
 
 // Start works until ctx ends, or until nothing is left to remove if there are no webhooks.
 func (r *registrar) Start(ctx context.Context) error {
-	backoff := newBackoff()
-	for {
-		if err := r.limiter.Wait(ctx); err != nil {
-			return nil // ctx has ended
-		}
-
+	r.loop.Run(ctx, r.log, r.clock, func(ctx context.Context) (time.Time, bool, error) {
 		next, err := r.round(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			delay := backoff.Step()
-			r.log.Error(err, "Could not bring the webhooks' registration up to date", "retryAfter", delay.String())
-			next = r.clock.Now().Add(delay)
-		default:
-			backoff = newBackoff()
-		}
 		if r.seedDone {
 			r.announced.Do(func() { go r.announce(ctx) })
 		}
-		if err == nil && len(r.serving) == 0 {
-			return nil
-		}
-
-		timer := r.clock.NewTimer(next.Sub(r.clock.Now()))
-		select {
-		case <-timer.C():
-		case <-r.changed:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-	}
+		return next, len(r.serving) == 0, err
+	})
+	return nil
 }
 
 // round brings everything up to date and returns when to look again.

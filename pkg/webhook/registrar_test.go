@@ -193,7 +193,7 @@ func TestLeaderWakesUpWhenARenewalIsDueAndWhenSomethingChanges(t *testing.T) {
 	first := bundle()
 
 	e.Expect(e.client.Delete(e.ctx, e.seedConfig())).To(Succeed())
-	e.registrar.wake()
+	e.registrar.loop.Wake()
 	e.Eventually(bundle).Should(Equal(first), "it is back after it was deleted by hand")
 
 	e.Eventually(now.HasWaiters).Should(BeTrue())
