@@ -46,6 +46,20 @@ down: $(LANDSCAPE)
 status: $(LANDSCAPE)
 	@$(LANDSCAPE) status
 
+##@ kind
+
+KIND_CLUSTER ?= single
+
+## kind-up: make a kind cluster for skaffold/ with Docker or podman; KIND_CLUSTER=single, zones, ipv6 or dual-stack
+.PHONY: kind-up
+kind-up: $(TOOLS)/kind
+	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster up --cluster $(KIND_CLUSTER)
+
+## kind-down: delete the kind cluster, its registry and what both left on this machine
+.PHONY: kind-down
+kind-down: $(TOOLS)/kind
+	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster down
+
 ##@ tests
 
 ## test: unit and integration tests with the race detector, of all modules or of PACKAGES=./pkg/dns/... of this one
@@ -102,13 +116,13 @@ benchmarks:
 
 ## check: everything a reviewer need not look at: lint, charts, shell, generated code, modules
 .PHONY: check
-check: check-generate check-modules check-shell check-workflows check-conventions check-lint check-charts
+check: check-generate check-modules check-shell check-workflows check-conventions check-lint check-charts check-skaffold
 	@echo "check: govulncheck is left out: its database at vuln.go.dev has to be reachable"
 
 .PHONY: check-generate
 check-generate:
 	@echo "--- generated code is up to date"
-	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference example | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
+	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference docs/permissions.md example | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
 	before=$$(sums); $(MAKE) generate; after=$$(sums); \
 	diff <(echo "$$before") <(echo "$$after") || { echo "check: 'make generate' changed the files above; commit them" >&2; exit 1; }
 
@@ -145,12 +159,23 @@ check-workflows: $(TOOLS)/actionlint
 .PHONY: check-conventions
 check-conventions:
 	@echo "--- licences and what else a repository of Gardener has"
-	go test ./hack/conventions/...
+	@# Not from the cache, which does not know of files that are new.
+	go test -count=1 ./hack/conventions/... ./hack/permissions/...
 
 .PHONY: check-charts
 check-charts:
 	@echo "--- helm lint"
 	go test ./charts/...
+
+# The tests beside skaffold/ that need its programs; Skaffold takes two minutes to build where nothing is cached.
+.PHONY: check-skaffold
+check-skaffold: export TEST_ASSET_SKAFFOLD := $(BIN)/skaffold
+check-skaffold: export TEST_ASSET_HELM := $(BIN)/helm
+check-skaffold: export TEST_ASSET_KIND := $(TOOLS)/kind
+check-skaffold: $(BIN)/skaffold $(BIN)/helm $(TOOLS)/kind
+	@echo "--- skaffold diagnose and render for every target, kind reads its configurations"
+	@# Not from the cache, which does not know what the programs read.
+	go test -count=1 ./skaffold/ ./skaffold/kind/
 
 ## format: lay out the Go code as `make check` wants it
 .PHONY: format
@@ -159,7 +184,7 @@ format: $(TOOLS)/golangci-lint
 	  (cd $$module && $(TOOLS)/golangci-lint fmt --config $(REPO)/.golangci.yaml ./...); \
 	done
 
-## generate: write anew what is generated: code, the reference of the APIs, the Extension among the examples
+## generate: write anew what is generated: code, the reference of the APIs, the permissions, the Extension among the examples
 .PHONY: generate
 generate: $(TOOLS)/crd-ref-docs
 	@cd hack && PATH=$(TOOLS):$$PATH go generate -tags generate .
@@ -240,6 +265,22 @@ $(TOOLS)/actionlint: hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
 $(TOOLS)/crd-ref-docs: hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
 	@echo "--- build crd-ref-docs"
 	@CGO_ENABLED=0 go build -C hack/tools/crd-ref-docs -trimpath -ldflags '-s -w' -o $@ github.com/elastic/crd-ref-docs
+	@touch $@
+
+$(TOOLS)/kind: hack/tools/kind/go.mod hack/tools/kind/go.sum
+	@echo "--- build kind"
+	@CGO_ENABLED=0 go build -C hack/tools/kind -trimpath -ldflags '-s -w' -o $@ sigs.k8s.io/kind
+	@touch $@
+
+# The same flags as test/landscape uses, so that it finds what is built.
+$(BIN)/skaffold: MODULE := github.com/GoogleContainerTools/skaffold/v2
+$(BIN)/skaffold: VARIABLE := github.com/GoogleContainerTools/skaffold/v2/pkg/skaffold/version.version
+$(BIN)/helm: MODULE := helm.sh/helm/v3
+$(BIN)/helm: VARIABLE := helm.sh/helm/v3/internal/version.version
+$(BIN)/skaffold $(BIN)/helm: $(BIN)/%: test/landscape/modules/%/go.mod test/landscape/modules/%/go.sum
+	@echo "--- build $*, up to two minutes when nothing is cached"
+	@CGO_ENABLED=0 go build -C test/landscape/modules/$* -trimpath \
+	  -ldflags "-s -w -X $(VARIABLE)=$$(go -C test/landscape/modules/$* list -m -f '{{.Version}}' $(MODULE))" -o $@ $(MODULE)/cmd/$*
 	@touch $@
 
 # The same flags as test/landscape uses: with others, Go would build all of Kubernetes once more.

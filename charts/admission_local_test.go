@@ -5,25 +5,18 @@
 package charts_test
 
 import (
-	"bytes"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
 
@@ -53,43 +46,14 @@ func admissionApplicationValues() map[string]any {
 	}
 }
 
+// renderAdmission renders one of the charts of the admission.
 func renderAdmission(chart, namespace string, values map[string]any) ([]byte, error) {
-	source, err := loader.LoadDir(filepath.Join("admission-local", chart))
-	if err != nil {
-		return nil, err
-	}
-	release := chartutil.ReleaseOptions{Name: "provider-local", Namespace: namespace, Revision: 1, IsInstall: true}
-	all, err := chartutil.ToRenderValues(source, values, release, chartutil.DefaultCapabilities)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Render(source, all)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if content := strings.TrimSpace(files[name]); content != "" {
-			out.WriteString("---\n# Source: " + name + "\n" + content + "\n")
-		}
-	}
-	return out.Bytes(), nil
+	return renderChart(filepath.Join("admission-local", chart), namespace, values)
 }
 
 func admissionObjects(t *testing.T, chart, namespace string, values map[string]any) []*unstructured.Unstructured {
 	t.Helper()
-	g := NewWithT(t)
-	manifests, err := renderAdmission(chart, namespace, values)
-	g.Expect(err).NotTo(HaveOccurred())
-	var out []*unstructured.Unstructured
-	for _, manifest := range strings.Split(string(manifests), "\n---\n") {
-		obj := &unstructured.Unstructured{}
-		g.Expect(yaml.Unmarshal([]byte(manifest), obj)).To(Succeed())
-		if len(obj.Object) > 0 {
-			out = append(out, obj)
-		}
-	}
-	return out
+	return chartObjects(t, filepath.Join("admission-local", chart), namespace, values)
 }
 
 func TestWhatTheAdmissionChartsDeployIsInTheGoldenFiles(t *testing.T) {
@@ -104,13 +68,7 @@ func TestWhatTheAdmissionChartsDeployIsInTheGoldenFiles(t *testing.T) {
 			g := NewWithT(t)
 			manifests, err := renderAdmission(chart, test.namespace, test.values)
 			g.Expect(err).NotTo(HaveOccurred())
-			golden := filepath.Join("testdata", "admission-local-"+chart+".golden.yaml")
-			if *update {
-				g.Expect(os.WriteFile(golden, manifests, 0o600)).To(Succeed())
-			}
-			expected, err := os.ReadFile(golden) // #nosec G304 -- a golden file
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(string(manifests)).To(Equal(string(expected)), "refresh with: go test ./charts -update")
+			expectGolden(t, "admission-local-"+chart, manifests)
 		})
 	}
 }

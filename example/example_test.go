@@ -7,9 +7,11 @@
 package example_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,8 +32,6 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
-	securityv1alpha1 "github.com/gardener/gardener/pkg/apis/security/v1alpha1"
-	apiserverfeatures "github.com/gardener/gardener/pkg/apiserver/features"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
@@ -68,13 +68,48 @@ func internal(t *testing.T, in, out runtime.Object) {
 	NewWithT(t).Expect(scheme.Convert(in, out, nil)).To(Succeed())
 }
 
+// readRegistration reads a ControllerRegistration and the ControllerDeployment that it names, which Gardener has to accept. The
+// last is the registration in Gardener's internal version.
+func readRegistration(t *testing.T, name string) (*gardencorev1.ControllerDeployment, *gardencorev1beta1.ControllerRegistration, *gardencore.ControllerRegistration) {
+	t.Helper()
+	g := NewWithT(t)
+	deployment, registration := &gardencorev1.ControllerDeployment{}, &gardencorev1beta1.ControllerRegistration{}
+	readAll(t, name, deployment, registration)
+	convertedDeployment, convertedRegistration := &gardencore.ControllerDeployment{}, &gardencore.ControllerRegistration{}
+	internal(t, deployment, convertedDeployment)
+	internal(t, registration, convertedRegistration)
+	g.Expect(corevalidation.ValidateControllerDeployment(convertedDeployment)).To(BeEmpty())
+	g.Expect(corevalidation.ValidateControllerRegistration(convertedRegistration)).To(BeEmpty())
+	g.Expect(registration.Spec.Deployment.DeploymentRefs).To(HaveExactElements(gardencorev1beta1.DeploymentRef{Name: deployment.Name}))
+	return deployment, registration, convertedRegistration
+}
+
 func TestEveryExampleIsReadByATest(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob("*.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(files).To(HaveExactElements(
+	others := []string{
 		"10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "21-controller-registration.yaml", "30-garden.yaml", "40-extension.yaml", "50-cloudprofile.yaml",
-		"51-projects.yaml", "52-credentials.yaml", "60-seed-secrets.yaml", "90-shoot-workerless.yaml", "91-shoot.yaml"))
+		"51-projects.yaml", "52-credentials.yaml", "60-seed-secrets.yaml", "96-bastion.yaml", "98-managedseed.yaml",
+	}
+	g.Expect(files).To(ConsistOf(append(others, slices.Collect(maps.Keys(shoots()))...)))
+}
+
+func TestEveryExampleSaysInWhichClusterItBelongs(t *testing.T) {
+	files, err := filepath.Glob("*.yaml")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	ofMock, err := filepath.Glob("mock/*.yaml")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for _, file := range append(files, ofMock...) {
+		t.Run(file, func(t *testing.T) {
+			g := NewWithT(t)
+			content, err := os.ReadFile(file) // #nosec G304 -- an example
+			g.Expect(err).NotTo(HaveOccurred())
+			_, text, found := strings.Cut(string(content), "SPDX-License-Identifier: Apache-2.0\n\n")
+			g.Expect(found).To(BeTrue())
+			g.Expect(text).To(MatchRegexp("^# Cluster: (garden runtime cluster|virtual garden)\n#\n# [A-Z]"))
+		})
+	}
 }
 
 func TestGardenersSchemasAcceptTheExamples(t *testing.T) {
@@ -138,22 +173,15 @@ func TestGardenerOperatorAcceptsTheExtension(t *testing.T) {
 
 func TestGardenerAcceptsTheControllerRegistration(t *testing.T) {
 	g := NewWithT(t)
-	deployment, registration := &gardencorev1.ControllerDeployment{}, &gardencorev1beta1.ControllerRegistration{}
-	readAll(t, "21-controller-registration.yaml", deployment, registration)
-	convertedDeployment, convertedRegistration := &gardencore.ControllerDeployment{}, &gardencore.ControllerRegistration{}
-	internal(t, deployment, convertedDeployment)
-	internal(t, registration, convertedRegistration)
-	g.Expect(corevalidation.ValidateControllerDeployment(convertedDeployment)).To(BeEmpty())
-	g.Expect(corevalidation.ValidateControllerRegistration(convertedRegistration)).To(BeEmpty())
-	g.Expect(registration.Spec.Deployment.DeploymentRefs).To(HaveExactElements(gardencorev1beta1.DeploymentRef{Name: deployment.Name}))
+	deployment, registration, converted := readRegistration(t, "21-controller-registration.yaml")
 
 	extension := read[operatorv1alpha1.Extension](t, "20-operator-extension.yaml")
 	g.Expect(*deployment.Helm.OCIRepository).To(Equal(*extension.Spec.Deployment.ExtensionDeployment.Helm.OCIRepository))
 	g.Expect(registration.Spec.Resources).To(HaveLen(len(extension.Spec.Resources)))
 	g.Expect(registration.Annotations).To(Equal(extension.Annotations), "the level of Pod Security")
 
-	convertedRegistration.Spec.Resources[0].Kind = "Nonsense"
-	g.Expect(corevalidation.ValidateControllerRegistration(convertedRegistration)).NotTo(BeEmpty(), "the validation can refuse something")
+	converted.Spec.Resources[0].Kind = "Nonsense"
+	g.Expect(corevalidation.ValidateControllerRegistration(converted)).NotTo(BeEmpty(), "the validation can refuse something")
 }
 
 func TestAGardenMayNameWhatIsMeantForGardens(t *testing.T) {
@@ -216,45 +244,6 @@ func TestTheProjectsHaveTheNamespacesBesideThem(t *testing.T) {
 		converted := &gardencore.Project{}
 		internal(t, project, converted)
 		g.Expect(corevalidation.ValidateProject(converted)).To(BeEmpty())
-	}
-}
-
-func TestTheShootsAreMadeOfWhatTheOtherExamplesOffer(t *testing.T) {
-	// The validation asks for them.
-	apiserverfeatures.RegisterFeatureGates()
-	secret, binding := &corev1.Secret{}, &securityv1alpha1.CredentialsBinding{}
-	readAll(t, "52-credentials.yaml", secret, binding)
-	profile := read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml")
-	var types, versions []string
-	for _, machineType := range profile.Spec.MachineTypes {
-		types = append(types, machineType.Name)
-	}
-	for _, version := range profile.Spec.Kubernetes.Versions {
-		versions = append(versions, version.Version)
-	}
-
-	for _, name := range []string{"90-shoot-workerless.yaml", "91-shoot.yaml"} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			shoot := read[gardencorev1beta1.Shoot](t, name)
-			g.Expect(shoot.Namespace).To(Equal(binding.Namespace))
-			g.Expect(shoot.Spec.CloudProfile.Name).To(Equal(profile.Name))
-			g.Expect(versions).To(ContainElement(shoot.Spec.Kubernetes.Version))
-			for _, pool := range shoot.Spec.Provider.Workers {
-				g.Expect(types).To(ContainElement(pool.Machine.Type))
-				g.Expect(profile.Spec.MachineImages).To(ContainElement(And(
-					HaveField("Name", pool.Machine.Image.Name),
-					HaveField("Versions", ContainElement(HaveField("Version", *pool.Machine.Image.Version))))))
-				g.Expect(*shoot.Spec.CredentialsBindingName).To(Equal(binding.Name))
-				g.Expect(binding.CredentialsRef.Name).To(Equal(secret.Name))
-			}
-			converted := &gardencore.Shoot{}
-			internal(t, shoot, converted)
-			g.Expect(corevalidation.ValidateShoot(converted)).To(BeEmpty())
-
-			converted.Spec.Region = ""
-			g.Expect(corevalidation.ValidateShoot(converted)).NotTo(BeEmpty(), "the validation can refuse something")
-		})
 	}
 }
 

@@ -18,13 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/version"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/gardener/gardener/pkg/logger"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer/shoot"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 )
@@ -38,38 +34,19 @@ const (
 // newCloudControllerCommand returns the command that serves the Services of type LoadBalancer of one shoot. It is deployed
 // by the chart charts/components/cloud-controller.
 func newCloudControllerCommand() *cobra.Command {
-	var path string
-	cmd := &cobra.Command{
-		Use:   "cloud-controller --config FILE",
+	return instance.NewConfiguredCommand(instance.CommandOptions[*configv1alpha1.CloudControllerConfiguration]{
+		Name:  "cloud-controller",
 		Short: "Serve the Services of type LoadBalancer of one shoot",
 		Long: "cloud-controller serves the Services of type LoadBalancer of a shoot by Services and EndpointSlices in the cluster\n" +
 			"in which the machines of the shoot are. The controller for ControlPlanes deploys it.",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := configv1alpha1.LoadCloudController(path)
-			if err != nil {
-				return err
-			}
-			log, err := logger.NewZapLogger(config.LogLevel, config.LogFormat)
-			if err != nil {
-				return err
-			}
-			ctrl.SetLogger(log)
-			klog.SetLogger(log)
-			log.Info("Starting cloud-controller", "version", version.Get().GitVersion, "namespace", config.Seed.Namespace)
-			return runCloudController(cmd.Context(), log, config)
-		},
-	}
-	cmd.Flags().StringVar(&path, "config", "", "file of kind CloudControllerConfiguration (config.local.provider.extensions.gardener.cloud/v1alpha1)")
-	if err := cmd.MarkFlagRequired("config"); err != nil {
-		panic(err)
-	}
-	return cmd
+		Kind: "CloudControllerConfiguration",
+		Load: configv1alpha1.LoadCloudController,
+		Run:  runCloudController,
+	})
 }
 
-func runCloudController(ctx context.Context, log logr.Logger, config *configv1alpha1.CloudControllerConfiguration) error {
+func runCloudController(ctx context.Context, log logr.Logger, config *configv1alpha1.CloudControllerConfiguration, _ string) error {
+	log.Info("Serving a shoot", "namespace", config.Seed.Namespace)
 	shootClient, err := newShootClient(config.Shoot.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the shoot (shoot.kubeconfig): %w", err)

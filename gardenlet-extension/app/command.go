@@ -18,7 +18,7 @@ import (
 
 // NewCommand returns the command gardenlet-extension, with those below it that run beside the control plane of a shoot.
 func NewCommand() *cobra.Command {
-	cmd := instance.NewCommand(instance.CommandOptions{
+	cmd := instance.NewCommand(instance.CommandOptions[*configv1alpha1.ExtensionConfiguration]{
 		Name:  "gardenlet-extension",
 		Short: "Serve the extension objects of the classes seed and shoot in a seed",
 		Long: "gardenlet-extension reconciles the extension objects of type local which gardenlet makes for a seed and its\n" +

@@ -19,7 +19,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/extension"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 )
@@ -114,6 +113,7 @@ func (s *seed) addDNSRecords(renderer *chart.Renderer) error {
 		Providers:                 providers,
 		DefaultProvider:           s.config.DNS.Provider,
 		DefaultTTL:                *s.config.DNS.DefaultTTL,
+		Clusters:                  s.shootClusters,
 	})
 }
 
@@ -123,6 +123,7 @@ func (s *seed) addExtensions() error {
 		Classes:                   s.classes,
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
 		Resources:                 s.writer,
+		Clusters:                  s.shootClusters,
 	})
 }
 
@@ -144,12 +145,5 @@ func (s *seed) addIngresses() error {
 	return ingress.AddToManager(s, ingress.Options{
 		Controller: s.ControllerOptions(s.config.Controllers.Ingress),
 		Gateways:   gateways,
-	})
-}
-
-func (s *seed) addServices() error {
-	return service.AddToManager(s, service.Options{
-		Controller:    s.ControllerOptions(s.config.Controllers.Service),
-		LoadBalancers: s.config.LoadBalancers,
 	})
 }

@@ -19,6 +19,7 @@ func (s *seed) addBastions() error {
 		Classes:                   s.classes,
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
 		Clusters:                  s.clusters,
+		ShootClusters:             s.shootClusters,
 		WithoutNodePorts:          !s.config.Controllers.Service.Disabled,
 	})
 }
@@ -29,6 +30,7 @@ func (s *seed) addInfrastructures() error {
 		Classes:                   s.classes,
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
 		Clusters:                  s.clusters,
+		ShootClusters:             s.shootClusters,
 		EgressCIDRs:               s.config.Machines.EgressCIDRs,
 		LoadBalancers:             s.config.LoadBalancers,
 		CoreDNSNamespace:          s.config.DNS.CoreDNS.Namespace,
@@ -40,6 +42,7 @@ func (s *seed) addOperatingSystemConfigs() error {
 		Controller:                s.ControllerOptions(s.config.Controllers.OperatingSystemConfig),
 		Classes:                   s.classes,
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
+		Clusters:                  s.shootClusters,
 	})
 }
 
@@ -50,6 +53,7 @@ func (s *seed) addWorkers() error {
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
 		Sizing:                    s.config.Machines.Sizing,
 		GPUResourceName:           s.config.Machines.GPUResourceName,
+		BackupHostPath:            s.config.Backup.HostPath,
 		Clusters:                  s.clusters,
 	})
 }

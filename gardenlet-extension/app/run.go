@@ -6,7 +6,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"maps"
 
 	"github.com/go-logr/logr"
@@ -32,6 +31,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -69,12 +69,13 @@ type seed struct {
 	charts  *oci.Sources
 	metrics *metrics.Set
 	writer  *resources.Writer
-	// clusters are where machines are.
-	clusters cluster.Clusters
+	// clusters are where machines are, and shootClusters what gardenlet says of shoots.
+	clusters      cluster.Clusters
+	shootClusters *reconciler.Clusters
 }
 
 // Run runs the instance until ctx ends.
-func Run(ctx context.Context, opts Options) (err error) {
+func Run(ctx context.Context, opts Options) error {
 	classes, err := class.New(opts.Config.ExtensionClasses, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot)
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	maps.Copy(byObject, ingress.CacheOptions())
 	maps.Copy(byObject, bastion.CacheOptions())
 
-	inst, err := instance.New(instance.Options{
+	return instance.Serve(ctx, instance.Options{
 		Name:       Name,
 		Namespace:  opts.Namespace,
 		Config:     opts.Config,
@@ -101,39 +102,22 @@ func Run(ctx context.Context, opts Options) (err error) {
 		Log:        opts.Log,
 
 		AllowRestart: opts.AllowRestart,
+	}, func(inst *instance.Instance, store *backup.Store, charts *oci.Sources) error {
+		m, err := inst.NewMetrics()
+		if err != nil {
+			return err
+		}
+
+		s := &seed{
+			Instance: inst, opts: opts, config: opts.Config, classes: classes.WithObserver(m.Classes), store: store, charts: charts, metrics: m,
+			writer:        resources.New(inst.GetClient()).WithMetrics(m.Resources),
+			clusters:      cluster.New(inst.GetClient(), inst.GetConfig()),
+			shootClusters: reconciler.NewClusters(inst.GetClient()),
+		}
+		shootWebhooks, err := s.addWebhooks()
+		if err != nil {
+			return err
+		}
+		return s.addControllers(shootWebhooks)
 	})
-	if err != nil {
-		return err
-	}
-
-	store, err := backup.Open(opts.Config.Backup.Directory)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-
-	charts, err := inst.NewCharts()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, charts.Close()) }()
-
-	m, err := inst.NewMetrics()
-	if err != nil {
-		return err
-	}
-
-	s := &seed{
-		Instance: inst, opts: opts, config: opts.Config, classes: classes.WithObserver(m.Classes), store: store, charts: charts, metrics: m,
-		writer:   resources.New(inst.GetClient()).WithMetrics(m.Resources),
-		clusters: cluster.New(inst.GetClient(), inst.GetConfig()),
-	}
-	shootWebhooks, err := s.addWebhooks()
-	if err != nil {
-		return err
-	}
-	if err := s.addControllers(shootWebhooks); err != nil {
-		return err
-	}
-	return inst.Run(ctx)
 }

@@ -280,17 +280,3 @@ func TestTheReferenceHasWhatItLinksTo(t *testing.T) {
 		})
 	}
 }
-
-func TestLinksToFilesLeadThere(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#: ]+)(?:#[^)]*)?\)`)
-	for _, name := range []string{"CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/observability.md"} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			content, err := os.ReadFile(filepath.Join(root, name)) // #nosec G304 -- of the repository
-			g.Expect(err).NotTo(HaveOccurred())
-			for _, match := range link.FindAllStringSubmatch(string(content), -1) {
-				g.Expect(filepath.Join(root, path.Dir(name), match[1])).To(BeAnExistingFile())
-			}
-		})
-	}
-}

@@ -8,63 +8,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"strconv"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/version"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
-	"github.com/gardener/gardener/pkg/logger"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/admission"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 )
 
 // newAdmissionCommand returns the command that serves the admission webhooks of the virtual garden. It is deployed by the
 // charts charts/admission-local.
 func newAdmissionCommand() *cobra.Command {
-	var path string
-	cmd := &cobra.Command{
-		Use:   "admission --config FILE",
+	return instance.NewConfiguredCommand(instance.CommandOptions[*configv1alpha1.AdmissionConfiguration]{
+		Name:  "admission",
 		Short: "Serve the admission webhooks for objects of type local in the virtual garden",
 		Long: "admission checks the CloudProfiles, NamespacedCloudProfiles, Shoots, Seeds and credentials of type local that users\n" +
 			"write in the virtual garden. It runs in the garden runtime cluster; gardener-operator deploys it.",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := configv1alpha1.LoadAdmission(path)
-			if err != nil {
-				return err
-			}
-			log, err := logger.NewZapLogger(config.LogLevel, config.LogFormat)
-			if err != nil {
-				return err
-			}
-			ctrl.SetLogger(log)
-			klog.SetLogger(log)
-			log.Info("Starting admission", "version", version.Get().GitVersion)
-			return RunAdmission(cmd.Context(), AdmissionOptions{Log: log, Config: config, Namespace: os.Getenv("LEADER_ELECTION_NAMESPACE")})
+		Kind: "AdmissionConfiguration",
+		Load: configv1alpha1.LoadAdmission,
+		Run: func(ctx context.Context, log logr.Logger, config *configv1alpha1.AdmissionConfiguration, namespace string) error {
+			return RunAdmission(ctx, AdmissionOptions{Log: log, Config: config, Namespace: namespace})
 		},
-	}
-	cmd.Flags().StringVar(&path, "config", "", "file of kind AdmissionConfiguration (config.local.provider.extensions.gardener.cloud/v1alpha1)")
-	if err := cmd.MarkFlagRequired("config"); err != nil {
-		panic(err)
-	}
-	return cmd
+	})
 }
 
 // AdmissionOptions are what the admission webhooks are run with.
@@ -100,11 +75,14 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 	}
 
 	server, certificates := admission.NewServer(opts.Log.WithName("webhooks"), config.Server.Webhooks.BindAddress, config.Server.Webhooks.Port)
-	mgrOptions, err := admissionManagerOptions(opts)
+	scheme, err := instance.NewScheme(admission.AddToScheme)
 	if err != nil {
 		return err
 	}
-	mgrOptions.WebhookServer = server
+	mgrOptions := instance.ManagerOptions(config.Server, config.LeaderElection, admission.Name+"-leader-election", opts.Namespace)
+	mgrOptions.Logger, mgrOptions.Scheme, mgrOptions.WebhookServer = opts.Log, scheme, server
+	mgrOptions.LeaderElectionConfig = opts.Runtime
+	mgrOptions.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return admission.NewRESTMapper(), nil }
 	mgr, err := manager.New(garden, mgrOptions)
 	if err != nil {
 		return fmt.Errorf("making the manager of %s: %w", admission.Name, err)
@@ -142,45 +120,7 @@ func gardenConfig(garden *rest.Config, config *configv1alpha1.AdmissionConfigura
 		}
 	}
 	garden = rest.CopyConfig(garden)
-	garden.QPS, garden.Burst = connection.QPS, int(connection.Burst)
-	garden.ContentType, garden.AcceptContentTypes = connection.ContentType, connection.AcceptContentTypes
+	instance.Connect(garden, connection)
 	garden.UserAgent = admission.Name
 	return garden, nil
-}
-
-func admissionManagerOptions(opts AdmissionOptions) (manager.Options, error) {
-	scheme := runtime.NewScheme()
-	if err := admission.AddToScheme(scheme); err != nil {
-		return manager.Options{}, err
-	}
-	leaderElection, server := opts.Config.LeaderElection, opts.Config.Server
-	if leaderElection.ResourceName == "" {
-		leaderElection.ResourceName = admission.Name + "-leader-election"
-	}
-	if leaderElection.ResourceNamespace == "" {
-		leaderElection.ResourceNamespace = opts.Namespace
-	}
-	address := func(server *configv1alpha1.Server) string {
-		return net.JoinHostPort(server.BindAddress, strconv.Itoa(server.Port))
-	}
-	return manager.Options{
-		Logger: opts.Log,
-		Scheme: scheme,
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-			return admission.NewRESTMapper(), nil
-		},
-
-		HealthProbeBindAddress: address(server.HealthProbes),
-		Metrics:                metricsserver.Options{BindAddress: address(server.Metrics)},
-
-		LeaderElection:                *leaderElection.LeaderElect,
-		LeaderElectionConfig:          opts.Runtime,
-		LeaderElectionID:              leaderElection.ResourceName,
-		LeaderElectionNamespace:       leaderElection.ResourceNamespace,
-		LeaderElectionResourceLock:    leaderElection.ResourceLock,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &leaderElection.LeaseDuration.Duration,
-		RenewDeadline:                 &leaderElection.RenewDeadline.Duration,
-		RetryPeriod:                   &leaderElection.RetryPeriod.Duration,
-	}, nil
 }

@@ -18,7 +18,7 @@ import (
 
 // NewCommand returns the command operator-extension, with the command admission below it.
 func NewCommand() *cobra.Command {
-	cmd := instance.NewCommand(instance.CommandOptions{
+	cmd := instance.NewCommand(instance.CommandOptions[*configv1alpha1.ExtensionConfiguration]{
 		Name:  "operator-extension",
 		Short: "Serve the extension objects of class garden in the garden runtime cluster",
 		Long: "operator-extension reconciles the BackupBuckets, BackupEntries, DNSRecords and Extensions of class garden\n" +

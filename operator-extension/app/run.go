@@ -55,7 +55,7 @@ type Options struct {
 }
 
 // Run runs the instance until ctx ends.
-func Run(ctx context.Context, opts Options) (err error) {
+func Run(ctx context.Context, opts Options) error {
 	classes, err := class.New(opts.Config.ExtensionClasses, extensionsv1alpha1.ExtensionClassGarden)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func Run(ctx context.Context, opts Options) (err error) {
 	// What this instance deploys is in the garden's namespace; it may not look at others.
 	byObject[&resourcesv1alpha1.ManagedResource{}] = cache.ByObject{Namespaces: map[string]cache.Config{v1beta1constants.GardenNamespace: {}}}
 
-	inst, err := instance.New(instance.Options{
+	return instance.Serve(ctx, instance.Options{
 		Name:       Name,
 		Namespace:  opts.Namespace,
 		Config:     opts.Config,
@@ -79,27 +79,9 @@ func Run(ctx context.Context, opts Options) (err error) {
 		Log:        opts.Log,
 
 		AllowRestart: opts.AllowRestart,
+	}, func(inst *instance.Instance, store *backup.Store, charts *oci.Sources) error {
+		return addControllers(inst, opts, classes, store, charts)
 	})
-	if err != nil {
-		return err
-	}
-
-	store, err := backup.Open(opts.Config.Backup.Directory)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-
-	charts, err := inst.NewCharts()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, charts.Close()) }()
-
-	if err := addControllers(inst, opts, classes, store, charts); err != nil {
-		return err
-	}
-	return inst.Run(ctx)
 }
 
 // addControllers is the list of what this instance runs.

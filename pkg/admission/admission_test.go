@@ -166,7 +166,7 @@ func TestWithoutTheOwnerNothingIsRegistered(t *testing.T) {
 	c := newFake(t, interceptor.Funcs{})
 	r := leader(t, c)
 	r.ownerNamespace = "missing"
-	g.Expect(r.publish(t.Context(), []byte("x"))).To(MatchError(ContainSubstring("reading the namespace missing in the virtual garden")))
+	g.Expect(r.publish(t.Context(), []byte("x"))).To(MatchError(ContainSubstring("virtual garden: reading the namespace missing")))
 	g.Expect(client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKey{Name: Name}, &admissionregistrationv1.ValidatingWebhookConfiguration{}))).To(Succeed())
 }
 

@@ -8,19 +8,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
-	"github.com/gardener/gardener/pkg/controllerutils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
@@ -95,9 +92,9 @@ func (r *registrar) Start(ctx context.Context) error {
 
 // publish tells the virtual garden's API server what to call and whom to trust.
 func (r *registrar) publish(ctx context.Context, bundle []byte) error {
-	owner, err := r.owner(ctx)
+	owner, err := upkeep.Owner(ctx, r.garden, r.ownerNamespace)
 	if err != nil {
-		return err
+		return fmt.Errorf("virtual garden: %w", err)
 	}
 	validating, mutating := r.configs.ValidatingWebhookConfig.DeepCopy(), r.configs.MutatingWebhookConfig.DeepCopy()
 	for _, config := range []client.Object{validating, mutating} {
@@ -109,37 +106,7 @@ func (r *registrar) publish(ctx context.Context, bundle []byte) error {
 	nowValidating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: validating.Name}}
 	nowMutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: mutating.Name}}
 	return errors.Join(
-		r.write(ctx, nowValidating, validating.Labels, owner, func() { nowValidating.Webhooks = validating.Webhooks }),
-		r.write(ctx, nowMutating, mutating.Labels, owner, func() { nowMutating.Webhooks = mutating.Webhooks }),
+		upkeep.Register(ctx, r.garden, nowValidating, validating.Labels, owner, func() { nowValidating.Webhooks = validating.Webhooks }),
+		upkeep.Register(ctx, r.garden, nowMutating, mutating.Labels, owner, func() { nowMutating.Webhooks = mutating.Webhooks }),
 	)
-}
-
-func (r *registrar) write(ctx context.Context, config client.Object, labels map[string]string, owner *metav1.OwnerReference, setWebhooks func()) error {
-	if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, r.garden, config, func() error {
-		all := config.GetLabels()
-		if all == nil {
-			all = map[string]string{}
-		}
-		maps.Copy(all, labels)
-		config.SetLabels(all)
-		config.SetOwnerReferences([]metav1.OwnerReference{*owner})
-		setWebhooks()
-		return nil
-	}, controllerutils.SkipEmptyPatch{}); err != nil {
-		return fmt.Errorf("writing %T %s: %w", config, config.GetName(), err)
-	}
-	return nil
-}
-
-// owner is a namespace that gardener-operator deletes when it takes the webhooks away. A registration that stayed would
-// refuse every object of type local.
-func (r *registrar) owner(ctx context.Context) (*metav1.OwnerReference, error) {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.garden.Get(ctx, client.ObjectKey{Name: r.ownerNamespace}, namespace); err != nil {
-		return nil, fmt.Errorf("reading the namespace %s in the virtual garden, which owns the registration: %w", r.ownerNamespace, err)
-	}
-	owner := metav1.NewControllerRef(namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))
-	owner.BlockOwnerDeletion = new(false)
-	return owner, nil
 }

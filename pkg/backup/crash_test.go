@@ -31,6 +31,14 @@ func TestRemovalThatEndsHalfWay(t *testing.T) {
 	} {
 		for next, goOn := range map[string]func(*WithT, *Store, string){
 			"the next removal": func(g *WithT, store *Store, _ string) { g.Expect(test.remove(store)).To(Succeed()) },
+			"the next removal after a start that could not": func(g *WithT, _ *Store, dir string) {
+				store, err := open(dir, func(string) error { return crash })
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(test.remove(store)).To(MatchError(crash), "whoever asks learns why")
+				store.removeAll = store.root.RemoveAll
+				g.Expect(test.remove(store)).To(Succeed())
+				g.Expect(store.Close()).To(Succeed())
+			},
 			"the next start": func(g *WithT, _ *Store, dir string) {
 				store, err := Open(dir)
 				g.Expect(err).NotTo(HaveOccurred())
@@ -64,5 +72,32 @@ func TestRemovalThatEndsHalfWay(t *testing.T) {
 				g.Expect(names).To(Equal(test.left))
 			})
 		}
+	}
+}
+
+func TestARemovalGoesOnWithItsOwnAndLeavesThoseOfOthersAlone(t *testing.T) {
+	const bucket, entry = "garden-0a1b2c3d", "shoot--foo--bar--0a1b2c3d-4e5f"
+	crash := errors.New("not yet")
+	for name, remove := range map[string]func(*Store) error{
+		bucket: func(store *Store) error { return store.RemoveBucket(bucket) },
+		// The bucket has gone meanwhile.
+		entry: func(store *Store) error { return store.RemoveEntry(bucket, entry) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := t.TempDir()
+			for _, aside := range []string{".deleting-" + name + "-ABC", ".deleting-" + name + "-2-ABC"} {
+				g.Expect(os.MkdirAll(filepath.Join(dir, aside, "snapshot"), 0o700)).To(Succeed())
+			}
+			store, err := open(dir, func(string) error { return crash })
+			g.Expect(err).NotTo(HaveOccurred())
+			t.Cleanup(func() { g.Expect(store.Close()).To(Succeed()) })
+
+			store.removeAll = store.root.RemoveAll
+			g.Expect(remove(store)).To(Succeed())
+			entries, err := os.ReadDir(dir)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(entries).To(HaveExactElements(HaveField("Name()", ".deleting-"+name+"-2-ABC")))
+		})
 	}
 }

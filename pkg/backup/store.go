@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 )
 
 const (
@@ -28,24 +31,34 @@ type Store struct {
 	root *os.Root
 	// removeAll is the root's. A test ends a removal with it half-way.
 	removeAll func(name string) error
+
+	mu sync.Mutex
+	// aside are the hidden names under which something is on its way out, by what it was called. To look for them in the root
+	// would take the longer the more buckets there are.
+	aside map[string][]string
 }
 
 // Open opens the store below dir, an existing folder in which this process may create folders, and removes what an
 // interrupted removal left there. Close it after use.
-func Open(dir string) (*Store, error) {
+func Open(dir string) (*Store, error) { return open(dir, nil) }
+
+func open(dir string, removeAll func(name string) error) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening backup folder %s: %w: create it on the node and mount it there", dir, err)
 	}
 
-	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll}
+	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll, aside: map[string][]string{}}
+	if removeAll != nil {
+		store.removeAll = removeAll
+	}
 	if err := store.checkWritable(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 
 	// Best effort: whoever asked for the removal that was interrupted has not been told that it is done, will ask again,
 	// and then learns why it does not work.
-	_ = store.sweep(func(string) bool { return true })
+	_ = store.sweep()
 	return store, nil
 }
 
@@ -96,8 +109,8 @@ func (s *Store) ensureFolder(name string) error {
 }
 
 // RemoveBucket removes the bucket with all its entries; nil if there is none. A bucket that is created again with the
-// same name never shows data of the removed one, even if the process ends half-way: the next call, or Open, goes on. An
-// error wraps ErrBadName if the name is the reason; there is nothing to be removed then.
+// same name never shows data of the removed one, even if the process ends half-way: Open goes on, or, where it can't, the
+// next call. An error wraps ErrBadName if the name is the reason; there is nothing to be removed then.
 func (s *Store) RemoveBucket(name string) error {
 	if err := CheckBucketName(name); err != nil {
 		return err
@@ -136,28 +149,66 @@ func (s *Store) RemoveEntry(bucket, entry string) error {
 // put aside under name.
 func (s *Store) remove(file, name string) error {
 	aside := asidePrefix + name + "-" + rand.Text()
-	if err := s.root.Rename(file, aside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.root.Rename(file, aside); err == nil {
+		s.note(name, aside)
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return s.sweep(func(other string) bool { return other == name })
+	return s.clear(name)
 }
 
-// sweep removes what has been put aside under names that match.
-func (s *Store) sweep(matches func(name string) bool) error {
+// sweep removes what an earlier process has put aside. Nobody else uses the store yet.
+func (s *Store) sweep() error {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
 		return err
 	}
-
-	var errs []error
 	for _, entry := range entries {
 		rest, isAside := strings.CutPrefix(entry.Name(), asidePrefix)
 		// The random part has no hyphen.
-		if i := strings.LastIndex(rest, "-"); isAside && i >= 0 && matches(rest[:i]) {
-			errs = append(errs, s.removeAll(entry.Name()))
+		if i := strings.LastIndex(rest, "-"); isAside && i >= 0 {
+			s.note(rest[:i], entry.Name())
 		}
 	}
+	var errs []error
+	for _, name := range slices.Collect(maps.Keys(s.aside)) {
+		errs = append(errs, s.clear(name))
+	}
 	return errors.Join(errs...)
+}
+
+// note remembers that something has been put aside under name.
+func (s *Store) note(name, aside string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside[name] = append(s.aside[name], aside)
+}
+
+// clear removes what has been put aside under name. What can't be removed is tried again the next time.
+func (s *Store) clear(name string) error {
+	s.mu.Lock()
+	asides := slices.Clone(s.aside[name])
+	s.mu.Unlock()
+
+	var errs []error
+	for _, aside := range asides {
+		if err := s.removeAll(aside); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.forget(name, aside)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) forget(name, aside string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left := slices.DeleteFunc(s.aside[name], func(other string) bool { return other == aside }); len(left) > 0 {
+		s.aside[name] = left
+	} else {
+		delete(s.aside, name)
+	}
 }
 
 // checkWritable finds out whether folders can be created, by creating one. Asking for the permission bits would miss a

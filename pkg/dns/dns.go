@@ -77,6 +77,9 @@ type Request struct {
 	// Save writes the providerStatus. A provider that leaves anything behind which is not found again from the DNSRecord
 	// itself saves it before.
 	Save func(ctx context.Context, status localv1alpha1.DNSRecordStatus) error
+	// Keep notes the providerStatus, which is written once the provider has returned: if that is lost, what was saved before
+	// is more than there is.
+	Keep func(status localv1alpha1.DNSRecordStatus)
 }
 
 // Provider serves records.

@@ -45,6 +45,14 @@ func From(decoded *extensionscontroller.Cluster) *Cluster {
 	return &Cluster{decoded: *decoded}
 }
 
+// Decoded returns the Cluster as functions of Gardener's extension library take it, or nil.
+func (c *Cluster) Decoded() *extensionscontroller.Cluster {
+	if c == nil {
+		return nil
+	}
+	return &c.decoded
+}
+
 // Shoot returns the shoot, or nil.
 func (c *Cluster) Shoot() *gardencorev1beta1.Shoot {
 	if c == nil {

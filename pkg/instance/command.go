@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/gardener/gardener/pkg/logger"
@@ -21,18 +22,26 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/imagevector"
 )
 
-// CommandOptions describe the command of a program that runs an instance.
-type CommandOptions struct {
-	// Name is the name of the program, Short and Long say what it is for.
-	Name, Short, Long string
-	// Run runs the instance until ctx ends, with the defaulted and validated configuration, in the given namespace.
-	Run func(ctx context.Context, log logr.Logger, config *configv1alpha1.ExtensionConfiguration, namespace string) error
+// Configuration is what a configuration of a command has in common with those of others.
+type Configuration interface {
+	// LogOptions are the level and the format of the logs.
+	LogOptions() (level, format string)
 }
 
-// NewCommand returns the command of a program that runs an instance, with the command prepare-backup-directory below it.
-func NewCommand(opts CommandOptions) *cobra.Command {
-	var path string
+// CommandOptions describe a command that is configured by a file of one kind.
+type CommandOptions[C Configuration] struct {
+	// Name is the name of the command, Short and Long say what it is for.
+	Name, Short, Long string
+	// Kind is the kind of the file, and Load reads it.
+	Kind string
+	Load func(path string) (C, error)
+	// Run runs until ctx ends, with the defaulted and validated configuration, in the given namespace.
+	Run func(ctx context.Context, log logr.Logger, config C, namespace string) error
+}
 
+// NewConfiguredCommand returns a command that has no flag but the one for its configuration.
+func NewConfiguredCommand[C Configuration](opts CommandOptions[C]) *cobra.Command {
+	var path string
 	cmd := &cobra.Command{
 		Use:           opts.Name + " --config FILE",
 		Short:         opts.Short,
@@ -42,27 +51,39 @@ func NewCommand(opts CommandOptions) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := configv1alpha1.Load(path)
+			config, err := opts.Load(path)
 			if err != nil {
 				return err
 			}
-			if err := imagevector.Apply(config); err != nil {
-				return err
-			}
-			log, err := logger.NewZapLogger(config.LogLevel, config.LogFormat)
+			log, err := logger.NewZapLogger(config.LogOptions())
 			if err != nil {
 				return err
 			}
 			ctrl.SetLogger(log)
-			log.Info("Starting", "version", version.Get().GitVersion, "extensionClasses", config.ExtensionClasses)
+			klog.SetLogger(log)
+			log.Info("Starting", "command", opts.Name, "version", version.Get().GitVersion)
 			return opts.Run(cmd.Context(), log, config, os.Getenv("LEADER_ELECTION_NAMESPACE"))
 		},
 	}
-
-	cmd.Flags().StringVar(&path, "config", "", "file of kind ExtensionConfiguration (config.local.provider.extensions.gardener.cloud/v1alpha1)")
+	cmd.Flags().StringVar(&path, "config", "", "file of kind "+opts.Kind+" (config.local.provider.extensions.gardener.cloud/v1alpha1)")
 	if err := cmd.MarkFlagRequired("config"); err != nil {
 		panic(err)
 	}
+	return cmd
+}
+
+// NewCommand returns the command of a program that runs an instance, with the command prepare-backup-directory below it.
+// It knows Kind and Load itself.
+func NewCommand(opts CommandOptions[*configv1alpha1.ExtensionConfiguration]) *cobra.Command {
+	opts.Kind = "ExtensionConfiguration"
+	opts.Load = func(path string) (*configv1alpha1.ExtensionConfiguration, error) {
+		config, err := configv1alpha1.Load(path)
+		if err != nil {
+			return nil, err
+		}
+		return config, imagevector.Apply(config)
+	}
+	cmd := NewConfiguredCommand(opts)
 	cmd.AddCommand(newPrepareCommand())
 	return cmd
 }

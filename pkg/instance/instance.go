@@ -5,6 +5,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ import (
 	gardenerhealthz "github.com/gardener/gardener/pkg/healthz"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 )
 
 // DefaultDrainTimeout is how long a stop waits for the reconciles under way. The chart's terminationGracePeriodSeconds
@@ -94,6 +97,7 @@ func New(opts Options) (*Instance, error) {
 		return nil, fmt.Errorf("making the manager of %s: %w", opts.Name, err)
 	}
 
+	opts.Log.Info("Serving extension objects", "extensionClasses", opts.Config.ExtensionClasses)
 	instance := &Instance{Manager: mgr, config: opts.Config, namespace: opts.Namespace, drain: newDrain(), drainTimeout: opts.DrainTimeout}
 	if instance.drainTimeout == 0 {
 		instance.drainTimeout = DefaultDrainTimeout
@@ -108,6 +112,31 @@ func New(opts Options) (*Instance, error) {
 		RenewIntervalSeconds: *opts.Config.Heartbeat.RenewIntervalSeconds,
 		Clock:                clock.RealClock{},
 	})
+}
+
+// Serve makes an instance, has add give it its controllers, which share the store of buckets and the charts, and runs it
+// until ctx ends.
+func Serve(ctx context.Context, opts Options, add func(*Instance, *backup.Store, *oci.Sources) error) (err error) {
+	instance, err := New(opts)
+	if err != nil {
+		return err
+	}
+	store, err := backup.Open(opts.Config.Backup.Directory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	charts, err := instance.newCharts()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, charts.Close()) }()
+
+	if err := add(instance, store, charts); err != nil {
+		return err
+	}
+	return instance.Run(ctx)
 }
 
 // ControllerOptions are the options of a controller as configured, with a queue that is drained when the instance stops.
@@ -163,43 +192,35 @@ func (i *Instance) addHealth(log logr.Logger) error {
 }
 
 func managerOptions(opts Options) manager.Options {
-	var (
-		config         = opts.Config
-		leaderElection = config.LeaderElection
-		recoverPanic   = true
-	)
-
-	if leaderElection.ResourceName == "" {
-		leaderElection.ResourceName = opts.Name
+	recoverPanic := true
+	options := ManagerOptions(opts.Config.Server, opts.Config.LeaderElection, opts.Name, opts.Namespace)
+	options.Logger = opts.Log
+	options.Scheme = opts.Scheme
+	options.Cache = cache.Options{
+		ByObject:         opts.ByObject,
+		DefaultTransform: cache.TransformStripManagedFields(),
 	}
-	if leaderElection.ResourceNamespace == "" {
-		leaderElection.ResourceNamespace = opts.Namespace
-	}
+	options.NewClient = NewClient
+	options.Client = client.Options{Cache: &client.CacheOptions{
+		// The memory of an instance must not grow with what others keep in the cluster, nor may it look at all of it: the
+		// heartbeat, for one, needs a single Lease.
+		DisableFor: append([]client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &coordinationv1.Lease{}}, opts.Uncached...),
+	}}
+	// For controllers without ControllerOptions; newQueue says why.
+	options.Controller = controllerconfig.Controller{RecoverPanic: &recoverPanic, SkipNameValidation: &opts.AllowRestart, UsePriorityQueue: new(false)}
+	return options
+}
 
+// ManagerOptions returns the options of a manager with servers and leader election as configured. Where the configuration
+// names no Lease, it is the one with the given name and namespace.
+func ManagerOptions(server configv1alpha1.ServerConfiguration, leaderElection componentbaseconfigv1alpha1.LeaderElectionConfiguration, name, namespace string) manager.Options {
 	return manager.Options{
-		Logger: opts.Log,
-		Scheme: opts.Scheme,
-
-		Cache: cache.Options{
-			ByObject:         opts.ByObject,
-			DefaultTransform: cache.TransformStripManagedFields(),
-		},
-		NewClient: NewClient,
-		Client: client.Options{Cache: &client.CacheOptions{
-			// The memory of an instance must not grow with what others keep in the cluster, nor may it look at all of it: the
-			// heartbeat, for one, needs a single Lease.
-			DisableFor: append([]client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &coordinationv1.Lease{}}, opts.Uncached...),
-		}},
-
-		// For controllers without ControllerOptions; newQueue says why.
-		Controller: controllerconfig.Controller{RecoverPanic: &recoverPanic, SkipNameValidation: &opts.AllowRestart, UsePriorityQueue: new(false)},
-
-		HealthProbeBindAddress: address(config.Server.HealthProbes),
-		Metrics:                metricsserver.Options{BindAddress: address(config.Server.Metrics)},
+		HealthProbeBindAddress: address(server.HealthProbes),
+		Metrics:                metricsserver.Options{BindAddress: address(server.Metrics)},
 
 		LeaderElection:                *leaderElection.LeaderElect,
-		LeaderElectionID:              leaderElection.ResourceName,
-		LeaderElectionNamespace:       leaderElection.ResourceNamespace,
+		LeaderElectionID:              cmp.Or(leaderElection.ResourceName, name),
+		LeaderElectionNamespace:       cmp.Or(leaderElection.ResourceNamespace, namespace),
 		LeaderElectionResourceLock:    leaderElection.ResourceLock,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &leaderElection.LeaseDuration.Duration,
@@ -221,12 +242,16 @@ func restConfigFor(connection componentbaseconfigv1alpha1.ClientConnectionConfig
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster to serve (clientConnection.kubeconfig, or the pod's service account): %w", err)
 	}
+	Connect(config, connection)
+	return config, nil
+}
 
+// Connect sets how fast, and by which encoding, a client of config may send its requests.
+func Connect(config *rest.Config, connection componentbaseconfigv1alpha1.ClientConnectionConfiguration) {
 	config.QPS = connection.QPS
 	config.Burst = int(connection.Burst)
 	config.ContentType = connection.ContentType
 	config.AcceptContentTypes = connection.AcceptContentTypes
-	return config, nil
 }
 
 func address(server *configv1alpha1.Server) string {

@@ -42,8 +42,8 @@ func NewScheme(addToScheme ...func(*runtime.Scheme) error) (*runtime.Scheme, err
 	return scheme, nil
 }
 
-// NewCharts returns the charts of the components as configured. Close them after use.
-func (i *Instance) NewCharts() (*oci.Sources, error) {
+// newCharts returns the charts of the components as configured. Close them after use.
+func (i *Instance) newCharts() (*oci.Sources, error) {
 	return oci.NewSources(i.config.Charts, components.FS, oci.Options{
 		Reader:     i.GetAPIReader(),
 		Namespace:  i.namespace,

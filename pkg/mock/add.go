@@ -12,18 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Options are what the controllers need.
@@ -62,7 +61,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	clusters := newClusters(mgr.GetClient())
+	clusters := reconciler.NewClusters(mgr.GetClient())
 	_, beyondGarden := opts.Classes.Only(extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot)
 	for _, kind := range kinds() {
 		if !kind.inGarden && !beyondGarden {
@@ -75,7 +74,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	return nil
 }
 
-func add(mgr manager.Manager, opts Options, kind kind, clusters *clusters) error {
+func add(mgr manager.Manager, opts Options, kind kind, clusters *reconciler.Clusters) error {
 	gvk, err := apiutil.GVKForObject(kind.newObject(), mgr.GetScheme())
 	if err != nil {
 		return err
@@ -88,23 +87,9 @@ func add(mgr manager.Manager, opts Options, kind kind, clusters *clusters) error
 	}
 
 	r := newReconciler(mgr.GetClient(), opts, kind, clusters)
-	predicates := opts.Classes.Predicates([]predicate.Predicate{r.predicate()}, kind.allTypes()...)
 	return builder.ControllerManagedBy(mgr).
 		Named("mock-"+strings.ToLower(kind.name)).
 		WithOptions(opts.Controller).
-		Watches(kind.newObject(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
+		Watches(kind.newObject(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		Complete(r)
-}
-
-func newReconciler(c client.Client, opts Options, kind kind, clusters *clusters) *reconciler {
-	behaviours := newBehaviours(kind.name, opts.Config)
-	return &reconciler{
-		kind: kind,
-		selection: selection{
-			types: kind.allTypes(), classes: opts.Classes, ignoreOperation: opts.IgnoreOperationAnnotation, gone: behaviours.forget,
-		},
-		provider:   provider{client: c, clock: opts.Clock, hostPath: opts.HostPath, nodes: opts.Nodes},
-		behaviours: behaviours,
-		clusters:   clusters,
-	}
 }

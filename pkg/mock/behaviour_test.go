@@ -122,6 +122,16 @@ func TestAFailureWaitsForItsRetryAfterARestartToo(t *testing.T) {
 	}
 }
 
+func TestASecondFailureOfTheSameKindWaitsAfterARestartToo(t *testing.T) {
+	bucket := newBucket()
+	e := newEnv(t, []configv1alpha1.MockBehaviour{{Failures: 2, RetryAfter: duration(time.Hour)}}, bucket)
+	e.Expect(e.reconcile(bucket)).To(Equal(time.Hour))
+	e.pass(time.Hour)
+	e.Expect(e.reconcile(bucket)).To(Equal(time.Hour))
+	e.restart()
+	e.Expect(e.reconcile(bucket)).To(BeNumerically("~", time.Hour, time.Second))
+}
+
 func TestAForcedDeletionIsNotHeldUp(t *testing.T) {
 	forced := newCluster(func(shoot *gardencorev1beta1.Shoot) {
 		now := metav1.Now()

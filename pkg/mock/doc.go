@@ -6,9 +6,7 @@
 // Gardener itself can be tried and tested, fast and at no cost (the seed document on the mock provider). Both programs run
 // it, each for its classes, if their configuration says so.
 //
-// There is one reconciler for all kinds; what differs is the table in kinds.go. It is not made of the extension library's
-// reconcilers, but keeps their contract with Gardener: the annotation gardener.cloud/operation, the finalizer, lastOperation,
-// lastError and observedGeneration, migration and restoration, forced deletion, and that it leaves the objects of failed
-// shoots and other classes alone. What it spends on an object is two writes for a creation and one for a deletion, as tens of
-// thousands of objects are what it is for. Behaviours let operations take time or fail.
+// There is one reconciler for all kinds (pkg/reconciler); what differs is the table in kinds.go. What it spends on an object is
+// two writes for a creation and one for a deletion, as tens of thousands of objects are what it is for. Behaviours let
+// operations take time or fail.
 package mock

@@ -35,6 +35,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const namespace = "shoot--local--a"
@@ -55,7 +56,7 @@ type env struct {
 	// fail may return an error for a request.
 	fail func(request string) error
 
-	reconcilers map[string]*reconciler
+	reconcilers map[string]*kindReconciler
 }
 
 func newEnv(t *testing.T, behaviours []configv1alpha1.MockBehaviour, objects ...client.Object) *env {
@@ -125,8 +126,8 @@ func (e *env) restart() {
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},
 	})
-	clusters := newClusters(recorded)
-	e.reconcilers = map[string]*reconciler{}
+	clusters := reconciler.NewClusters(recorded)
+	e.reconcilers = map[string]*kindReconciler{}
 	for _, kind := range kinds() {
 		e.reconcilers[kind.name] = newReconciler(recorded, e.opts, kind, clusters)
 	}
@@ -141,7 +142,7 @@ func (e *env) record(verb string, obj client.Object) error {
 	return nil
 }
 
-func (e *env) reconcilerFor(obj extensionsv1alpha1.Object) *reconciler {
+func (e *env) reconcilerFor(obj extensionsv1alpha1.Object) *kindReconciler {
 	return e.reconcilers[extensionscontroller.UnsafeGuessKind(obj)]
 }
 

@@ -18,6 +18,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 func TestObjectsOfEachKindLiveAndDieWithFewRequests(t *testing.T) {
@@ -169,7 +170,7 @@ func TestGoesOnWhereItWasStopped(t *testing.T) {
 
 			e.fail = nil
 			e.restart()
-			e.Expect(e.reconcilerFor(infra).isDue(infra)).To(BeTrue(), "the next instance takes it up")
+			e.Expect(e.reconcilerFor(infra).IsDue(infra)).To(BeTrue(), "the next instance takes it up")
 			e.Expect(e.reconcile(infra)).To(BeZero())
 			switch tc.operation {
 			case "delete":
@@ -179,7 +180,7 @@ func TestGoesOnWhereItWasStopped(t *testing.T) {
 				e.Expect(state(infra)).To(Equal("Migrate Succeeded"))
 			default:
 				e.Expect(isReady(infra)).To(Succeed())
-				e.Expect(e.reconcilerFor(infra).isDue(infra)).To(BeFalse())
+				e.Expect(e.reconcilerFor(infra).IsDue(infra)).To(BeFalse())
 			}
 		})
 	}
@@ -200,7 +201,7 @@ func TestNeverTakesAwayWhatWasAskedForMeanwhile(t *testing.T) {
 				}
 				return nil
 			}
-			e.Expect(e.reconcile(infra)).To(Equal(retryConflict))
+			e.Expect(e.reconcile(infra)).To(Equal(reconciler.RetryConflict))
 			e.Expect(infra.Annotations).To(HaveKeyWithValue("gardener.cloud/operation", "restore"))
 			e.Expect(e.reconcile(infra)).To(BeZero())
 			e.Expect(state(infra)).To(Equal("Restore Succeeded"))
@@ -296,5 +297,6 @@ func TestReadsThatFailAreTriedAgain(t *testing.T) {
 	_, err := e.tryReconcile(infra)
 	e.Expect(err).To(HaveOccurred())
 	e.Expect(errors.Unwrap(err)).To(HaveOccurred())
-	e.Expect(e.requests).To(BeEmpty())
+	e.Expect(state(infra)).To(Equal("Create Error"), "it says so")
+	e.Expect(infra.Finalizers).To(BeEmpty(), "nothing is done")
 }

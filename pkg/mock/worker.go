@@ -15,9 +15,10 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // applyWorker tells the MachineDeployments, which nothing stands behind, and has the shoot's fake Nodes made.
@@ -73,7 +74,7 @@ func machineDeployments(obj *extensionsv1alpha1.Worker) []extensionsv1alpha1.Mac
 // deploymentTime is later than that of the operation before: gardenlet waits for a later one before it deploys
 // cluster-autoscaler, and times in a status are of whole seconds.
 func deploymentTime(obj *extensionsv1alpha1.Worker, now time.Time) time.Time {
-	now = notBefore(now, requested(obj))
+	now = reconciler.NotBefore(now, reconciler.Requested(obj))
 	if last := obj.Status.MachineDeploymentsLastUpdateTime; last != nil && !now.Truncate(time.Second).After(last.Time) {
 		return last.Add(time.Second)
 	}
@@ -115,21 +116,4 @@ func clusterFor(w *work, namespace string) *extensionscontroller.Cluster {
 		Seed:         w.cluster.Seed(),
 		Shoot:        w.cluster.Shoot(),
 	}
-}
-
-// requested is when Gardener asked for the operation, in whole seconds as times in a status are; zero if it did not say.
-func requested(obj extensionsv1alpha1.Object) time.Time {
-	timestamp, err := time.Parse(time.RFC3339Nano, obj.GetAnnotations()[v1beta1constants.GardenerTimestamp])
-	if err != nil {
-		return time.Time{}
-	}
-	return timestamp.Truncate(time.Second)
-}
-
-// notBefore returns the later of two times. Gardener's clock may be ahead of this one.
-func notBefore(t, earliest time.Time) time.Time {
-	if t.Before(earliest) {
-		return earliest
-	}
-	return t
 }

@@ -17,12 +17,8 @@ import (
 
 func TestDeleteIsDoneWhenTheManagedResourceIsGone(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(t)
-	writer := New(c.client())
-	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
-	mr := c.managedResource()
-	mr.Finalizers = []string{"grm/x"}
-	g.Expect(c.Update(t.Context(), mr)).To(Succeed())
+	c, writer := applied(t)
+	c.setFinalizers("grm/x")
 	c.taken()
 
 	gone, err := writer.Delete(t.Context(), key)
@@ -35,10 +31,11 @@ func TestDeleteIsDoneWhenTheManagedResourceIsGone(t *testing.T) {
 	g.Expect(gone).To(BeFalse(), "GRM still deletes the objects")
 	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource"}))
 
-	mr = c.managedResource()
-	mr.Finalizers = nil
-	g.Expect(c.Update(t.Context(), mr)).To(Succeed())
-	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+	c.setFinalizers()
+	for range 2 {
+		g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+		g.Expect(c.taken()).To(Equal([]string{"get ManagedResource"}), "what was deleted is not deleted again")
+	}
 
 	secrets := &corev1.SecretList{}
 	g.Expect(c.List(t.Context(), secrets)).To(Succeed())
@@ -56,9 +53,7 @@ func TestDeleteOfWhatNeverWasIsDone(t *testing.T) {
 
 func TestDeleteReachesWhatTheCacheDoesNotShowYet(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(t)
-	writer := New(c.client())
-	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+	c, writer := applied(t)
 	c.cached = func(key client.ObjectKey, _ *resourcesv1alpha1.ManagedResource) error {
 		return apierrors.NewNotFound(managedResources, key.Name)
 	}
@@ -66,6 +61,59 @@ func TestDeleteReachesWhatTheCacheDoesNotShowYet(t *testing.T) {
 	g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
 	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
 	g.Expect(c.Get(t.Context(), key, &resourcesv1alpha1.ManagedResource{})).To(MatchError(ContainSubstring("not found")))
+}
+
+func TestDeleteDoesNotTakeACacheThatLagsForTheEnd(t *testing.T) {
+	g := NewWithT(t)
+	c, writer := applied(t)
+	c.setFinalizers("grm/x")
+	seen := c.cached
+	c.cached = func(key client.ObjectKey, _ *resourcesv1alpha1.ManagedResource) error {
+		return apierrors.NewNotFound(managedResources, key.Name)
+	}
+	for range 2 {
+		g.Expect(writer.Delete(t.Context(), key)).To(BeFalse(), "GRM still deletes the objects")
+	}
+
+	c.cached = seen
+	g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
+	secrets := &corev1.SecretList{}
+	g.Expect(c.List(t.Context(), secrets)).To(Succeed())
+	g.Expect(secrets.Items).To(BeEmpty(), "their names are known now")
+	c.setFinalizers()
+	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+}
+
+func TestDeleteAsksOnceForWhatAnotherProcessMayHaveMade(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	writer := New(c.client())
+	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource", "delete ManagedResource"}))
+
+	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+	g.Expect(writer.SetKeepObjects(t.Context(), key, true)).To(Succeed())
+	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource", "get ManagedResource"}))
+}
+
+func TestDeleteWaitsForACacheThatHasNotSeenTheDeletion(t *testing.T) {
+	g := NewWithT(t)
+	c, writer := applied(t)
+	stale := c.managedResource()
+	stale.UID = "first"
+	c.cached = func(_ client.ObjectKey, mr *resourcesv1alpha1.ManagedResource) error {
+		stale.DeepCopyInto(mr)
+		return nil
+	}
+	g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
+	c.taken()
+
+	g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
+	g.Expect(c.taken()).To(BeEmpty())
+
+	stale.UID = "another"
+	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
+	g.Expect(c.taken()).To(ContainElement("delete ManagedResource"), "it has come back meanwhile")
 }
 
 func TestDeleteAfterAnErrorFinishesTheWork(t *testing.T) {

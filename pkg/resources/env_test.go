@@ -42,6 +42,15 @@ func newCluster(t testing.TB) *cluster {
 	return c
 }
 
+// applied is a cluster with a ManagedResource that has one object, and the writer that wrote it.
+func applied(t testing.TB) (*cluster, *Writer) {
+	t.Helper()
+	c := newCluster(t)
+	writer := New(c.client())
+	NewWithT(t).Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+	return c, writer
+}
+
 // client is the one for the Writer; the cluster's own methods are neither counted nor disturbed.
 func (c *cluster) client() client.Client {
 	return interceptor.NewClient(c.WithWatch, interceptor.Funcs{
@@ -100,6 +109,15 @@ func (c *cluster) managedResource() *resourcesv1alpha1.ManagedResource {
 	c.t.Helper()
 	mr := &resourcesv1alpha1.ManagedResource{}
 	NewWithT(c.t).Expect(c.Get(c.t.Context(), key, mr)).To(Succeed())
+	return mr
+}
+
+// setFinalizers has gardener-resource-manager hold the ManagedResource, or let it go.
+func (c *cluster) setFinalizers(finalizers ...string) *resourcesv1alpha1.ManagedResource {
+	c.t.Helper()
+	mr := c.managedResource()
+	mr.Finalizers = finalizers
+	NewWithT(c.t).Expect(c.Update(c.t.Context(), mr)).To(Succeed())
 	return mr
 }
 

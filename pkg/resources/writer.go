@@ -15,9 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
@@ -52,6 +55,8 @@ type remembered struct {
 	// not have seen this yet.
 	uid             types.UID
 	resourceVersion string
+	// deleted tells that Delete has deleted it since, and uid which one that was; empty if there was none.
+	deleted bool
 }
 
 // New returns a Writer. The client may read ManagedResources from a cache, which makes an Apply that changes nothing
@@ -114,16 +119,25 @@ func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
 		return true, nil
 	case (!known || last.inputs == want.inputs && last.resourceVersion != "") && want.isMetBy(current):
 		// The first time, or somebody touched it, but not what matters here: most of the time that is GRM, which
-		// writes the status, and one reason for this is that the Secret is gone.
-		created, err := w.ensureSecret(ctx, want, true)
-		if err != nil {
-			return false, err
+		// writes the status. It says so there if the Secret is gone, and nobody looks if GRM has read it.
+		created := false
+		if !isApplied(current) {
+			var err error
+			if created, err = w.ensureSecret(ctx, want, true); err != nil {
+				return false, err
+			}
 		}
 		w.remembered.Add(want.key(), want.remembered(current))
 		return !created, nil
 	default:
 		return false, w.update(ctx, want, current)
 	}
+}
+
+// isApplied tells whether GRM has applied the objects as the ManagedResource is now, for which it has read the Secret.
+func isApplied(mr *resourcesv1alpha1.ManagedResource) bool {
+	applied := v1beta1helper.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ResourcesApplied)
+	return applied != nil && applied.Status == gardencorev1beta1.ConditionTrue && mr.Status.ObservedGeneration == mr.Generation
 }
 
 // create writes the Secret first: a ManagedResource without it would be reported as broken.
@@ -187,35 +201,60 @@ func (w *Writer) patch(ctx context.Context, want *plan, from *resourcesv1alpha1.
 	return from, nil
 }
 
+// HasSeen tells whether a ManagedResource, which may come from a cache that lags behind, is as it was after the last Apply
+// of this Writer, or newer. It is false if that is not known.
+func (w *Writer) HasSeen(mr *resourcesv1alpha1.ManagedResource) bool {
+	last, known := w.recall(client.ObjectKeyFromObject(mr))
+	if !known || last.resourceVersion == "" || last.uid != mr.UID {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(mr.ResourceVersion, last.resourceVersion)
+	return err == nil && order >= 0
+}
+
 // SetKeepObjects tells GRM whether to leave the objects where they are when the ManagedResource is deleted. It is no
 // error if there is no such ManagedResource. The next Apply sets what it is told.
 func (w *Writer) SetKeepObjects(ctx context.Context, key client.ObjectKey, keep bool) error {
+	last, _ := w.recall(key)
+	if _, gone, err := w.read(ctx, key); err != nil {
+		return fmt.Errorf("setting keepObjects=%t of ManagedResource %s: %w", keep, key, err)
+	} else if gone && last.deleted {
+		return nil
+	}
 	w.forget(key)
 
 	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	data := fmt.Appendf(nil, `{"spec":{"keepObjects":%t}}`, keep)
-	if err := client.IgnoreNotFound(w.client.Patch(ctx, mr, client.RawPatch(types.MergePatchType, data))); err != nil {
+	err := w.client.Patch(ctx, mr, client.RawPatch(types.MergePatchType, data))
+	if apierrors.IsNotFound(err) {
+		w.remembered.Add(key, remembered{deleted: true})
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("setting keepObjects=%t of ManagedResource %s: %w", keep, key, err)
 	}
 	return nil
 }
 
 // Delete deletes the ManagedResource and the Secrets it refers to, and tells whether it is gone. It is not as long as
-// GRM deletes the objects; call it again when a watch tells that the ManagedResource was deleted. Calls in between cost
-// no request if ManagedResources are read from a cache. What never was is gone.
+// GRM deletes the objects; call it again when a watch tells that the ManagedResource was deleted. If ManagedResources are
+// read from a cache that costs no request any more. What never was is gone.
 func (w *Writer) Delete(ctx context.Context, key client.ObjectKey) (bool, error) {
-	w.forget(key)
-
-	mr := &resourcesv1alpha1.ManagedResource{}
-	if err := w.client.Get(ctx, key, mr); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("deleting ManagedResource %s: reading it: %w", key, err)
-	}
-	if mr.DeletionTimestamp != nil {
+	last, _ := w.recall(key)
+	mr, unknown, err := w.read(ctx, key)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("deleting ManagedResource %s: %w", key, err)
+	case unknown && last.deleted:
+		return true, nil
+	case !unknown && last.deleted && (mr.DeletionTimestamp != nil || last.uid != "" && last.uid == mr.UID):
+		// GRM is at it. In the second case the cache has yet to see that.
 		return false, nil
 	}
 
 	// The Secrets first: were it the other way round, a crash in between would leave them to the garbage collector of
 	// GRM, which may be gone by then. GRM does not need them to delete the objects.
+	w.forget(key)
 	for _, ref := range mr.Spec.SecretRefs {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: ref.Name}}
 		if err := client.IgnoreNotFound(w.client.Delete(ctx, secret)); err != nil {
@@ -224,15 +263,28 @@ func (w *Writer) Delete(ctx context.Context, key client.ObjectKey) (bool, error)
 	}
 
 	// Asked of the API server even if the cache knows of none: it may not have seen what was created just now.
-	err := w.client.Delete(ctx, &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
-	if apierrors.IsNotFound(err) {
-		w.remembered.Remove(key)
-		return true, nil
-	}
-	if err != nil {
+	err = w.client.Delete(ctx, &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting ManagedResource %s: %w", key, err)
 	}
-	return false, nil
+	gone := err != nil
+	if unknown && !gone {
+		// Until the cache has seen it, it cannot tell when that is gone.
+		return false, nil
+	}
+	w.remembered.Add(key, remembered{uid: mr.UID, deleted: true})
+	return gone, nil
+}
+
+// read tells whether there is no ManagedResource, as far as the cache knows.
+func (w *Writer) read(ctx context.Context, key client.ObjectKey) (mr *resourcesv1alpha1.ManagedResource, gone bool, err error) {
+	mr = &resourcesv1alpha1.ManagedResource{}
+	if err := w.client.Get(ctx, key, mr); apierrors.IsNotFound(err) {
+		return mr, true, nil
+	} else if err != nil {
+		return nil, false, fmt.Errorf("reading it: %w", err)
+	}
+	return mr, false, nil
 }
 
 func (w *Writer) recall(key client.ObjectKey) (remembered, bool) {

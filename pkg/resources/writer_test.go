@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 )
 
@@ -67,6 +68,39 @@ func TestApplyOfTheSameWritesNothingAndReadsNoSecret(t *testing.T) {
 	}
 }
 
+func TestTheStatusOfAManagedResourceIsNoReasonToReadItsSecret(t *testing.T) {
+	for name, test := range map[string]struct {
+		applied gardencorev1beta1.ConditionStatus
+		behind  int64
+		reads   bool
+	}{
+		"GRM has applied it":         {gardencorev1beta1.ConditionTrue, 0, false},
+		"GRM could not apply it":     {gardencorev1beta1.ConditionFalse, 0, true},
+		"GRM has applied an old one": {gardencorev1beta1.ConditionTrue, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCluster(t)
+			writer := New(c.client())
+			g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+			mr := c.managedResource()
+			mr.Status.ObservedGeneration = mr.Generation - test.behind
+			mr.Status.Conditions = []gardencorev1beta1.Condition{{Type: resourcesv1alpha1.ResourcesApplied, Status: test.applied}}
+			g.Expect(c.Status().Update(t.Context(), mr)).To(Succeed())
+			c.taken()
+
+			for _, writer := range []*Writer{writer, New(c.client())} {
+				g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+				requests := []string{"get ManagedResource"}
+				if test.reads {
+					requests = append(requests, "get metadata")
+				}
+				g.Expect(c.taken()).To(Equal(requests))
+			}
+		})
+	}
+}
+
 func TestANewWriterFindsWhatIsThereWithoutWriting(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t)
@@ -82,9 +116,7 @@ func TestANewWriterFindsWhatIsThereWithoutWriting(t *testing.T) {
 
 func TestApplyOfOtherObjectsRefersToANewSecretOnly(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(t)
-	writer := New(c.client())
-	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+	c, writer := applied(t)
 	former := c.managedResource().Spec.SecretRefs[0].Name
 
 	g.Expect(writer.Apply(t.Context(), wanted("a", "b"))).To(Succeed())
@@ -191,9 +223,7 @@ func TestApplyHealsWhatOthersDid(t *testing.T) {
 
 func TestApplyLeavesFieldsOfOthersAlone(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(t)
-	writer := New(c.client())
-	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
+	c, writer := applied(t)
 	mr := c.managedResource()
 	mr.Finalizers, mr.Labels["care"] = []string{"resources.gardener.cloud/gardener-resource-manager"}, "x"
 	mr.Annotations["note"] = "mine"
@@ -332,14 +362,34 @@ func TestACacheThatLagsBehindHidesNoChange(t *testing.T) {
 	}
 }
 
+func TestHasSeenTellsWhatTheCacheHasFromWhatWasWritten(t *testing.T) {
+	g := NewWithT(t)
+	c, writer := applied(t)
+	before := c.managedResource()
+	g.Expect(writer.HasSeen(before)).To(BeTrue())
+	g.Expect(New(c.client()).HasSeen(before)).To(BeFalse(), "another process does not know")
+
+	g.Expect(writer.Apply(t.Context(), wanted("b"))).To(Succeed())
+	g.Expect(writer.HasSeen(before)).To(BeFalse())
+	after := c.managedResource()
+	g.Expect(writer.HasSeen(after)).To(BeTrue())
+	after.Status.ObservedGeneration = 7
+	g.Expect(c.Status().Update(t.Context(), after)).To(Succeed())
+	g.Expect(writer.HasSeen(c.managedResource())).To(BeTrue(), "a newer one")
+
+	after.UID = "another"
+	g.Expect(writer.HasSeen(after)).To(BeFalse())
+	after.UID, after.ResourceVersion = "", "x"
+	g.Expect(writer.HasSeen(after)).To(BeFalse())
+
+	g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
+	g.Expect(writer.HasSeen(after)).To(BeFalse())
+}
+
 func TestApplyDoesNotWriteToWhatIsBeingDeleted(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(t)
-	writer := New(c.client())
-	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
-	mr := c.managedResource()
-	mr.Finalizers = []string{"grm/x"}
-	g.Expect(c.Update(t.Context(), mr)).To(Succeed())
+	c, writer := applied(t)
+	mr := c.setFinalizers("grm/x")
 	g.Expect(c.Delete(t.Context(), mr)).To(Succeed())
 	c.taken()
 

@@ -8,18 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/gardener/gardener/pkg/controllerutils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
@@ -104,34 +100,10 @@ func (r *registrar) publishToSeed(ctx context.Context, bundle []byte) error {
 		return nil
 	}
 
-	owner, err := r.owner(ctx)
+	owner, err := upkeep.Owner(ctx, r.client, r.namespace)
 	if err != nil {
 		return err
 	}
 	want := withBundle(r.seed, bundle, "")
-	if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, r.client, config, func() error {
-		if config.Labels == nil {
-			config.Labels = map[string]string{}
-		}
-		maps.Copy(config.Labels, want.Labels)
-		config.OwnerReferences = []metav1.OwnerReference{*owner}
-		config.Webhooks = want.Webhooks
-		return nil
-	}, controllerutils.SkipEmptyPatch{}); err != nil {
-		return fmt.Errorf("writing MutatingWebhookConfiguration %s: %w", r.name, err)
-	}
-	return nil
-}
-
-// owner is the namespace of the instance. Whoever uninstalls the instance deletes that; a registration that stays would
-// have the API server call a Service that is no more.
-func (r *registrar) owner(ctx context.Context) (*metav1.OwnerReference, error) {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.client.Get(ctx, client.ObjectKey{Name: r.namespace}, namespace); err != nil {
-		return nil, fmt.Errorf("reading the instance's namespace %s: %w", r.namespace, err)
-	}
-	owner := metav1.NewControllerRef(namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))
-	owner.BlockOwnerDeletion = new(false)
-	return owner, nil
+	return upkeep.Register(ctx, r.client, config, want.Labels, owner, func() { config.Webhooks = want.Webhooks })
 }

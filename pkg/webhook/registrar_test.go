@@ -105,7 +105,7 @@ func TestRoundTellsWhatFailed(t *testing.T) {
 		obj   client.Object
 		wrong string
 	}{
-		"the namespace of the instance cannot be read": {verb: "get", obj: &metav1.PartialObjectMetadata{}, wrong: "reading the instance's namespace " + namespace},
+		"the namespace of the instance cannot be read": {verb: "get", obj: &metav1.PartialObjectMetadata{}, wrong: "reading the namespace " + namespace},
 		"the registration cannot be written":           {verb: "create", obj: &admissionregistrationv1.MutatingWebhookConfiguration{}, wrong: "writing MutatingWebhookConfiguration " + name},
 		"no Secret can be written":                     {verb: "create", obj: &corev1.Secret{}, wrong: "generating the CA of the webhooks"},
 	} {

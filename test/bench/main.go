@@ -154,9 +154,28 @@ func about(ctx context.Context) report.About {
 		}
 	}
 	return report.About{
-		Machine:  fmt.Sprintf("%d CPUs of %s, Linux %s", runtime.NumCPU(), model, output("uname", "-r")),
+		Machine:  fmt.Sprintf("%d CPUs of %s, Linux %s", runtime.NumCPU(), model, minor(output("uname", "-r"))),
 		Versions: fmt.Sprintf("this extension at %s, gardener v1.149.3, Kubernetes v1.36.3, %s", output("git", "describe", "--always", "--dirty"), runtime.Version()),
-		Command:  strings.Join(append([]string{"bench"}, os.Args[1:]...), " "),
+		Command:  strings.Join(append([]string{"bench"}, withoutFolders(os.Args[1:])...), " "),
 		Date:     time.Now().UTC().Format(time.DateOnly),
 	}
+}
+
+// minor returns the first two numbers of a version.
+func minor(version string) string {
+	return strings.Join(strings.SplitN(version, ".", 3)[:min(2, strings.Count(version, ".")+1)], ".")
+}
+
+// withoutFolders returns arguments without those that only name folders, which say nothing about a run.
+func withoutFolders(args []string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		name, _, hasValue := strings.Cut(args[i], "=")
+		if !slices.Contains([]string{"--programs", "--out", "--docs"}, name) {
+			out = append(out, args[i])
+		} else if !hasValue {
+			i++
+		}
+	}
+	return out
 }

@@ -147,8 +147,9 @@ func statusControllerCommand() *cobra.Command {
 			return statuscontroller.Run(cmd.Context(), config, opts)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster, or of a seed")
 	cmd.Flags().StringVar(&opts.Volumes, "volumes", "", "folder of the volumes")
-	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint")
+	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint; empty for none")
+	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has load balancers and volumes of its own")
 	return cmd
 }

@@ -124,6 +124,9 @@ defaults.
 {{- if and (eq (include "provider-local.place" .) "garden") $priority (not $coreDNS.priorityClassName) -}}
 {{- $_ := set $coreDNS "priorityClassName" $priority -}}
 {{- end -}}
+{{- with dig "seed" "networks" "services" "" (.Values.gardener | default dict) -}}
+{{- if $coreDNS.clusterIP }}{{ $_ := set $coreDNS "serviceNetwork" . }}{{ end -}}
+{{- end -}}
 {{- $dns := omit .Values.dns "coreDNS" "zones" -}}
 {{- with .Values.dns.zones }}{{ $_ := set $dns "zones" . }}{{ end -}}
 {{- with $coreDNS }}{{ $_ := set $dns "coreDNS" . }}{{ end -}}

@@ -61,7 +61,7 @@ func (v *shoot) check(ctx context.Context, shoot, old *gardencorev1beta1.Shoot) 
 	}
 
 	for i := range provider.Workers {
-		errs = append(errs, validation.Worker(&provider.Workers[i], poolOf(was.Workers, provider.Workers[i].Name), path.Child("workers").Index(i))...)
+		errs = append(errs, validation.Worker(shoot.Namespace, &provider.Workers[i], poolOf(was.Workers, provider.Workers[i].Name), path.Child("workers").Index(i))...)
 	}
 	images, err := v.checkImages(ctx, shoot, old, path.Child("workers"))
 	if err != nil {

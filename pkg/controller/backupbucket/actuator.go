@@ -12,20 +12,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Store is where buckets are: pkg/backup's Store. Errors wrap backup.ErrBadName if a name is the reason.
@@ -36,22 +34,32 @@ type Store interface {
 	RemoveBucket(name string) error
 }
 
+// attempt is one at an operation on a BackupBucket.
+type attempt = reconciler.Operation[*extensionsv1alpha1.BackupBucket]
+
 type actuator struct {
-	client   client.Client
-	store    Store
-	secrets  *generatedSecrets
-	hostPath string
+	client      client.Client
+	credentials *common.Credentials
+	store       Store
+	secrets     *generatedSecrets
+	hostPath    string
 }
 
+var _ reconciler.Actuator[*extensionsv1alpha1.BackupBucket] = (*actuator)(nil)
+
 // Reconcile makes the bucket, its Secret and its provider status unless they are in order.
-func (a *actuator) Reconcile(ctx context.Context, log logr.Logger, bucket *extensionsv1alpha1.BackupBucket) error {
+func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
+	bucket := op.Object
+	if err := a.credentials.Hold(ctx, bucket.Name, bucket.Spec.SecretRef); err != nil {
+		return err
+	}
 	if err := a.store.EnsureBucket(bucket.Name); errors.Is(err, backup.ErrBadName) {
 		return common.ConfigurationProblem(err, common.RetryMistake)
 	} else if err != nil {
 		return err
 	}
 
-	if err := a.secrets.ensure(ctx, log, bucket); err != nil {
+	if err := a.secrets.ensure(ctx, op.Log, bucket); err != nil {
 		return err
 	}
 
@@ -63,18 +71,25 @@ func (a *actuator) Reconcile(ctx context.Context, log logr.Logger, bucket *exten
 			return err
 		}
 	}
-	return a.updateStatus(ctx, bucket, reference(key))
+	return a.updateStatus(bucket, reference(key))
 }
+
+// Restore is not asked for: no bucket moves to another seed.
+func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
+
+// Migrate is not asked for.
+func (*actuator) Migrate(context.Context, *attempt) error { return nil }
 
 // Delete removes the data and then the Secret. Each step is fine with what an earlier attempt has done, and with a bucket
 // that never came to be.
-func (a *actuator) Delete(ctx context.Context, log logr.Logger, bucket *extensionsv1alpha1.BackupBucket) error {
+func (a *actuator) Delete(ctx context.Context, op *attempt) error {
+	bucket := op.Object
 	if err := a.checkUnused(ctx, bucket); err != nil {
 		return err
 	}
 
 	if err := a.store.RemoveBucket(bucket.Name); errors.Is(err, backup.ErrBadName) {
-		log.Info("No bucket can have this name, there is nothing to remove", "reason", err.Error())
+		op.Log.Info("No bucket can have this name, there is nothing to remove", "reason", err.Error())
 	} else if err != nil {
 		return err
 	}
@@ -88,8 +103,12 @@ func (a *actuator) Delete(ctx context.Context, log logr.Logger, bucket *extensio
 			return err
 		}
 	}
-	return nil
+	_, err := a.credentials.Release(ctx, bucket.Name, bucket.Spec.SecretRef)
+	return err
 }
+
+// ForceDelete is a Delete: a bucket has no shoot that could be out of reach.
+func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error { return a.Delete(ctx, op) }
 
 // checkUnused returns an error as long as BackupEntries are in the bucket. gardenlet and gardener-operator delete them
 // first, hence this is about a BackupBucket that somebody deletes by hand: the backups of running etcds would go, and
@@ -118,27 +137,21 @@ func (a *actuator) checkUnused(ctx context.Context, bucket *extensionsv1alpha1.B
 	)
 }
 
-// updateStatus writes where the Secret and the folder are unless the status says so already.
-func (a *actuator) updateStatus(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket, secretRef *corev1.SecretReference) error {
+// updateStatus says where the Secret and the folder are unless the status says so already.
+func (a *actuator) updateStatus(bucket *extensionsv1alpha1.BackupBucket, secretRef *corev1.SecretReference) error {
+	bucket.Status.GeneratedSecretRef = secretRef
 	status := &localv1alpha1.BackupBucketStatus{
 		TypeMeta: metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.BackupBucketStatusKind},
 		HostPath: a.hostPath,
 	}
-	if apiequality.Semantic.DeepEqual(bucket.Status.GeneratedSecretRef, secretRef) && isProviderStatus(bucket.Status.ProviderStatus, status) {
+	if isProviderStatus(bucket.Status.ProviderStatus, status) {
 		return nil
 	}
-
 	raw, err := json.Marshal(status)
 	if err != nil {
 		return fmt.Errorf("encoding the provider status of BackupBucket %s: %w", bucket.Name, err)
 	}
-
-	patch := client.MergeFrom(bucket.DeepCopy())
-	bucket.Status.GeneratedSecretRef = secretRef
 	bucket.Status.ProviderStatus = &runtime.RawExtension{Raw: raw}
-	if err := a.client.Status().Patch(ctx, bucket, patch); err != nil {
-		return fmt.Errorf("writing the status of BackupBucket %s: %w", bucket.Name, err)
-	}
 	return nil
 }
 
@@ -154,5 +167,3 @@ func isProviderStatus(raw *runtime.RawExtension, status *localv1alpha1.BackupBuc
 func reference(key client.ObjectKey) *corev1.SecretReference {
 	return &corev1.SecretReference{Namespace: key.Namespace, Name: key.Name}
 }
-
-var _ backupbucket.Actuator = (*actuator)(nil)

@@ -16,12 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
@@ -30,6 +27,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Options are what the controller needs.
@@ -80,22 +78,14 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	secrets := &generatedSecrets{client: mgr.GetClient(), cached: secretCache, namespaces: opts.SecretNamespaces, hostPath: opts.HostPath}
 	events := &events{client: mgr.GetClient(), secrets: secrets, classes: classes}
 
-	predicates := classes.Predicates(
-		[]predicate.Predicate{predicate.Or(
-			predicate.And(backupbucket.DefaultPredicates(opts.IgnoreOperationAnnotation)...),
-			events.lostSecret(),
-		)},
-		localv1alpha1.Type,
-	)
-
+	r := newReconciler(mgr.GetClient(), opts, classes, events, &actuator{
+		client: mgr.GetClient(), credentials: newCredentials(mgr.GetClient(), classes), store: opts.Store, secrets: secrets, hostPath: opts.HostPath,
+	})
 	c, err := builder.ControllerManagedBy(mgr).
 		Named(backupbucket.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.BackupBucket{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
-		Build(newReconciler(
-			common.OnlyOwn[*extensionsv1alpha1.BackupBucket](mgr, localv1alpha1.Type, classes),
-			&actuator{client: mgr.GetClient(), store: opts.Store, secrets: secrets, hostPath: opts.HostPath},
-		))
+		Watches(&extensionsv1alpha1.BackupBucket{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
+		Build(r)
 	if err != nil {
 		return err
 	}
@@ -106,21 +96,38 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	return c.Watch(source.Kind[client.Object](mgr.GetCache(), &extensionsv1alpha1.BackupEntry{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfEntry), onlyDeletions()))
 }
 
-// newReconciler returns the library's reconciler for the actuator behind a check.
-func newReconciler(mgr manager.Manager, actuator backupbucket.Actuator) reconcile.Reconciler {
-	return common.WithCheck(
-		mgr.GetClient(),
-		func() *extensionsv1alpha1.BackupBucket { return &extensionsv1alpha1.BackupBucket{} },
-		func(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket, operation gardencorev1beta1.LastOperationType) error {
-			if operation == gardencorev1beta1.LastOperationTypeDelete {
-				// Whatever is wrong with a bucket, one can get rid of it.
-				return nil
-			}
-			if err := backup.CheckBucketName(bucket.Name); err != nil {
+func newReconciler(c client.Client, opts Options, classes class.Set, events *events, actuator *actuator) *reconciler.Reconciler[*extensionsv1alpha1.BackupBucket] {
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.BackupBucket]{
+		Client:                    c,
+		Kind:                      extensionsv1alpha1.BackupBucketResource,
+		NewObject:                 func() *extensionsv1alpha1.BackupBucket { return &extensionsv1alpha1.BackupBucket{} },
+		Types:                     []string{localv1alpha1.Type},
+		Classes:                   classes,
+		Finalizer:                 backupbucket.FinalizerName,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Actuator:                  actuator,
+		Check: func(_ context.Context, op *attempt) error {
+			if err := backup.CheckBucketName(op.Object.Name); err != nil {
 				return common.ConfigurationProblem(err, common.RetryMistake)
 			}
-			return common.CheckSecret(ctx, mgr.GetClient(), bucket.Spec.SecretRef)
+			return nil
 		},
-		backupbucket.NewReconciler(mgr, actuator),
-	)
+		IsAmiss: events.lostSecret,
+	})
+}
+
+func newCredentials(c client.Client, classes class.Set) *common.Credentials {
+	return common.NewCredentials(c, backupbucket.FinalizerName, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
+		list := &extensionsv1alpha1.BackupBucketList{}
+		if err := c.List(ctx, list); err != nil {
+			return nil, err
+		}
+		out := map[string]corev1.SecretReference{}
+		for _, bucket := range list.Items {
+			if bucket.Spec.Type == localv1alpha1.Type && classes.Has(&bucket) {
+				out[bucket.Name] = bucket.Spec.SecretRef
+			}
+		}
+		return out, nil
+	})
 }

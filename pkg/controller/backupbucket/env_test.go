@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
@@ -30,6 +30,8 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
 )
 
 const (
@@ -38,7 +40,7 @@ const (
 	hostPath   = "/etc/gardener/local-backupbuckets"
 )
 
-// env is the library's reconciler with this package's actuator, a fake client and a store on disk.
+// env is the reconciler with this package's actuator, a fake client and a store on disk.
 type env struct {
 	t          *testing.T
 	client     client.WithWatch
@@ -54,33 +56,29 @@ type env struct {
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
-	g := NewWithT(t)
 
 	e := &env{t: t, dir: t.TempDir()}
 	scheme := newScheme(t)
 	e.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&extensionsv1alpha1.BackupBucket{}).WithInterceptorFuncs(e.interceptor()).Build()
-
-	store, err := backup.Open(e.dir)
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(store.Close()).To(Succeed()) })
-
-	e.actuator = &actuator{
-		client: e.client, store: store, hostPath: hostPath,
-		secrets: &generatedSecrets{client: e.client, cached: labelled{e.client}, namespaces: []string{"garden"}, hostPath: hostPath},
-	}
-	e.reconciler = newReconciler(fakeManager{client: e.client}, e.actuator)
+	e.restart()
 	return e
 }
 
-// fakeManager is what of a manager a reconciler uses.
-type fakeManager struct {
-	manager.Manager
-	client client.Client
-}
+// restart makes a new reconciler and opens the store anew, as a new process would.
+func (e *env) restart() {
+	e.t.Helper()
+	g := NewWithT(e.t)
+	store, err := backup.Open(e.dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	e.t.Cleanup(func() { g.Expect(store.Close()).To(Succeed()) })
 
-func (m fakeManager) GetClient() client.Client    { return m.client }
-func (m fakeManager) GetAPIReader() client.Reader { return m.client }
+	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassGarden}, extensionsv1alpha1.ExtensionClassGarden)
+	g.Expect(err).NotTo(HaveOccurred())
+	secrets := &generatedSecrets{client: e.client, cached: labelled{e.client}, namespaces: []string{"garden"}, hostPath: hostPath}
+	e.actuator = &actuator{client: e.client, credentials: newCredentials(e.client, classes), store: store, hostPath: hostPath, secrets: secrets}
+	e.reconciler = newReconciler(e.client, Options{}, classes, &events{client: e.client, secrets: secrets, classes: classes}, e.actuator)
+}
 
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
@@ -188,11 +186,16 @@ func (e *env) reconcile(name string) (reconcile.Result, error) {
 	return e.reconciler.Reconcile(e.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 }
 
+// apply has the actuator reconcile a bucket.
+func (e *env) apply(bucket *extensionsv1alpha1.BackupBucket) error {
+	return e.actuator.Reconcile(e.t.Context(), &attempt{Object: bucket})
+}
+
 // ask is what gardener-operator does at every reconcile of the Garden.
 func (e *env) ask() {
 	bucket := e.bucket()
 	patch := client.MergeFrom(bucket.DeepCopy())
-	metav1.SetMetaDataAnnotation(&bucket.ObjectMeta, v1beta1constants.GardenerOperation, v1beta1constants.GardenerOperationReconcile)
+	bucket.Annotations = requests.Asking("reconcile", time.Now().Add(time.Minute))
 	NewWithT(e.t).Expect(e.client.Patch(e.t.Context(), bucket, patch)).To(Succeed())
 }
 

@@ -32,25 +32,16 @@ type events struct {
 	classes class.Set
 }
 
-// lostSecret lets a bucket through that the controller sees for the first time and whose Secret is not in order: it may
-// have been deleted, or the configured host path changed, while no instance ran.
-func (e *events) lostSecret() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event event.CreateEvent) bool {
-			bucket, ok := event.Object.(*extensionsv1alpha1.BackupBucket)
-			if !ok || bucket.Status.GeneratedSecretRef == nil {
-				return false
-			}
-
-			ctx, cancel := context.WithTimeout(context.Background(), secretLookup)
-			defer cancel()
-			inOrder, err := e.secrets.inOrder(ctx, bucket)
-			return err != nil || !inOrder // the reconcile will meet the error again, and report it
-		},
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+// lostSecret tells of a bucket that has succeeded whether its Secret is not in order: it may have been deleted, or the
+// configured host path changed, also while no instance ran.
+func (e *events) lostSecret(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket) bool {
+	if bucket.Status.GeneratedSecretRef == nil {
+		return false
 	}
+	ctx, cancel := context.WithTimeout(ctx, secretLookup)
+	defer cancel()
+	inOrder, err := e.secrets.inOrder(ctx, bucket)
+	return err != nil || !inOrder // the reconcile will meet the error again, and report it
 }
 
 // changedSecret lets a generated Secret through that has gone, or lost its label, or holds something else than it should.

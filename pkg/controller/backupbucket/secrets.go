@@ -6,6 +6,7 @@ package backupbucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +27,8 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
 	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 )
 
 const (
@@ -61,23 +65,38 @@ func (s *generatedSecrets) ensure(ctx context.Context, log logr.Logger, bucket *
 		return err
 	}
 
-	if err := s.release(ctx, s.keyFor(bucket)); err != nil {
-		return err
-	}
-
-	secret := &corev1.Secret{ObjectMeta: backupbucket.GeneratedSecretObjectMeta(bucket)}
-	log.Info("Writing the generated Secret", "secret", client.ObjectKeyFromObject(secret))
-	if _, err := controllerutils.CreateOrGetAndMergePatch(ctx, s.client, secret, func() error {
-		if secret.Labels == nil {
-			secret.Labels = map[string]string{}
+	key := s.keyFor(bucket)
+	log.Info("Writing the generated Secret", "secret", key)
+	err := s.write(ctx, key, s.dataFor(bucket.Name))
+	if errors.Is(err, errLingers) {
+		if err := s.release(ctx, key); err != nil {
+			return err
 		}
-		secret.Labels[LabelGeneratedFor] = LabelValueBackupBucket
-		secret.Data = s.dataFor(bucket.Name)
-		return nil
-	}); err != nil {
-		return fmt.Errorf("writing the generated Secret %s/%s of BackupBucket %s: %w", secret.Namespace, secret.Name, bucket.Name, err)
+		if err = s.write(ctx, key, s.dataFor(bucket.Name)); errors.Is(err, errLingers) {
+			// Others hold it. Once it is gone, its event brings the bucket here again.
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("writing the generated Secret of BackupBucket %s: %w", bucket.Name, err)
 	}
 	return nil
+}
+
+// errLingers is the error for a Secret that is on its way out.
+var errLingers = errors.New("the Secret is being deleted")
+
+// write needs a single request if there is no such Secret.
+func (s *generatedSecrets) write(ctx context.Context, key client.ObjectKey, data map[string][]byte) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	return common.Ensure(ctx, s.client, s.client, secret, false, func(secret *corev1.Secret) error {
+		if secret.DeletionTimestamp != nil {
+			return errLingers
+		}
+		metav1.SetMetaDataLabel(&secret.ObjectMeta, LabelGeneratedFor, LabelValueBackupBucket)
+		secret.Data = data
+		return nil
+	})
 }
 
 // inOrder tells whether the bucket's Secret is as it should be. As the cache only has Secrets with the label, one without
@@ -124,7 +143,20 @@ func (s *generatedSecrets) remove(ctx context.Context, bucket *extensionsv1alpha
 	if err := kubernetesutils.DeleteObject(ctx, s.client, secret); err != nil {
 		return fmt.Errorf("deleting the generated Secret %s/%s of BackupBucket %s: %w", ref.Namespace, ref.Name, bucket.Name, err)
 	}
+	if !s.mayLinger(ctx, client.ObjectKeyFromObject(secret)) {
+		return nil
+	}
 	return s.release(ctx, client.ObjectKeyFromObject(secret))
+}
+
+// mayLinger tells whether a Secret has finalizers. If the cache says that it has none, nothing holds it.
+func (s *generatedSecrets) mayLinger(ctx context.Context, key client.ObjectKey) bool {
+	if !slices.Contains(s.namespaces, key.Namespace) {
+		return true
+	}
+	secret := &corev1.Secret{}
+	err := s.cached.Get(ctx, key, secret)
+	return err == nil && len(secret.Finalizers) > 0 || err != nil && !apierrors.IsNotFound(err)
 }
 
 // release takes the library's finalizers off the Secret if that is being deleted. The garden's BackupEntry refers to the

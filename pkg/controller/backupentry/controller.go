@@ -7,28 +7,23 @@ package backupentry
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
-	"github.com/gardener/gardener/extensions/pkg/controller/backupentry/genericactuator"
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
-	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Options are what the controller needs.
@@ -57,68 +52,47 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	predicates := classes.Predicates(
-		backupentry.DefaultPredicates(opts.IgnoreOperationAnnotation),
-		localv1alpha1.Type,
-	)
-
+	r := newReconciler(mgr.GetClient(), opts, classes)
 	return builder.ControllerManagedBy(mgr).
 		Named(backupentry.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.BackupEntry{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
-		Complete(newReconciler(
-			common.OnlyOwn[*extensionsv1alpha1.BackupEntry](mgr, localv1alpha1.Type, classes),
-			&delegate{client: mgr.GetClient(), store: opts.Store, hostPath: opts.HostPath},
-		))
+		Watches(&extensionsv1alpha1.BackupEntry{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
+		Complete(r)
 }
 
-// newReconciler returns the library's reconciler with the generic actuator for the delegate, behind a check.
-func newReconciler(mgr manager.Manager, delegate genericactuator.BackupEntryDelegate) reconcile.Reconciler {
-	actuator := genericactuator.NewActuator(liveNamespaces{mgr}, delegate)
-	checker := &checker{client: mgr.GetClient(), actuator: actuator}
-
-	return common.WithCheck(
-		mgr.GetClient(),
-		func() *extensionsv1alpha1.BackupEntry { return &extensionsv1alpha1.BackupEntry{} },
-		checker.check,
-		backupentry.NewReconciler(mgr, actuator),
-	)
+// newReconciler has no Clusters: an entry goes on when its shoot has failed, and outlives it.
+func newReconciler(c client.Client, opts Options, classes class.Set) *reconciler.Reconciler[*extensionsv1alpha1.BackupEntry] {
+	actuator := &actuator{
+		client:      c,
+		credentials: newCredentials(c, classes),
+		secrets:     &etcdSecrets{client: c, hostPath: opts.HostPath, made: lru.New(madeMax)},
+		store:       opts.Store,
+	}
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.BackupEntry]{
+		Client:                    c,
+		Kind:                      extensionsv1alpha1.BackupEntryResource,
+		NewObject:                 func() *extensionsv1alpha1.BackupEntry { return &extensionsv1alpha1.BackupEntry{} },
+		Types:                     []string{localv1alpha1.Type},
+		Classes:                   classes,
+		Finalizer:                 backupentry.FinalizerName,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Check:                     actuator.check,
+		Actuator:                  actuator,
+	})
 }
 
-type checker struct {
-	client   client.Client
-	actuator backupentry.Actuator
-}
-
-func (c *checker) check(ctx context.Context, entry *extensionsv1alpha1.BackupEntry, operation gardencorev1beta1.LastOperationType) error {
-	switch operation {
-	case gardencorev1beta1.LastOperationTypeDelete:
-		return c.deleteWithoutSecret(ctx, entry)
-	case gardencorev1beta1.LastOperationTypeMigrate:
-		// Migrating leaves the data where it is, hence no name matters.
-	default:
-		if err := checkNames(entry); err != nil {
-			return err
+func newCredentials(c client.Client, classes class.Set) *common.Credentials {
+	return common.NewCredentials(c, backupentry.FinalizerName, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
+		list := &extensionsv1alpha1.BackupEntryList{}
+		if err := c.List(ctx, list); err != nil {
+			return nil, err
 		}
-	}
-	return common.CheckSecret(ctx, c.client, entry.Spec.SecretRef)
-}
-
-// deleteWithoutSecret deletes the entry if its Secret is gone, as after somebody cleaned up by hand. The library lets
-// such an entry go without asking the actuator, as most providers cannot reach the data without credentials. This one
-// can, and otherwise nobody would ever remove the folder.
-func (c *checker) deleteWithoutSecret(ctx context.Context, entry *extensionsv1alpha1.BackupEntry) error {
-	if !controllerutil.ContainsFinalizer(entry, backupentry.FinalizerName) {
-		return nil
-	}
-
-	ref := entry.Spec.SecretRef
-	_, err := kubernetesutils.GetSecretMetadataByReference(ctx, c.client, &ref)
-	if err == nil {
-		return nil
-	}
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading the Secret %s/%s which spec.secretRef names: %w", ref.Namespace, ref.Name, err)
-	}
-	return c.actuator.Delete(ctx, logf.FromContext(ctx), entry)
+		out := map[string]corev1.SecretReference{}
+		for _, entry := range list.Items {
+			if entry.Spec.Type == localv1alpha1.Type && classes.Has(&entry) {
+				out[entry.Name] = entry.Spec.SecretRef
+			}
+		}
+		return out, nil
+	})
 }

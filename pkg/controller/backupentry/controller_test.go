@@ -53,7 +53,7 @@ func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHa
 
 func TestController(t *testing.T) {
 	t.Run("refuses to run without a class", func(t *testing.T) {
-		NewWithT(t).Expect(AddToManager(fakeManager{}, Options{})).To(MatchError(ContainSubstring("no extension class given")))
+		NewWithT(t).Expect(AddToManager(nil, Options{})).To(MatchError(ContainSubstring("no extension class given")))
 	})
 
 	for _, served := range []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot} {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backupentry serves BackupEntries of type local: the extension library's generic actuator writes the Secret
-// etcd-backup, this package says what is in it and removes an entry's folder from pkg/backup. Both programs run it.
+// Package backupentry serves BackupEntries of type local: it writes the Secret etcd-backup, from which an etcd gets to know
+// its bucket, and removes an entry's folder from pkg/backup. Both programs run it.
 //
 // A name decides about a folder on a node twice, when data is removed and when etcd-druid mounts the bucket by what is in
 // the Secret. Therefore names are checked before anything else happens.

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
@@ -28,6 +27,7 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 )
 
 const (
@@ -38,8 +38,7 @@ const (
 	hostPath   = "/etc/gardener/local-backupbuckets"
 )
 
-// env is the library's reconciler with the generic actuator and this package's delegate, a fake client, and a store on
-// disk.
+// env is the reconciler, a fake client without Namespaces in its cache, and a store on disk.
 type env struct {
 	t          *testing.T
 	client     client.WithWatch
@@ -49,14 +48,6 @@ type env struct {
 	// fail, if set, is asked before each Secret and each status is written, and each BackupEntry is read.
 	fail func(verb string, key client.ObjectKey) error
 }
-
-type fakeManager struct {
-	manager.Manager
-	client, live client.Client
-}
-
-func (m fakeManager) GetClient() client.Client    { return m.client }
-func (m fakeManager) GetAPIReader() client.Reader { return m.live }
 
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
@@ -69,11 +60,19 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 	e := &env{t: t, dir: t.TempDir()}
 	e.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&extensionsv1alpha1.BackupEntry{}).WithInterceptorFuncs(e.interceptor()).Build()
+	e.restart()
+	return e
+}
 
+// restart makes a new reconciler and opens the store anew, as a new process would.
+func (e *env) restart() {
+	e.t.Helper()
+	g := NewWithT(e.t)
 	var err error
 	e.store, err = backup.Open(e.dir)
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(e.store.Close()).To(Succeed()) })
+	store := e.store
+	e.t.Cleanup(func() { g.Expect(store.Close()).To(Succeed()) })
 
 	// Namespaces are to be read past the cache: a client that reads through it has none.
 	cached := interceptor.NewClient(e.client, interceptor.Funcs{
@@ -84,8 +83,9 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	e.reconciler = newReconciler(fakeManager{client: cached, live: e.client}, &delegate{client: cached, store: e.store, hostPath: hostPath})
-	return e
+	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
+	g.Expect(err).NotTo(HaveOccurred())
+	e.reconciler = newReconciler(cached, Options{Store: e.store, HostPath: hostPath}, classes)
 }
 
 func (e *env) interceptor() interceptor.Funcs {
@@ -106,6 +106,12 @@ func (e *env) interceptor() interceptor.Funcs {
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			if err := ask("create", client.ObjectKeyFromObject(obj)); err != nil {
 				return err
+			}
+			if _, ok := obj.(*corev1.Secret); ok && obj.GetNamespace() != "garden" {
+				// As an API server does it.
+				if err := c.Get(ctx, client.ObjectKey{Name: obj.GetNamespace()}, &corev1.Namespace{}); err != nil {
+					return err
+				}
 			}
 			return c.Create(ctx, obj, opts...)
 		},
@@ -153,7 +159,7 @@ func newSecret(entryName string) *corev1.Secret {
 	}
 }
 
-func etcdSecret(namespace, name string) *corev1.Secret {
+func newEtcdSecret(namespace, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 

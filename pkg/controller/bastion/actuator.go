@@ -11,27 +11,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	"github.com/gardener/gardener/pkg/controllerutils"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
-	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -41,38 +36,51 @@ const (
 	retryRemote = 5 * time.Second
 )
 
-// actuator implements bastion.Actuator.
+// actuator implements reconciler.Actuator.
 type actuator struct {
 	// client is that of the manager.
 	client client.Client
 	// reader asks the API server.
-	reader           client.Reader
+	reader client.Reader
+	// cache has Pods as CacheOptions says, and Services.
+	cache            client.Reader
 	clusters         cluster.Clusters
 	withoutNodePorts bool
 }
 
-var _ bastion.Actuator = (*actuator)(nil)
+type operation = reconciler.Operation[*extensionsv1alpha1.Bastion]
 
-// check does all of a reconcile, see common.WithCheck: what it waits for does not leave an error on the Bastion then. It also
-// does what the library does not:
-//   - A Bastion that is deleted when its shoot is gone already is deleted here, as the library needs a Cluster.
-//   - Migrate and restore are refused. Gardener asks for neither, and the library would reconcile without end, as it leaves
-//     these annotations there.
-func (a *actuator) check(ctx context.Context, b *extensionsv1alpha1.Bastion, _ gardencorev1beta1.LastOperationType) error {
-	shoot, err := a.shoot(ctx, b.Namespace)
-	if err != nil {
+var _ reconciler.Actuator[*extensionsv1alpha1.Bastion] = (*actuator)(nil)
+
+// check has a Bastion with a mistake get no finalizer, nor one whose machines are not known where: there is nothing to
+// delete then.
+func (a *actuator) check(ctx context.Context, op *operation) error {
+	if op.Type == gardencorev1beta1.LastOperationTypeRestore {
+		return refuse(op)
+	}
+	if _, err := newHost(op.Object, op.Cluster); err != nil {
 		return err
 	}
-	if b.DeletionTimestamp != nil {
-		return a.deleteWithoutShoot(ctx, b, shoot)
+	if controllerutil.ContainsFinalizer(op.Object, bastion.FinalizerName) {
+		return nil
 	}
-	if asked := b.Annotations[v1beta1constants.GardenerOperation]; asked == v1beta1constants.GardenerOperationMigrate || asked == v1beta1constants.GardenerOperationRestore {
-		return common.ConfigurationProblem(
-			fmt.Errorf("a Bastion can't be moved to another seed, so there is nothing to %s: remove the annotation %s, or delete the Bastion", asked, v1beta1constants.GardenerOperation),
-			common.RetryMistake,
-		)
-	}
-	host, err := newHost(b, shoot)
+	_, err := a.cluster(ctx, op.Object)
+	return err
+}
+
+// refuse is for migrate and restore, for which Gardener does not ask.
+func refuse(op *operation) error {
+	asked := op.Object.Annotations[v1beta1constants.GardenerOperation]
+	return common.ConfigurationProblem(
+		fmt.Errorf("a Bastion can't be moved to another seed, so there is nothing to %s: remove the annotation %s, or delete the Bastion", asked, v1beta1constants.GardenerOperation),
+		common.RetryMistake,
+	)
+}
+
+// Reconcile implements reconciler.Actuator.
+func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
+	b := op.Object
+	host, err := newHost(b, op.Cluster)
 	if err != nil {
 		return err
 	}
@@ -80,22 +88,22 @@ func (a *actuator) check(ctx context.Context, b *extensionsv1alpha1.Bastion, _ g
 	if err != nil {
 		return err
 	}
-	// Before the first object, else nobody would delete that.
-	isNew := !controllerutil.ContainsFinalizer(b, bastion.FinalizerName)
-	if isNew {
-		if err := controllerutils.AddFinalizers(ctx, a.client, b, bastion.FinalizerName); err != nil {
-			return fmt.Errorf("adding the finalizer: %w", err)
-		}
-	}
 	objects := newObjects(keyOf(cluster.Namespace, b.Name))
-	err = a.apply(ctx, cluster, host, objects)
+	isNew := b.Status.LastOperation == nil
+	err = a.apply(ctx, cluster, host, objects, isNew)
 	if isNew && a.isGone(ctx, b) {
 		return a.clean(ctx, cluster, b.Name)
 	}
-	if err != nil {
-		return a.withdraw(ctx, b, objects.service, err)
+
+	address := addressOf(objects.service)
+	switch isKnown := objects.service.ResourceVersion != ""; {
+	case err == nil:
+		b.Status.Ingress = address
+	case isKnown && !apiequality.Semantic.DeepEqual(b.Status.Ingress, address):
+		// It is not its Service's any more, and may be somebody else's.
+		b.Status.Ingress = nil
 	}
-	return a.setAddress(ctx, b, addressOf(objects.service))
+	return err
 }
 
 // isGone tells whether there is no such Bastion any more. A deletion that the API server began before the finalizer was
@@ -104,90 +112,43 @@ func (a *actuator) isGone(ctx context.Context, b *extensionsv1alpha1.Bastion) bo
 	return apierrors.IsNotFound(a.reader.Get(ctx, client.ObjectKeyFromObject(b), &extensionsv1alpha1.Bastion{}))
 }
 
-// clean deletes all objects of a Bastion and waits for none.
-func (a *actuator) clean(ctx context.Context, cluster *cluster.Cluster, bastion string) error {
-	objects := newObjects(keyOf(cluster.Namespace, bastion))
-	_, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod, objects.policy, objects.secret}, client.GracePeriodSeconds(0))
-	return err
-}
-
-// shoot returns nil if there is no Cluster. The cache may not have one yet, or not any more, that the API server has.
-func (a *actuator) shoot(ctx context.Context, namespace string) (*extensioncluster.Cluster, error) {
-	shoot, err := extensioncluster.Get(ctx, a.client, namespace)
-	if shoot != nil || err != nil {
-		return shoot, err
+// isAmiss tells of a Bastion that was ready whether its Pod and its Service in the seed are not as they were then. gardenlet
+// asks for a reconcile just once in a Bastion's life, so nobody else would bring back a Pod that was drained from its node,
+// or follow the Service to another address. One that has no such objects in the seed may have them in another cluster.
+func (a *actuator) isAmiss(ctx context.Context, b *extensionsv1alpha1.Bastion) bool {
+	objects := newObjects(keyOf(b.Namespace, b.Name))
+	for _, object := range []client.Object{objects.pod, objects.service} {
+		if err := a.cache.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return apierrors.IsNotFound(err)
+		}
+		if problem(object) != "" {
+			return true
+		}
 	}
-	return extensioncluster.Get(ctx, a.reader, namespace)
-}
-
-// withdraw returns why a Bastion waits. An address in its status that is not its Service's any more, and may be somebody
-// else's, goes first. The status stays if nothing is known of the Service.
-func (a *actuator) withdraw(ctx context.Context, b *extensionsv1alpha1.Bastion, service *corev1.Service, because error) error {
-	if b.Status.Ingress == nil || service.ResourceVersion == "" || apiequality.Semantic.DeepEqual(b.Status.Ingress, addressOf(service)) {
-		return because
-	}
-	if err := a.setAddress(ctx, b, nil); err != nil {
-		return err
-	}
-	return because
-}
-
-func (a *actuator) setAddress(ctx context.Context, b *extensionsv1alpha1.Bastion, address *corev1.LoadBalancerIngress) error {
-	if apiequality.Semantic.DeepEqual(b.Status.Ingress, address) {
-		return nil
-	}
-	patch := client.MergeFrom(b.DeepCopy())
-	b.Status.Ingress = address
-	if err := a.client.Status().Patch(ctx, b, patch); err != nil {
-		return fmt.Errorf("writing status.ingress: %w", err)
-	}
-	return nil
-}
-
-func (a *actuator) deleteWithoutShoot(ctx context.Context, b *extensionsv1alpha1.Bastion, shoot *extensioncluster.Cluster) error {
-	if shoot != nil || !controllerutil.ContainsFinalizer(b, bastion.FinalizerName) {
-		return nil
-	}
-	remove := a.Delete
-	if kubernetesutils.HasMetaDataAnnotation(b, v1beta1constants.AnnotationConfirmationForceDeletion, "true") {
-		remove = a.ForceDelete
-	}
-	if err := remove(ctx, logf.FromContext(ctx), b, nil); err != nil {
-		return err
-	}
-	return controllerutils.RemoveFinalizers(ctx, a.client, b, bastion.FinalizerName)
-}
-
-// Reconcile implements bastion.Actuator. All is done by check, without which the library does not get here.
-func (a *actuator) Reconcile(context.Context, logr.Logger, *extensionsv1alpha1.Bastion, *extensionscontroller.Cluster) error {
-	return nil
+	return !apiequality.Semantic.DeepEqual(b.Status.Ingress, addressOf(objects.service))
 }
 
 // apply writes what differs, and returns an error until the Service has an address and the Pod is ready. The NetworkPolicy
 // is the first, so that the Pod is never without.
-func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *host, objects objects) error {
-	for _, write := range []struct {
-		object client.Object
-		set    func()
-	}{
-		{objects.policy, func() { host.setNetworkPolicy(objects.policy) }},
-		{objects.secret, func() { host.setSecret(objects.secret) }},
-		{objects.service, func() { host.setService(objects.service, a.withoutNodePorts && !cluster.Remote) }},
-	} {
-		set := func() error { write.set(); return nil }
-		if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, cluster.Client, write.object, set, controllerutils.SkipEmptyPatch{}); err != nil {
-			return explain("writing", write.object, cluster, err)
-		}
+func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *host, objects objects, isNew bool) error {
+	if err := ensure(ctx, cluster, objects.policy, isNew, host.setNetworkPolicy); err != nil {
+		return err
 	}
-	pod, err := applyPod(ctx, cluster, host)
-	if err != nil {
+	if err := ensure(ctx, cluster, objects.secret, isNew, host.setSecret); err != nil {
+		return err
+	}
+	setService := func(service *corev1.Service) { host.setService(service, a.withoutNodePorts && !cluster.Remote) }
+	if err := ensure(ctx, cluster, objects.service, isNew, setService); err != nil {
+		return err
+	}
+	if err := ensurePod(ctx, cluster, objects.pod, isNew, host); err != nil {
 		return err
 	}
 
 	var problems []string
-	for _, object := range []client.Object{pod, objects.service} {
+	for _, object := range []client.Object{objects.pod, objects.service} {
 		if problem := problem(object); problem != "" {
-			problems = append(problems, fmt.Sprintf("%s %s: %s", kindOf(object), client.ObjectKeyFromObject(object), problem))
+			problems = append(problems, nameOf(object)+": "+problem)
 		}
 	}
 	if len(problems) > 0 {
@@ -196,14 +157,32 @@ func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *ho
 	return nil
 }
 
-// Delete implements bastion.Actuator.
-func (a *actuator) Delete(ctx context.Context, _ logr.Logger, b *extensionsv1alpha1.Bastion, _ *extensionscontroller.Cluster) error {
-	cluster, err := a.cluster(ctx, b)
+// Restore implements reconciler.Actuator. check does not let it get here.
+func (*actuator) Restore(_ context.Context, op *operation) error { return refuse(op) }
+
+// Migrate implements reconciler.Actuator. The annotation does not keep a Bastion from being deleted.
+func (a *actuator) Migrate(ctx context.Context, op *operation) error {
+	switch {
+	case op.Object.DeletionTimestamp == nil:
+		return refuse(op)
+	case op.Force:
+		return a.ForceDelete(ctx, op)
+	}
+	return a.Delete(ctx, op)
+}
+
+// Delete implements reconciler.Actuator.
+func (a *actuator) Delete(ctx context.Context, op *operation) error {
+	cluster, err := a.cluster(ctx, op.Object)
 	if err != nil {
 		return err
 	}
-	objects := newObjects(keyOf(cluster.Namespace, b.Name))
-	left, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod})
+	objects := newObjects(keyOf(cluster.Namespace, op.Object.Name))
+	found, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod})
+	if err != nil {
+		return err
+	}
+	left, err := stillThere(ctx, cluster, found)
 	if err != nil {
 		return err
 	}
@@ -215,22 +194,30 @@ func (a *actuator) Delete(ctx context.Context, _ logr.Logger, b *extensionsv1alp
 	return err
 }
 
-// ForceDelete implements bastion.Actuator. It waits for nothing, and what is in another cluster that does not answer is
+// ForceDelete implements reconciler.Actuator. It waits for nothing, and what is in another cluster that does not answer is
 // left behind.
-func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, b *extensionsv1alpha1.Bastion, _ *extensionscontroller.Cluster) error {
+func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
+	b := op.Object
 	found, err := a.cluster(ctx, b)
 	if err != nil && len(v1beta1helper.ExtractErrorCodes(reconcilerutils.ReconcileErrCauseOrErr(err))) == 0 {
 		return err
 	}
 	if err != nil {
-		log.Info("Deleting by force what is in the seed, as the cluster of the machines is not known", "reason", err.Error())
+		op.Log.Info("Deleting by force what is in the seed, as the cluster of the machines is not known", "reason", err.Error())
 		found = a.seed(&cluster.Cluster{Client: a.client, Namespace: b.Namespace})
 	}
 	err = a.clean(ctx, found, b.Name)
 	if err != nil && found.Remote {
-		log.Info("Leaving behind what can't be deleted in the cluster of the machines", "reason", err.Error())
+		op.Log.Info("Leaving behind what can't be deleted in the cluster of the machines", "reason", err.Error())
 		return nil
 	}
+	return err
+}
+
+// clean deletes all objects of a Bastion and waits for none.
+func (a *actuator) clean(ctx context.Context, cluster *cluster.Cluster, bastion string) error {
+	objects := newObjects(keyOf(cluster.Namespace, bastion))
+	_, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod, objects.policy, objects.secret}, client.GracePeriodSeconds(0))
 	return err
 }
 

@@ -6,6 +6,7 @@ package bastion
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,38 @@ func TestAnUnchangedBastionIsNotWritten(t *testing.T) {
 	e := newEnv(t, newBastion(), newCluster(t, testProfile())).ready()
 	e.restart(Options{})
 	e.mustReconcile()
-	g.Expect(e.written).To(BeEmpty())
+	g.Expect(e.sent).To(BeEmpty(), "nobody asks for anything")
+}
+
+func TestSpendsFewRequests(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnv(t, newBastion(), newCluster(t, testProfile()))
+	e.quietly()
+	e.mustReconcile()
+	g.Expect(e.sent).To(Equal([]string{
+		"get Secret", // Of the credentials: it has to be known where the machines are before there is a finalizer.
+		"patch Bastion", "get Secret",
+		"create NetworkPolicy", "create Secret", "create Service", "create Pod",
+		"get Bastion", "patch status of Bastion",
+	}), "a creation")
+
+	e.run()
+	e.setAddress("172.18.255.130")
+	read := []string{"get Secret", "get NetworkPolicy", "get Secret", "get Service", "get Pod", "patch status of Bastion"}
+	e.mustReconcile()
+	g.Expect(e.sent).To(Equal(read), "when the pod is ready")
+	e.change(func(*extensionsv1alpha1.Bastion) {})
+	e.mustReconcile()
+	g.Expect(e.sent).To(Equal(append([]string{"patch Bastion"}, read...)), "a reconcile that changes nothing")
+
+	e.hold()
+	g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
+	e.mustReconcile()
+	g.Expect(e.sent).To(Equal([]string{"get Secret", "delete Service", "delete Pod", "get Service", "get Pod"}), "a deletion")
+	e.release()
+	e.mustReconcile()
+	g.Expect(e.sent).To(Equal([]string{"get Secret", "delete Service", "delete Pod", "delete NetworkPolicy", "delete Secret", "patch Bastion"}), "its end")
+	g.Expect(e.isGone()).To(BeTrue())
 }
 
 func TestChangesAreFollowed(t *testing.T) {
@@ -68,7 +100,7 @@ func TestChangesAreFollowed(t *testing.T) {
 		b.Spec.Ingress = []extensionsv1alpha1.BastionIngressPolicy{from("198.51.100.0/24")}
 	})
 	e.mustReconcile()
-	g.Expect(e.written).To(ConsistOf("patch NetworkPolicy", "patch Service"))
+	g.Expect(e.written).To(ConsistOf("patch NetworkPolicy", "patch Service", "patch Bastion"))
 	g.Expect(e.service().Spec.LoadBalancerSourceRanges).To(Equal([]string{"198.51.100.0/24", nobodyV6}))
 	g.Expect(get(e, &networkingv1.NetworkPolicy{}).Spec.Ingress[0].From[0].IPBlock.CIDR).To(Equal("198.51.100.0/24"))
 	g.Expect(e.pod().UID).To(Equal(before))
@@ -243,7 +275,7 @@ func TestWhatTheAPIServerRefusesIsTriedAgain(t *testing.T) {
 		return nil
 	}
 	_, err := e.reconcile()
-	g.Expect(err).To(MatchError(ContainSubstring("writing Service shoot--local--foo/bastion-cli-0: ")))
+	g.Expect(err).To(MatchError(ContainSubstring("creating Service shoot--local--foo/bastion-cli-0: ")))
 	g.Expect(apierrors.IsConflict(err)).To(BeTrue())
 	g.Expect(e.left()).To(ConsistOf("NetworkPolicy", "Secret"))
 
@@ -260,7 +292,7 @@ func TestDeletionWaitsForThePod(t *testing.T) {
 	g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
 
 	g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: 30 * time.Second}))
-	g.Expect(e.bastion().Status.LastError.Description).To(ContainSubstring("waiting until these are gone: Pod shoot--local--foo/bastion-cli-0"))
+	g.Expect(e.waitsFor()).To(Equal("waiting until these are gone: Pod shoot--local--foo/bastion-cli-0"))
 	g.Expect(e.left()).To(ConsistOf("Pod", "NetworkPolicy", "Secret"), "a Pod is never without its NetworkPolicy")
 
 	e.release()
@@ -305,6 +337,35 @@ func TestDeletionByForceWaitsForNothing(t *testing.T) {
 	e.mustReconcile()
 	g.Expect(e.left()).To(ConsistOf("Pod"))
 	g.Expect(e.isGone()).To(BeTrue())
+}
+
+func TestDeletionOfABastionThatCouldNotBeMoved(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		left        []string
+	}{
+		"in order": {nil, []string{"Pod", "NetworkPolicy", "Secret"}},
+		"by force": {map[string]string{"confirmation.gardener.cloud/force-deletion": "true"}, []string{"Pod"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnv(t, newBastion(), newCluster(t, testProfile())).ready()
+			e.hold()
+			b := e.bastion()
+			b.Annotations = map[string]string{"gardener.cloud/operation": "migrate"}
+			maps.Copy(b.Annotations, tt.annotations)
+			g.Expect(e.Update(t.Context(), b)).To(Succeed())
+			g.Expect(e.lastError().Description).To(ContainSubstring("there is nothing to migrate"))
+			g.Expect(e.written).To(BeEmpty())
+
+			g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
+			e.mustReconcile()
+			g.Expect(e.left()).To(ConsistOf(tt.left))
+			e.release()
+			e.mustReconcile()
+			g.Expect(e.isGone()).To(BeTrue())
+		})
+	}
 }
 
 func TestDeletionByForceIsTriedAgainIfTheSeedDoesNotAnswer(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -23,8 +22,8 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Options are what the controller needs.
@@ -37,6 +36,8 @@ type Options struct {
 	IgnoreOperationAnnotation bool
 	// Clusters finds the cluster in which the machines of a shoot are.
 	Clusters cluster.Clusters
+	// ShootClusters are those of the instance, which all its controllers share. Default: ones of its own.
+	ShootClusters *reconciler.Clusters
 	// WithoutNodePorts has the Services of bastions in the seed made without node ports, to which the ranges of a Service
 	// do not apply. It is to be set where the load balancers of the seed are those of our Service controller, which need
 	// none.
@@ -66,30 +67,40 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	predicates := classes.Predicates(bastion.DefaultPredicates(opts.IgnoreOperationAnnotation), localv1alpha1.Type)
-	wake := &waker{reader: mgr.GetClient()}
-	own := common.OnlyOwn[*extensionsv1alpha1.Bastion](mgr, localv1alpha1.Type, classes)
+	if opts.ShootClusters == nil {
+		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
+	}
+
+	opts.Classes = classes
+	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache(), opts)
+	wake := handler.EnqueueRequestsFromMapFunc(bastionOf)
 	if err := builder.ControllerManagedBy(mgr).
 		Named(bastion.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.Bastion{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
-		Watches(&corev1.Pod{}, wake.handler()).
-		Watches(&corev1.Service{}, wake.handler()).
-		Complete(newReconciler(own, opts)); err != nil {
+		Watches(&extensionsv1alpha1.Bastion{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
+		Watches(&corev1.Pod{}, wake, builder.WithPredicates(changes())).
+		Watches(&corev1.Service{}, wake, builder.WithPredicates(changes())).
+		Complete(r); err != nil {
 		return fmt.Errorf("adding the Bastion controller: %w", err)
 	}
 	return nil
 }
 
-func newReconciler(mgr manager.Manager, opts Options) reconcile.Reconciler {
-	actuator := &actuator{
-		client:           mgr.GetClient(),
-		reader:           mgr.GetAPIReader(),
-		clusters:         opts.Clusters,
-		withoutNodePorts: opts.WithoutNodePorts,
-	}
-	newBastion := func() *extensionsv1alpha1.Bastion { return &extensionsv1alpha1.Bastion{} }
-	return common.WithCheck(mgr.GetClient(), newBastion, actuator.check, bastion.NewReconciler(mgr, actuator, nil))
+func newReconciler(c client.Client, reader, cache client.Reader, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.Bastion] {
+	actuator := &actuator{client: c, reader: reader, cache: cache, clusters: opts.Clusters, withoutNodePorts: opts.WithoutNodePorts}
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Bastion]{
+		Client:                    c,
+		Kind:                      extensionsv1alpha1.BastionResource,
+		NewObject:                 func() *extensionsv1alpha1.Bastion { return &extensionsv1alpha1.Bastion{} },
+		Types:                     []string{localv1alpha1.Type},
+		Classes:                   opts.Classes,
+		Finalizer:                 bastion.FinalizerName,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Clusters:                  opts.ShootClusters,
+		Actuator:                  actuator,
+		Check:                     actuator.check,
+		IsAmiss:                   actuator.isAmiss,
+	})
 }
 
 // uncached is a client of the seed that reads from the API server: the cache has but a part of a Service.

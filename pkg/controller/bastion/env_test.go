@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -26,8 +26,9 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -49,27 +50,23 @@ type env struct {
 	machines         client.WithWatch
 	machineNamespace string
 	remote           bool
+	// isQuiet has a reconciler not say at once what it waits for.
+	isQuiet bool
 	// notFound is why there is no cluster of machines.
 	notFound error
 	// fail may return an error for a request.
 	fail func(verb string, obj client.Object) error
-	// written are the writes of the last reconcile but those of the Bastion's status, in the form "VERB KIND".
-	written    []string
-	reconciler reconcile.Reconciler
+	// sent are the requests of the last reconcile, and written those of them that write but not the Bastion's status, in the
+	// form "VERB KIND".
+	sent, written []string
+	reconciler    reconcile.Reconciler
 }
-
-type fakeManager struct {
-	manager.Manager
-	client, reader client.Client
-}
-
-func (m *fakeManager) GetClient() client.Client    { return m.client }
-func (m *fakeManager) GetAPIReader() client.Reader { return m.reader }
 
 // Get implements cluster.Clusters.
 func (e *env) find(ref corev1.SecretReference, technicalID string) (*cluster.Cluster, error) {
 	NewWithT(e.t).Expect(ref).To(Equal(corev1.SecretReference{Namespace: namespace, Name: "cloudprovider"}))
 	NewWithT(e.t).Expect(technicalID).To(Equal(namespace))
+	e.sent = append(e.sent, "get Secret")
 	if e.notFound != nil {
 		return nil, e.notFound
 	}
@@ -131,6 +128,12 @@ func testProfile() *gardencorev1beta1.CloudProfile {
 	return newProfile(localv1alpha1.MachineImageVersion{Version: "2.0", Image: "node:2"})
 }
 
+// quietly makes a new reconciler that does not say what it waits for as long as that does not take long.
+func (e *env) quietly() {
+	e.isQuiet = true
+	e.restart(Options{})
+}
+
 // newEnv has a Bastion, and machines in the seed.
 func newEnv(t *testing.T, objects ...client.Object) *env {
 	t.Helper()
@@ -159,18 +162,29 @@ func (e *env) restart(opts Options) {
 	opts.Clusters = clusters{e}
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"shoot"}, "shoot")
 	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
-	mgr := &fakeManager{client: e.observe(e.WithWatch, false), reader: e.observe(e.WithWatch, true)}
-	e.reconciler = newReconciler(common.OnlyOwn[*extensionsv1alpha1.Bastion](mgr, "local", classes), opts)
+	opts.Classes = classes
+	c := e.observe(e.WithWatch, false)
+	opts.ShootClusters = reconciler.NewClusters(c)
+	r := newReconciler(c, e.observe(e.WithWatch, true), e.WithWatch, opts)
+	r.Patience = -1 // Else a slow machine would send one request more.
+	r.Quiet = -1
+	if e.isQuiet {
+		r.Quiet = time.Hour
+	}
+	e.reconciler = r
 }
 
-// observe notes down writes. A client that is not live has nothing of a Service that the cache leaves out.
+// observe notes down requests. A client that is not live reads from a cache, which has nothing of a Service that it leaves out.
 func (e *env) observe(inner client.WithWatch, live bool) client.WithWatch {
 	do := func(verb string, obj client.Object, do func() error) error {
 		gvk, err := inner.GroupVersionKindFor(obj)
 		if err != nil {
 			return err
 		}
-		if verb != "get" {
+		if live || verb != "get" {
+			e.sent = append(e.sent, verb+" "+gvk.Kind)
+		}
+		if verb != "get" && verb != "patch status of" {
 			e.written = append(e.written, verb+" "+gvk.Kind)
 		}
 		if e.fail != nil {
@@ -197,11 +211,14 @@ func (e *env) observe(inner client.WithWatch, live bool) client.WithWatch {
 		Delete: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			return do("delete", obj, func() error { return inner.Delete(ctx, obj, opts...) })
 		},
+		SubResourcePatch: func(ctx context.Context, _ client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return do("patch "+sub+" of", obj, func() error { return inner.SubResource(sub).Patch(ctx, obj, patch, opts...) })
+		},
 	})
 }
 
 func (e *env) reconcile() (reconcile.Result, error) {
-	e.written = nil
+	e.sent, e.written = nil, nil
 	return e.reconciler.Reconcile(e.t.Context(), reconcile.Request{NamespacedName: bastionKey})
 }
 
@@ -249,10 +266,14 @@ func (e *env) isGone() bool {
 	return apierrors.IsNotFound(e.Get(e.t.Context(), bastionKey, &extensionsv1alpha1.Bastion{}))
 }
 
+// change changes the Bastion and asks for a reconcile, as gardenlet does.
 func (e *env) change(change func(*extensionsv1alpha1.Bastion)) {
 	e.t.Helper()
 	bastion := e.bastion()
 	change(bastion)
+	for key, value := range requests.Asking("reconcile", time.Now().Add(time.Minute)) {
+		metav1.SetMetaDataAnnotation(&bastion.ObjectMeta, key, value)
+	}
 	NewWithT(e.t).Expect(e.Update(e.t.Context(), bastion)).To(Succeed())
 }
 

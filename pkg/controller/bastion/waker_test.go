@@ -5,17 +5,16 @@
 package bastion
 
 import (
+	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 )
 
@@ -76,64 +75,74 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-func TestWaker(t *testing.T) {
-	inState := func(state gardencorev1beta1.LastOperationState) *extensionsv1alpha1.Bastion {
-		return newBastion(func(b *extensionsv1alpha1.Bastion) {
-			b.Status.LastOperation = &gardencorev1beta1.LastOperation{State: state}
-		})
-	}
-	done, underWay := inState(gardencorev1beta1.LastOperationStateSucceeded), inState(gardencorev1beta1.LastOperationStateError)
-	asked := done.DeepCopy()
-	asked.Annotations = map[string]string{"gardener.cloud/operation": "reconcile"}
-
+func TestWhatWakesABastion(t *testing.T) {
 	for name, tt := range map[string]struct {
-		bastion *extensionsv1alpha1.Bastion
-		event   any
-		wakes   bool
+		event any
+		wakes bool
 	}{
-		"a Pod gets ready":                                    {underWay, event.UpdateEvent{ObjectOld: readyPod("False"), ObjectNew: readyPod("True")}, true},
-		"a Pod can't get its image":                           {underWay, event.UpdateEvent{ObjectOld: waitingPod("ContainerCreating", ""), ObjectNew: waitingPod("ErrImagePull", "not found")}, true},
-		"a Pod changes in what does not matter":               {underWay, event.UpdateEvent{ObjectOld: readyPod("True"), ObjectNew: readyPod("True")}, false},
-		"a Pod of a Bastion that is done is drained":          {done, event.UpdateEvent{ObjectOld: readyPod("True"), ObjectNew: deleting(readyPod("True"))}, true},
-		"a Pod of a Bastion that is done is gone":             {done, event.DeleteEvent{Object: readyPod("True")}, true},
-		"a Pod is created":                                    {underWay, event.CreateEvent{Object: podIn(corev1.ContainerState{})}, false},
-		"a Pod is found ready":                                {underWay, event.CreateEvent{Object: readyPod("True")}, true},
-		"a Pod of a Bastion that is asked for is found ready": {asked, event.CreateEvent{Object: readyPod("True")}, true},
-		"a Pod of a Bastion that is done is found ready":      {done, event.CreateEvent{Object: readyPod("True")}, false},
-		"a Pod of no Bastion is found ready":                  {nil, event.CreateEvent{Object: readyPod("True")}, false},
-		"a Service gets an address":                           {underWay, event.UpdateEvent{ObjectOld: serviceWith(""), ObjectNew: serviceWith("192.0.2.1")}, true},
-		"a Service gets another address":                      {done, event.UpdateEvent{ObjectOld: serviceWith("192.0.2.1"), ObjectNew: serviceWith("192.0.2.2")}, true},
-		"a Service changes in what does not matter":           {done, event.UpdateEvent{ObjectOld: serviceWith("192.0.2.1"), ObjectNew: serviceWith("192.0.2.1")}, false},
-		"a Service of a Bastion that is done is gone":         {done, event.DeleteEvent{Object: serviceWith("192.0.2.1")}, true},
-		"a Service of something else is gone": {done, event.DeleteEvent{Object: &corev1.Service{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "kube-apiserver",
-		}}}, false},
+		"a Pod gets ready":                          {event.UpdateEvent{ObjectOld: readyPod("False"), ObjectNew: readyPod("True")}, true},
+		"a Pod can't get its image":                 {event.UpdateEvent{ObjectOld: waitingPod("ContainerCreating", ""), ObjectNew: waitingPod("ErrImagePull", "not found")}, true},
+		"a Pod changes in what does not matter":     {event.UpdateEvent{ObjectOld: readyPod("True"), ObjectNew: readyPod("True")}, false},
+		"a Pod is drained":                          {event.UpdateEvent{ObjectOld: readyPod("True"), ObjectNew: deleting(readyPod("True"))}, true},
+		"a Pod is gone":                             {event.DeleteEvent{Object: readyPod("True")}, true},
+		"a Pod is created":                          {event.CreateEvent{Object: podIn(corev1.ContainerState{})}, false},
+		"a Pod is found ready":                      {event.CreateEvent{Object: readyPod("True")}, true},
+		"a Service gets an address":                 {event.UpdateEvent{ObjectOld: serviceWith(""), ObjectNew: serviceWith("192.0.2.1")}, true},
+		"a Service gets another address":            {event.UpdateEvent{ObjectOld: serviceWith("192.0.2.1"), ObjectNew: serviceWith("192.0.2.2")}, true},
+		"a Service changes in what does not matter": {event.UpdateEvent{ObjectOld: serviceWith("192.0.2.1"), ObjectNew: serviceWith("192.0.2.1")}, false},
+		"a Service is gone":                         {event.DeleteEvent{Object: serviceWith("192.0.2.1")}, true},
+		"somebody asks for an event":                {event.GenericEvent{Object: serviceWith("192.0.2.1")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			w := &waker{reader: newFake(t)}
-			if tt.bastion != nil {
-				w.reader = newFake(t, tt.bastion.DeepCopy())
-			}
-			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-			defer queue.ShutDown()
+			wakes := false
 			switch e := tt.event.(type) {
 			case event.CreateEvent:
-				w.handler().Create(t.Context(), e, queue)
+				wakes = changes().Create(e)
 			case event.UpdateEvent:
-				w.handler().Update(t.Context(), e, queue)
+				wakes = changes().Update(e)
 			case event.DeleteEvent:
-				w.handler().Delete(t.Context(), e, queue)
+				wakes = changes().Delete(e)
+			case event.GenericEvent:
+				wakes = changes().Generic(e)
 			}
-			if !tt.wakes {
-				g.Expect(queue.Len()).To(BeZero())
-				return
-			}
-			g.Expect(queue.Len()).To(Equal(1))
-			request, _ := queue.Get()
-			g.Expect(request.NamespacedName).To(Equal(bastionKey))
+			NewWithT(t).Expect(wakes).To(Equal(tt.wakes))
 		})
 	}
+}
+
+func TestWhoIsWoken(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(bastionOf(t.Context(), readyPod("True"))).To(ConsistOf(reconcile.Request{NamespacedName: bastionKey}))
+	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-apiserver"}}
+	g.Expect(bastionOf(t.Context(), other)).To(BeEmpty())
+}
+
+func TestABastionThatWasReadyIsAmissWhen(t *testing.T) {
+	for name, tt := range map[string]struct {
+		objects []client.Object
+		amiss   bool
+	}{
+		"all is as it was, it is not":                                 {[]client.Object{readyPod("True"), serviceWith("192.0.2.1")}, false},
+		"its Pod is drained":                                          {[]client.Object{serviceWith("192.0.2.1")}, true},
+		"its Pod is not ready":                                        {[]client.Object{readyPod("False"), serviceWith("192.0.2.1")}, true},
+		"its Service is gone":                                         {[]client.Object{readyPod("True")}, true},
+		"its Service has another address":                             {[]client.Object{readyPod("True"), serviceWith("192.0.2.2")}, true},
+		"its Service has lost its address":                            {[]client.Object{readyPod("True"), serviceWith("")}, true},
+		"the seed has nothing of it, as it may be in another cluster": {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBastion(func(b *extensionsv1alpha1.Bastion) { b.Status.Ingress = &corev1.LoadBalancerIngress{IP: "192.0.2.1"} })
+			a := &actuator{cache: newFake(t, tt.objects...)}
+			NewWithT(t).Expect(a.isAmiss(t.Context(), b)).To(Equal(tt.amiss))
+		})
+	}
+
+	t.Run("not when the cache can't be read", func(t *testing.T) {
+		e := newEnv(t)
+		e.fail = func(string, client.Object) error { return errors.New("it has not started") }
+		a := &actuator{cache: e.observe(e.WithWatch, true)}
+		NewWithT(t).Expect(a.isAmiss(t.Context(), newBastion())).To(BeFalse())
+	})
 }
 
 func TestTheCacheHasWhatTheWakerReads(t *testing.T) {
@@ -147,9 +156,7 @@ func TestTheCacheHasWhatTheWakerReads(t *testing.T) {
 		stripped, err := byObject.Transform(pod)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(said(stripped.(*corev1.Pod))).To(Equal(said(pod)))
-		key, ok := bastionOf(stripped.(*corev1.Pod))
-		g.Expect(ok).To(BeTrue())
-		g.Expect(key).To(Equal(bastionKey))
+		g.Expect(bastionOf(t.Context(), stripped.(*corev1.Pod))).To(HaveLen(1))
 		g.Expect(stripped.(*corev1.Pod).Spec).To(BeZero())
 
 		tombstone, err := byObject.Transform("something else")

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 )
 
@@ -36,35 +37,40 @@ func newObjects(key client.ObjectKey) objects {
 	}
 }
 
-// applyPod returns the Pod, which may be one that is being deleted to make room for another.
-func applyPod(ctx context.Context, cluster *cluster.Cluster, host *host) (*corev1.Pod, error) {
-	wanted := host.pod(keyOf(cluster.Namespace, host.bastion))
-	pod := &corev1.Pod{}
-	err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(wanted), pod)
-	if apierrors.IsNotFound(err) {
-		if err := cluster.Client.Create(ctx, wanted); err != nil {
-			return nil, explain("creating", wanted, cluster, err)
+// ensure has an object as set makes it. It is there already unless the Bastion is new.
+func ensure[T client.Object](ctx context.Context, cluster *cluster.Cluster, object T, isNew bool, set func(T)) error {
+	mutate := func(object T) error { set(object); return nil }
+	return explain(cluster, common.Ensure(ctx, cluster.Client, cluster.Client, object, !isNew, mutate))
+}
+
+// ensurePod leaves a Pod as it is, or has another take its place. It may be one that is being deleted.
+func ensurePod(ctx context.Context, cluster *cluster.Cluster, pod *corev1.Pod, isNew bool, host *host) error {
+	wanted := host.pod(client.ObjectKeyFromObject(pod))
+	set := func(pod *corev1.Pod) {
+		if pod.ResourceVersion == "" {
+			wanted.DeepCopyInto(pod)
 		}
-		return wanted, nil
 	}
-	if err != nil {
-		return nil, explain("reading", wanted, cluster, err)
+	if err := ensure(ctx, cluster, pod, isNew, set); err != nil {
+		return err
 	}
 	if pod.DeletionTimestamp != nil || !isOutdated(pod, wanted) {
-		return pod, nil
+		return nil
 	}
 
-	left, err := remove(ctx, cluster, []client.Object{pod}, client.Preconditions{UID: &pod.UID})
+	found, err := remove(ctx, cluster, []client.Object{pod}, client.Preconditions{UID: &pod.UID})
 	if err != nil {
-		return nil, err
+		return err
+	}
+	left, err := stillThere(ctx, cluster, found)
+	if err != nil {
+		return err
 	}
 	if len(left) > 0 {
-		return nil, waitFor(cluster, fmt.Errorf("waiting until %s is gone, another one takes its place", left[0]))
+		return waitFor(cluster, fmt.Errorf("waiting until %s is gone, another one takes its place", left[0]))
 	}
-	if err := cluster.Client.Create(ctx, wanted); err != nil {
-		return nil, explain("creating", wanted, cluster, err)
-	}
-	return wanted, nil
+	*pod = corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: wanted.Namespace, Name: wanted.Name}}
+	return ensure(ctx, cluster, pod, true, set)
 }
 
 // isOutdated tells whether another Pod has to take the place of one. One that people may have connected to is not
@@ -76,33 +82,50 @@ func isOutdated(pod, wanted *corev1.Pod) bool {
 	return podProblem(pod) != "" && pod.Spec.Containers[0].Image != wanted.Spec.Containers[0].Image
 }
 
-// remove deletes objects and returns which of them are still there, each as "KIND NAMESPACE/NAME".
-func remove(ctx context.Context, cluster *cluster.Cluster, objects []client.Object, opts ...client.DeleteOption) ([]string, error) {
-	var left []string
+// remove deletes objects and returns those that there were.
+func remove(ctx context.Context, cluster *cluster.Cluster, objects []client.Object, opts ...client.DeleteOption) ([]client.Object, error) {
+	var found []client.Object
 	for _, object := range objects {
 		err := cluster.Client.Delete(ctx, object, opts...)
 		if err == nil {
-			err = cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+			found = append(found, object)
+		} else if !apierrors.IsNotFound(err) {
+			return nil, explain(cluster, fmt.Errorf("deleting %s: %w", nameOf(object), err))
 		}
-		switch {
-		case err == nil:
-			left = append(left, kindOf(object)+" "+client.ObjectKeyFromObject(object).String())
-		case !apierrors.IsNotFound(err):
-			return nil, explain("deleting", object, cluster, err)
+	}
+	return found, nil
+}
+
+// stillThere returns which of the objects are there, each as "KIND NAMESPACE/NAME".
+func stillThere(ctx context.Context, cluster *cluster.Cluster, objects []client.Object) ([]string, error) {
+	var left []string
+	for _, object := range objects {
+		name := nameOf(object)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil {
+			left = append(left, name)
+		} else if !apierrors.IsNotFound(err) {
+			return nil, explain(cluster, fmt.Errorf("reading %s: %w", name, err))
 		}
 	}
 	return left, nil
 }
 
-func explain(doing string, object client.Object, cluster *cluster.Cluster, err error) error {
-	err = fmt.Errorf("%s %s %s: %w", doing, kindOf(object), client.ObjectKeyFromObject(object), err)
-	if !cluster.Remote {
+// explain says of an error in a cluster other than the seed that it is from there. A namespace that is missing there is
+// waited for.
+func explain(cluster *cluster.Cluster, err error) error {
+	if err == nil || !cluster.Remote {
 		return err
 	}
 	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return waitFor(cluster, fmt.Errorf("%w (in the cluster of the shoot's credentials): %w", err, errNoNamespace))
 	}
 	return fmt.Errorf("%w (in the cluster of the shoot's credentials)", err)
+}
+
+// nameOf returns "KIND NAMESPACE/NAME".
+func nameOf(object client.Object) string {
+	return kindOf(object) + " " + client.ObjectKeyFromObject(object).String()
 }
 
 func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }

@@ -2,5 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package common holds what several controllers put around the reconcilers of Gardener's extension library.
+// Package common holds what several controllers need besides the reconciler that they share (package reconciler): errors that
+// tell a user what to put right, Secrets that are held, objects that are written only if they differ, and what wakes the
+// objects that wait for a ManagedResource.
 package common

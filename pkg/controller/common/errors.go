@@ -6,18 +6,20 @@ package common
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
-	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
+	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
 const (
@@ -39,6 +41,24 @@ func NoCluster(namespace, with string) error {
 	}
 }
 
+// CheckCluster returns an error if an object of class shoot has no Cluster although it is in the namespace of a shoot: then
+// that is on its way to the cache. In other namespaces there are such objects without one, as older Gardeners set no class.
+// reader asks the API server, and only if there is no Cluster: through a cache that would be a watch on all Namespaces.
+func CheckCluster(ctx context.Context, reader client.Reader, obj extensionsv1alpha1.Object, cluster *extensioncluster.Cluster) error {
+	isOfShoot := extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()) == extensionsv1alpha1.ExtensionClassShoot
+	if cluster != nil || !isOfShoot || obj.GetNamespace() == v1beta1constants.GardenNamespace {
+		return nil
+	}
+	isShootNamespace, err := gardenerutils.IsShootNamespace(ctx, reader, obj.GetNamespace())
+	if err != nil {
+		return fmt.Errorf("reading namespace %s: %w", obj.GetNamespace(), err)
+	}
+	if isShootNamespace {
+		return NoCluster(obj.GetNamespace(), "a shoot")
+	}
+	return nil
+}
+
 // ConfigurationProblem returns an error for something that only a user can put right: it has Gardener's code
 // ERR_CONFIGURATION_PROBLEM, and reconcilers try again after retryAfter rather than with a short back-off.
 func ConfigurationProblem(err error, retryAfter time.Duration) error {
@@ -51,20 +71,4 @@ func WithCode(err error, code gardencorev1beta1.ErrorCode, retryAfter time.Durat
 		Cause:        v1beta1helper.NewErrorWithCodes(err, code),
 		RequeueAfter: retryAfter,
 	}
-}
-
-// CheckSecret returns a configuration problem if the Secret that an extension object's spec.secretRef names is missing.
-func CheckSecret(ctx context.Context, reader client.Reader, ref corev1.SecretReference) error {
-	if ref.Name == "" || ref.Namespace == "" {
-		return ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"), RetryMistake)
-	}
-
-	_, err := kubernetesutils.GetSecretMetadataByReference(ctx, reader, &ref)
-	if apierrors.IsNotFound(err) {
-		return ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names does not exist: create it", ref.Namespace, ref.Name), RetryMissing)
-	}
-	if err != nil {
-		return fmt.Errorf("reading the Secret %s/%s which spec.secretRef names: %w", ref.Namespace, ref.Name, err)
-	}
-	return nil
 }

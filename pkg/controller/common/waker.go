@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Waker wakes the extension objects of one kind in the namespace of a ManagedResource when that is gone, or when what is
@@ -90,9 +90,7 @@ func (w *Waker) Requests(ctx context.Context, mr client.Object) []reconcile.Requ
 // isUnderWay tells whether an operation is asked for or has begun, but has not succeeded yet. The status alone would not
 // do: the cache from which obj comes may not have seen the last write of it.
 func isUnderWay(obj extensionsv1alpha1.Object) bool {
-	last := obj.GetExtensionStatus().GetLastOperation()
 	return obj.GetDeletionTimestamp() != nil ||
-		last == nil ||
-		last.State != gardencorev1beta1.LastOperationStateSucceeded ||
+		reconciler.IsUnanswered(obj) ||
 		obj.GetAnnotations()[v1beta1constants.GardenerOperation] != ""
 }

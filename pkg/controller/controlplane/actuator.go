@@ -8,10 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
-	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
@@ -20,9 +21,9 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -33,92 +34,117 @@ const (
 	SeedName = genericactuator.ControlPlaneSeedChartResourceName
 	// ShootName is the name of the ManagedResource with what is deployed into the shoot.
 	ShootName = genericactuator.ControlPlaneShootChartResourceName
-	// StorageClassesName is the name of the ManagedResource with the StorageClass.
-	StorageClassesName = genericactuator.StorageClassesChartResourceName
+	// FormerStorageClassesName is the name of the ManagedResource with the StorageClass alone, which Gardener's generic actuator
+	// makes, and with it the provider-local of Gardener itself. Here the StorageClass is in that with all else in the shoot.
+	FormerStorageClassesName = genericactuator.StorageClassesChartResourceName
 
 	cloudController = "cloud-controller"
 
-	// retryWait is when a ControlPlane that waits for a ManagedResource is looked at again, should the watch not wake it
-	// before.
-	retryWait = 30 * time.Second
+	// emptiedMax is how many ControlPlanes that are being deleted are remembered.
+	emptiedMax = 1024
 )
 
-// actuator implements controlplane.Actuator of the extension library.
+// actuator implements reconciler.Actuator.
 type actuator struct {
 	Options
 	client client.Client
 	// reader asks the API server.
 	reader client.Reader
+	// hibernating has the ControlPlanes whose kube-apiserver is to go.
+	hibernating *keys
+	// nodes are those of the seed.
+	nodes *nodeCount
+	// emptied has the UIDs of ControlPlanes that are being deleted and whose secrets are gone.
+	emptied *lru.Cache
 }
 
-// Reconcile deploys all but the webhooks, which check has deployed. As the generic actuator does, it asks to be called
-// again as long as a shoot is being hibernated: cloud-controller works until kube-apiserver is gone, which is Gardener's
-// order. Without a cloud-controller there is nothing to come back for.
-func (a *actuator) Reconcile(ctx context.Context, log logr.Logger, cp *extensionsv1alpha1.ControlPlane, cluster *extensionscontroller.Cluster) (bool, error) {
-	if cluster == nil || cluster.Shoot == nil {
-		return false, common.NoCluster(cp.Namespace, "a shoot")
+type operation = reconciler.Operation[*extensionsv1alpha1.ControlPlane]
+
+var _ reconciler.Actuator[*extensionsv1alpha1.ControlPlane] = &actuator{}
+
+// Reconcile deploys the webhooks, and all else once the shoot has them.
+func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
+	cp, cluster := op.Object, op.Cluster.Decoded()
+	if op.Cluster.Shoot() == nil {
+		return common.NoCluster(cp.Namespace, "a shoot")
+	}
+	if err := checkProviderConfig(cp); err != nil {
+		return err
+	}
+	if err := a.deployWebhooks(ctx, op); err != nil {
+		return err
 	}
 
 	phase, err := a.hibernation(ctx, cluster)
 	if err != nil {
-		return false, err
+		return err
 	}
-	secrets, err := a.generateSecrets(ctx, log, cluster)
+	// One that nothing has ever been said of has none, unless a process has ended half-way: then creating them tells.
+	isNew := op.Type == gardencorev1beta1.LastOperationTypeCreate && cp.Status.LastOperation == nil
+	secrets, err := a.generateSecrets(ctx, op.Log, cluster, isNew)
 	if err != nil {
-		return false, err
+		return err
 	}
-
 	if err := a.deploy(ctx, cp, cluster, secrets, phase); errors.Is(err, resources.ErrDeleting) {
-		return false, waitFor(err)
+		return a.wait(op, err)
 	} else if err != nil {
-		return false, err
+		return err
 	}
-
+	if err := a.removeFormerStorageClasses(ctx, op); err != nil {
+		return err
+	}
 	if err := secrets.Cleanup(ctx); err != nil {
-		return false, fmt.Errorf("deleting secrets that are not used any more: %w", err)
+		return fmt.Errorf("deleting secrets that are not used any more: %w", err)
 	}
-	return phase == hibernating, nil
+	a.hibernating.set(client.ObjectKeyFromObject(cp), phase == hibernating)
+	return nil
 }
 
 // Restore does the same as Reconcile: objects in the shoot are still there, and Gardener has put the persisted secrets
 // there before.
-func (a *actuator) Restore(ctx context.Context, log logr.Logger, cp *extensionsv1alpha1.ControlPlane, cluster *extensionscontroller.Cluster) (bool, error) {
-	return a.Reconcile(ctx, log, cp, cluster)
+func (a *actuator) Restore(ctx context.Context, op *operation) error {
+	return a.Reconcile(ctx, op)
 }
 
 // Migrate removes what is in the seed. The shoot goes on without this seed, so what is in it stays, but for the webhooks:
 // these call the seed. The secrets stay, too: Gardener takes those that move on from here only later, and the others go
 // with the namespace.
-func (a *actuator) Migrate(ctx context.Context, _ logr.Logger, cp *extensionsv1alpha1.ControlPlane, _ *extensionscontroller.Cluster) error {
-	return a.migrate(ctx, cp.Namespace)
-}
-
-func (a *actuator) migrate(ctx context.Context, namespace string) error {
-	if err := a.removeComponents(ctx, namespace, leaveShoot); err != nil {
+func (a *actuator) Migrate(ctx context.Context, op *operation) error {
+	if err := a.removeComponents(ctx, op, leaveShoot); err != nil {
 		return err
 	}
-	return a.removeWebhooks(ctx, namespace, leaveShoot)
+	if err := a.deleteShootAccess(ctx, op.Object.Namespace); err != nil {
+		return err
+	}
+	return a.removeWebhooks(ctx, op, leaveShoot)
 }
 
 // Delete removes everything. As long as GRM is deleting objects, it gives the worker back.
-func (a *actuator) Delete(ctx context.Context, log logr.Logger, cp *extensionsv1alpha1.ControlPlane, _ *extensionscontroller.Cluster) error {
-	return a.remove(ctx, log, cp.Namespace, emptyShoot)
+func (a *actuator) Delete(ctx context.Context, op *operation) error {
+	return a.remove(ctx, op, emptyShoot)
 }
 
 // ForceDelete removes everything in the seed and waits for nothing: the shoot may be out of reach, so its objects are left
 // where they are. gardenlet takes the finalizer off ManagedResources that nobody serves any more.
-func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, cp *extensionsv1alpha1.ControlPlane, _ *extensionscontroller.Cluster) error {
-	return a.remove(ctx, log, cp.Namespace, abandonShoot)
+func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
+	return a.remove(ctx, op, abandonShoot)
 }
 
-func (a *actuator) remove(ctx context.Context, log logr.Logger, namespace string, ending ending) error {
-	if err := a.removeComponents(ctx, namespace, ending); err != nil {
+func (a *actuator) remove(ctx context.Context, op *operation, ending ending) error {
+	if err := a.removeComponents(ctx, op, ending); err != nil {
 		return err
 	}
-	if err := a.deleteSecrets(ctx, log, namespace); err != nil {
-		return err
+	uid := op.Object.UID
+	if _, ok := a.emptied.Get(uid); !ok {
+		if err := a.deleteShootAccess(ctx, op.Object.Namespace); err != nil {
+			return err
+		}
+		if err := a.deleteSecrets(ctx, op.Object.Namespace); err != nil {
+			return err
+		}
+		a.emptied.Add(uid, nil)
 	}
-	return a.removeWebhooks(ctx, namespace, ending)
+	return a.removeWebhooks(ctx, op, ending)
 }
 
 // phase is how far a shoot's hibernation is.
@@ -142,15 +168,33 @@ func (a *actuator) hibernation(ctx context.Context, cluster *extensionscontrolle
 		return awake, nil
 	}
 
-	deployment := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: cluster.ObjectMeta.Name, Name: v1beta1constants.DeploymentNameKubeAPIServer}
-	if err := a.reader.Get(ctx, key, deployment); client.IgnoreNotFound(err) != nil {
-		return awake, fmt.Errorf("reading Deployment %s: %w", key, err)
+	up, err := a.hasKubeAPIServer(ctx, cluster.ObjectMeta.Name)
+	if err != nil {
+		return awake, err
 	}
-	if replicas := deployment.Spec.Replicas; replicas != nil && *replicas > 0 {
+	if up {
 		return hibernating, nil
 	}
 	return hibernated, nil
+}
+
+func (a *actuator) hasKubeAPIServer(ctx context.Context, namespace string) (bool, error) {
+	deployment := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: namespace, Name: v1beta1constants.DeploymentNameKubeAPIServer}
+	if err := a.reader.Get(ctx, key, deployment); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Deployment %s: %w", key, err)
+	}
+	return ptr.Deref(deployment.Spec.Replicas, 0) > 0, nil
+}
+
+// isLeftAlone tells of a ControlPlane that has been reconciled whether its shoot has fallen asleep since, so that
+// cloud-controller has to, too: it works until kube-apiserver is gone, which is Gardener's order.
+func (a *actuator) isLeftAlone(ctx context.Context, cp *extensionsv1alpha1.ControlPlane) bool {
+	if !a.hibernating.has(client.ObjectKeyFromObject(cp)) {
+		return false
+	}
+	up, err := a.hasKubeAPIServer(ctx, cp.Namespace)
+	return err == nil && !up
 }
 
 // ending is what becomes of the objects in the shoot.
@@ -167,9 +211,15 @@ const (
 
 // removeComponents removes the ManagedResources one after the other, the last deployed first, but for the webhooks. Called
 // again, it goes on where it was.
-func (a *actuator) removeComponents(ctx context.Context, namespace string, ending ending) error {
-	for _, name := range []string{StorageClassesName, ShootName, SeedName} {
-		key := client.ObjectKey{Namespace: namespace, Name: name}
+func (a *actuator) removeComponents(ctx context.Context, op *operation, ending ending) error {
+	names := []string{ShootName, SeedName}
+	if former, err := a.former(ctx, op.Object.Namespace, FormerStorageClassesName); err != nil {
+		return err
+	} else if former != nil {
+		names = slices.Insert(names, 0, former.Name)
+	}
+	for _, name := range names {
+		key := client.ObjectKey{Namespace: op.Object.Namespace, Name: name}
 		if ending != emptyShoot && name != SeedName {
 			if err := a.Resources.SetKeepObjects(ctx, key, true); err != nil {
 				return err
@@ -180,14 +230,14 @@ func (a *actuator) removeComponents(ctx context.Context, namespace string, endin
 			return err
 		}
 		if !gone && ending != abandonShoot {
-			return stillThere(key)
+			return a.wait(op, stillThere(key))
 		}
 	}
-	return a.deleteShootAccess(ctx, namespace)
+	return nil
 }
 
-func (a *actuator) removeWebhooks(ctx context.Context, namespace string, ending ending) error {
-	key := client.ObjectKey{Namespace: namespace, Name: WebhooksName}
+func (a *actuator) removeWebhooks(ctx context.Context, op *operation, ending ending) error {
+	key := client.ObjectKey{Namespace: op.Object.Namespace, Name: WebhooksName}
 	if ending == abandonShoot {
 		if err := a.Resources.SetKeepObjects(ctx, key, true); err != nil {
 			return err
@@ -198,7 +248,7 @@ func (a *actuator) removeWebhooks(ctx context.Context, namespace string, ending 
 		return fmt.Errorf("removing the webhooks of the shoot: %w", err)
 	}
 	if !gone && ending != abandonShoot {
-		return stillThere(key)
+		return a.wait(op, stillThere(key))
 	}
 	return nil
 }
@@ -212,18 +262,5 @@ func (a *actuator) deleteWebhooks(ctx context.Context, key client.ObjectKey) (bo
 }
 
 func stillThere(key client.ObjectKey) error {
-	return waitFor(fmt.Errorf("ManagedResource %s is still being deleted, gardener-resource-manager's status on it tells why", key))
-}
-
-// shootAccess is the Secret with cloud-controller's token for the shoot, which GRM keeps fresh.
-func shootAccess(namespace string) *gardenerutils.AccessSecret {
-	return gardenerutils.NewShootAccessSecret(cloudController, namespace)
-}
-
-func (a *actuator) deleteShootAccess(ctx context.Context, namespace string) error {
-	secret := shootAccess(namespace).Secret
-	if err := client.IgnoreNotFound(a.client.Delete(ctx, secret)); err != nil {
-		return fmt.Errorf("deleting secret %s: %w", client.ObjectKeyFromObject(secret), err)
-	}
-	return nil
+	return fmt.Errorf("ManagedResource %s is still being deleted, gardener-resource-manager's status on it tells why", key)
 }

@@ -44,7 +44,7 @@ func TestAControlPlaneIsDeployedOnceTheShootHasTheWebhooks(t *testing.T) {
 
 	c.healthy()
 	g.Expect(c.mustReconcile().RequeueAfter).To(BeZero(), "there is nothing to poll")
-	g.Expect(c.managedResources()).To(ConsistOf("extension-controlplane-shoot-webhooks", "extension-controlplane-shoot", "extension-controlplane-storageclasses"))
+	g.Expect(c.managedResources()).To(ConsistOf("extension-controlplane-shoot-webhooks", "extension-controlplane-shoot"))
 	cp := c.controlPlane()
 	g.Expect(cp.Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
 	g.Expect(cp.Status.LastError).To(BeNil())
@@ -56,21 +56,17 @@ func TestTheShootGetsLocalPathProvisionerAndADefaultStorageClass(t *testing.T) {
 	c := newServedCluster(t)
 	c.mustReconcile()
 
-	for _, name := range []string{ShootName, StorageClassesName} {
-		mr := c.managedResource(name)
-		g.Expect(mr.Spec.Class).To(BeNil(), "the GRM of the shoot applies it")
-		g.Expect(mr.Spec.InjectLabels).To(Equal(map[string]string{"shoot.gardener.cloud/no-cleanup": "true"}))
-		g.Expect(*mr.Spec.KeepObjects).To(BeFalse())
-	}
+	mr := c.managedResource(ShootName)
+	g.Expect(mr.Spec.Class).To(BeNil(), "the GRM of the shoot applies it")
+	g.Expect(mr.Spec.InjectLabels).To(Equal(map[string]string{"shoot.gardener.cloud/no-cleanup": "true"}))
+	g.Expect(*mr.Spec.KeepObjects).To(BeFalse())
 	deployment := c.objects(ShootName)["Deployment kube-system/local-path-provisioner"]
 	containers, _, err := unstructured.NestedSlice(deployment.(*unstructured.Unstructured).Object, "spec", "template", "spec", "containers")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(containers[0]).To(HaveKeyWithValue("image", "local-path-provisioner:1"))
-	g.Expect(c.objects(ShootName)).NotTo(HaveKey(HavePrefix("StorageClass")))
 	g.Expect(c.objects(ShootName)).NotTo(HaveKey(HavePrefix("VerticalPodAutoscaler")))
 
-	g.Expect(c.objects(StorageClassesName)).To(HaveLen(1))
-	storageClass := c.objects(StorageClassesName)["StorageClass /default"]
+	storageClass := c.objects(ShootName)["StorageClass /default"]
 	g.Expect(storageClass.GetAnnotations()).To(Equal(map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}))
 	g.Expect(storageClass.(*unstructured.Unstructured).Object).To(And(
 		HaveKeyWithValue("volumeBindingMode", "WaitForFirstConsumer"), HaveKeyWithValue("reclaimPolicy", "Delete")))
@@ -91,7 +87,10 @@ func TestACacheThatLagsBehindIsNotBelieved(t *testing.T) {
 	mr.Status.Conditions = nil
 	g.Expect(c.Status().Update(t.Context(), mr)).To(Succeed())
 
+	c.change = "another version has other webhooks"
+	c.restart()
 	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
+	g.Expect(c.requests).To(ContainElements("patch ManagedResource", "live ManagedResource"))
 	g.Expect(c.managedResource(ShootName)).To(BeNil())
 }
 
@@ -117,15 +116,13 @@ func TestWhatHasNoUseForWebhooksDoesNotWaitForThem(t *testing.T) {
 	t.Run("an instance without webhooks", func(t *testing.T) {
 		g := NewWithT(t)
 		c := newCluster(t)
-		opts := c.opts
-		opts.Resources = resources.New(c)
-		actuator := &actuator{Options: opts, client: c, reader: c}
-		g.Expect(actuator.check(t.Context(), c.controlPlane(), gardencorev1beta1.LastOperationTypeCreate)).To(Succeed())
-		g.Expect(actuator.removeWebhooks(t.Context(), namespace, emptyShoot)).To(Succeed())
+		actuator := c.newActuator()
+		g.Expect(actuator.deployWebhooks(t.Context(), c.operation())).To(Succeed())
+		g.Expect(actuator.removeWebhooks(t.Context(), c.operation(), emptyShoot)).To(Succeed())
 
 		former := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: WebhooksName}}
 		g.Expect(c.Create(t.Context(), former)).To(Succeed())
-		g.Expect(actuator.check(t.Context(), c.controlPlane(), gardencorev1beta1.LastOperationTypeCreate)).To(Succeed())
+		g.Expect(actuator.deployWebhooks(t.Context(), c.operation())).To(Succeed())
 		g.Expect(c.managedResource(WebhooksName)).To(BeNil(), "those from before they were switched off go")
 	})
 }
@@ -218,9 +215,9 @@ func TestAClusterThatIsMissingOrHasNoShootIsReported(t *testing.T) {
 	t.Run("the actuator does not panic", func(t *testing.T) {
 		g := NewWithT(t)
 		c := newCluster(t)
-		actuator := &actuator{Options: c.opts, client: c, reader: c}
-		_, err := actuator.Reconcile(t.Context(), log(), c.controlPlane(), nil)
-		g.Expect(err).To(MatchError(ContainSubstring("there is no Cluster")))
+		op := c.operation()
+		op.Cluster = nil
+		g.Expect(c.newActuator().Reconcile(t.Context(), op)).To(MatchError(ContainSubstring("there is no Cluster")))
 	})
 }
 
@@ -254,17 +251,17 @@ func TestAReconcileThatFailsIsFinishedByTheNextProcess(t *testing.T) {
 		"creating a Secret": func(verb string, obj client.Object) bool {
 			return verb == "create" && hasPrefix(obj, "ca-provider-local")
 		},
-		"labelling a Secret": func(verb string, obj client.Object) bool {
-			return verb == "patch" && hasPrefix(obj, "ca-provider-local")
+		"creating the bundle": func(verb string, obj client.Object) bool {
+			return verb == "create" && hasPrefix(obj, "ca-provider-local-controlplane-bundle")
 		},
 		"creating the data": func(verb string, obj client.Object) bool {
 			return verb == "create" && hasPrefix(obj, "managedresource-")
 		},
 		"creating a ManagedResource": func(verb string, obj client.Object) bool { return verb == "create" && obj.GetName() == ShootName },
-		"creating the StorageClasses": func(verb string, obj client.Object) bool {
-			return verb == "create" && obj.GetName() == StorageClassesName
+		"reading the webhooks": func(verb string, obj client.Object) bool {
+			_, ok := obj.(*resourcesv1alpha1.ManagedResource)
+			return verb == "get" && ok
 		},
-		"reading the webhooks": func(verb string, _ client.Object) bool { return verb == "live" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -283,7 +280,7 @@ func TestAReconcileThatFailsIsFinishedByTheNextProcess(t *testing.T) {
 			c.restart()
 			c.mustReconcile()
 			g.Expect(c.controlPlane().Status.LastError).To(BeNil())
-			g.Expect(c.managedResources()).To(HaveLen(3))
+			g.Expect(c.managedResources()).To(HaveLen(2))
 			g.Expect(c.secrets()).To(HaveLen(5))
 			g.Expect(c.secrets()).To(HaveEach(HaveLen(1)), "what the first one made is taken over")
 		})
@@ -295,7 +292,7 @@ func hasPrefix(obj client.Object, prefix string) bool {
 }
 
 func TestAReconcileWaitsForADeletionThatIsStillUnderWay(t *testing.T) {
-	for _, name := range []string{WebhooksName, ShootName, StorageClassesName} {
+	for _, name := range []string{WebhooksName, ShootName} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newServedCluster(t)
@@ -352,7 +349,5 @@ func TestARestoreDeploysAgainAndKeepsTheSecrets(t *testing.T) {
 	g.Expect(cp.Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
 	g.Expect(cp.Finalizers).To(HaveLen(1))
 	g.Expect(cp.Annotations).NotTo(HaveKey("gardener.cloud/operation"))
-	for _, name := range []string{ShootName, StorageClassesName} {
-		g.Expect(*c.managedResource(name).Spec.KeepObjects).To(BeFalse())
-	}
+	g.Expect(*c.managedResource(ShootName).Spec.KeepObjects).To(BeFalse())
 }

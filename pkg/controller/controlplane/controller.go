@@ -10,11 +10,12 @@ import (
 	"fmt"
 
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/controlplane"
 	extensionssecretsmanager "github.com/gardener/gardener/extensions/pkg/util/secret/manager"
@@ -25,8 +26,8 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	machinecluster "github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -78,7 +79,7 @@ type Options struct {
 	// Clock tells when secrets have to be renewed. Default: the real one.
 	Clock clock.Clock
 
-	// secretConfigs are the secrets of a shoot. Tests have fewer, as credentials take long to make.
+	// secretConfigs are the secrets of a shoot. Tests have fewer, as credentials are renewed all the time.
 	secretConfigs func(namespace string) []extensionssecretsmanager.SecretConfigWithOptions
 }
 
@@ -105,9 +106,9 @@ func (o *Options) validate() error {
 // AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
 // classes or if something needed is missing, such as the image of a component that is deployed.
 //
-// Needed permissions, beyond those of the extension library for ControlPlanes and Clusters and those of resources.Writer:
-// list and watch on ManagedResources; get, list, create, patch and delete on Secrets. If cloud-controller is deployed, get on
-// Deployments and list on Nodes; without the latter, no seed counts as one of one node.
+// Needed permissions, beyond those of reconciler.Reconciler and of resources.Writer: list and watch on ManagedResources; get,
+// list, create, patch, delete and deletecollection on Secrets. If cloud-controller is deployed, get on Deployments and list on
+// Nodes; without the latter, no seed counts as one of one node.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := opts.validate(); err != nil {
 		return fmt.Errorf("adding the ControlPlane controller: %w", err)
@@ -117,37 +118,51 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return nil
 	}
 
-	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := classes.Predicates(defaults, localv1alpha1.Type)
-
 	if opts.Controller.ReconciliationTimeout == 0 {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
+	opts.Classes = classes
+	r := newReconciler(mgr, opts)
 	wake := newWaker(mgr.GetClient(), classes, opts.IgnoreOperationAnnotation)
 	b := builder.ControllerManagedBy(mgr).
 		Named(controlplane.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.ControlPlane{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
+		Watches(&extensionsv1alpha1.ControlPlane{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
 	if opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlplane.ClusterToControlPlaneMapper(mgr.GetClient(), predicates)))
+		ours := classes.Predicates(nil, localv1alpha1.Type)
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlplane.ClusterToControlPlaneMapper(mgr.GetClient(), ours)))
 	}
-	own := common.OnlyOwn[*extensionsv1alpha1.ControlPlane](mgr, localv1alpha1.Type, classes)
-	if err := b.Complete(newReconciler(own, opts)); err != nil {
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("adding the ControlPlane controller: %w", err)
 	}
 	return nil
 }
 
-func newReconciler(mgr manager.Manager, opts Options) reconcile.Reconciler {
+func newReconciler(mgr manager.Manager, opts Options) *returning {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
 	if opts.secretConfigs == nil {
 		opts.secretConfigs = secretConfigs
 	}
-	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader()}
-	newControlPlane := func() *extensionsv1alpha1.ControlPlane { return &extensionsv1alpha1.ControlPlane{} }
-	return common.WithCheck(mgr.GetClient(), newControlPlane, actuator.check, controlplane.NewReconciler(mgr, actuator))
+	actuator := &actuator{
+		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(),
+		hibernating: &keys{keys: map[client.ObjectKey]struct{}{}}, nodes: &nodeCount{}, emptied: lru.New(emptiedMax),
+	}
+	return &returning{hibernating: actuator.hibernating, Reconciler: reconciler.New(reconciler.Options[*extensionsv1alpha1.ControlPlane]{
+		Client:                    mgr.GetClient(),
+		Kind:                      extensionsv1alpha1.ControlPlaneResource,
+		NewObject:                 func() *extensionsv1alpha1.ControlPlane { return &extensionsv1alpha1.ControlPlane{} },
+		Types:                     []string{localv1alpha1.Type},
+		Classes:                   opts.Classes,
+		Finalizer:                 controlplane.FinalizerName,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Clusters:                  reconciler.NewClusters(mgr.GetClient()),
+		Actuator:                  actuator,
+		IsAmiss:                   actuator.isLeftAlone,
+		Gone:                      func(key client.ObjectKey) { actuator.hibernating.set(key, false) },
+		Clock:                     opts.Clock,
+	})}
 }

@@ -185,7 +185,7 @@ func TestWakerLooksAtWhatAControlPlaneWaitsFor(t *testing.T) {
 		return out
 	}
 
-	for _, name := range []string{WebhooksName, SeedName, ShootName, StorageClassesName} {
+	for _, name := range []string{WebhooksName, SeedName, ShootName, FormerStorageClassesName} {
 		g.Expect(predicate.Delete(event.DeleteEvent{Object: mr(name)})).To(BeTrue(), name)
 	}
 	g.Expect(predicate.Delete(event.DeleteEvent{Object: mr("shoot-core")})).To(BeFalse())

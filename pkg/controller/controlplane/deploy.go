@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
@@ -28,23 +29,22 @@ const localPathProvisioner = "local-path-provisioner"
 
 // placed are objects by the ManagedResource they go into.
 type placed struct {
-	seed, shoot, storageClasses []client.Object
+	seed, shoot []client.Object
 }
 
 // deploy renders the charts and applies the ManagedResources. If nothing has changed, it renders and compresses nothing,
-// and sends no request but, if cloud-controller is deployed, two for the Secret of its token and two to find its machines.
+// and sends no request but, if cloud-controller is deployed, one for the Secret of its token and two to find its machines.
 func (a *actuator) deploy(ctx context.Context, cp *extensionsv1alpha1.ControlPlane, cluster *extensionscontroller.Cluster, secrets secretsmanager.Reader, phase phase) error {
 	namespace := cluster.ObjectMeta.Name
-	var objects placed
-
 	volumes, err := a.renderLocalPathProvisioner(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	objects.addVolumes(volumes)
+	// No object of this chart ever gets into the seed.
+	objects := placed{shoot: volumes}
 
 	if a.DeployCloudController {
-		if err := shootAccess(namespace).Reconcile(ctx, a.client); err != nil {
+		if err := a.applyShootAccess(ctx, namespace); err != nil {
 			return fmt.Errorf("writing the secret with the token of cloud-controller: %w", err)
 		}
 		machines, err := a.machineCluster(ctx, cp)
@@ -66,18 +66,6 @@ func (a *actuator) deploy(ctx context.Context, cp *extensionsv1alpha1.ControlPla
 		}
 	}
 	return nil
-}
-
-// addVolumes has the StorageClasses in a ManagedResource of their own, which is deleted first. No object of that chart
-// ever gets into the seed.
-func (p *placed) addVolumes(objects []client.Object) {
-	for _, object := range objects {
-		if object.GetObjectKind().GroupVersionKind().Kind == "StorageClass" {
-			p.storageClasses = append(p.storageClasses, object)
-		} else {
-			p.shoot = append(p.shoot, object)
-		}
-	}
 }
 
 // addCloudController lets only that into the seed which is in the shoot's namespace there.
@@ -103,7 +91,6 @@ func (p *placed) managedResources(namespace string) []resources.ManagedResource 
 	}
 	return append(out,
 		resources.ManagedResource{Namespace: namespace, Name: ShootName, InjectedLabels: noCleanup, Objects: p.shoot},
-		resources.ManagedResource{Namespace: namespace, Name: StorageClassesName, InjectedLabels: noCleanup, Objects: p.storageClasses},
 	)
 }
 
@@ -154,16 +141,41 @@ func render(ctx context.Context, renderer *chart.Renderer, source chart.Source, 
 	return rendered.Objects, nil
 }
 
-// removeSeed removes a cloud-controller that has been switched off, and waits for nothing. Whether there was one, the
-// cache tells.
+// removeSeed removes a cloud-controller that has been switched off, and waits for nothing.
 func (a *actuator) removeSeed(ctx context.Context, namespace string) error {
-	key := client.ObjectKey{Namespace: namespace, Name: SeedName}
-	if err := a.client.Get(ctx, key, &resourcesv1alpha1.ManagedResource{}); err != nil {
-		return client.IgnoreNotFound(err)
+	mr, err := a.former(ctx, namespace, SeedName)
+	if mr == nil {
+		return err
 	}
 	if err := a.deleteShootAccess(ctx, namespace); err != nil {
 		return err
 	}
-	_, err := a.Resources.Delete(ctx, key)
+	_, err = a.Resources.Delete(ctx, client.ObjectKeyFromObject(mr))
 	return err
+}
+
+// removeFormerStorageClasses has the StorageClass stay in the shoot, and waits for nothing. A hibernated shoot has nobody to
+// let go of it.
+func (a *actuator) removeFormerStorageClasses(ctx context.Context, op *operation) error {
+	mr, err := a.former(ctx, op.Object.Namespace, FormerStorageClassesName)
+	if mr == nil || op.Cluster.IsHibernated() {
+		return err
+	}
+	key := client.ObjectKeyFromObject(mr)
+	if !ptr.Deref(mr.Spec.KeepObjects, false) {
+		if err := a.Resources.SetKeepObjects(ctx, key, true); err != nil {
+			return err
+		}
+	}
+	_, err = a.Resources.Delete(ctx, key)
+	return err
+}
+
+// former returns a ManagedResource that is not deployed any more; nil if there is none, which the cache tells.
+func (a *actuator) former(ctx context.Context, namespace, name string) (*resourcesv1alpha1.ManagedResource, error) {
+	mr := &resourcesv1alpha1.ManagedResource{}
+	if err := a.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, mr); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return mr, nil
 }

@@ -17,10 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 )
 
 func (c *cluster) deployment(object client.Object) *appsv1.Deployment {
@@ -79,10 +77,9 @@ func TestASelfHostedShootKeepsTheTwoApart(t *testing.T) {
 		out.SetNamespace(namespace)
 		return out
 	}
-	var objects placed
-	objects.addVolumes([]client.Object{object("Deployment", "kube-system"), object("StorageClass", "")})
+	objects := placed{shoot: []client.Object{object("Deployment", "kube-system"), object("StorageClass", "")}}
 	objects.addCloudController([]client.Object{object("Deployment", "kube-system"), object("ClusterRole", "")}, "kube-system")
-	g.Expect([]int{len(objects.seed), len(objects.shoot), len(objects.storageClasses)}).To(Equal([]int{1, 2, 1}))
+	g.Expect([]int{len(objects.seed), len(objects.shoot)}).To(Equal([]int{1, 3}))
 }
 
 func TestACloudControllerThatIsSwitchedOffIsRemoved(t *testing.T) {
@@ -145,6 +142,28 @@ func TestCloudControllerWorksUntilKubeAPIServerIsGone(t *testing.T) {
 		})
 	}
 
+	t.Run("it is looked at again until it sleeps, too", func(t *testing.T) {
+		g := NewWithT(t)
+		c := newServedCluster(t, hibernate)
+		apiServer := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-apiserver"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
+		g.Expect(c.Create(t.Context(), apiServer)).To(Succeed())
+		c.opts.DeployCloudController = true
+		c.restart()
+		c.ask("reconcile")
+		g.Expect(c.mustReconcile().RequeueAfter).To(Equal(hibernatedWait))
+
+		for range 2 {
+			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(hibernatedWait))
+			g.Expect(c.requests).To(ConsistOf("live Deployment"))
+		}
+		apiServer.Spec.Replicas = new(int32(0))
+		g.Expect(c.Update(t.Context(), apiServer)).To(Succeed())
+		g.Expect(c.mustReconcile().RequeueAfter).To(BeZero())
+		g.Expect(c.cloudController().Spec.Replicas).To(HaveValue(BeZero()))
+		g.Expect(c.mustReconcile().RequeueAfter).To(BeZero())
+		g.Expect(c.requests).To(BeEmpty())
+	})
+
 	t.Run("without a cloud-controller nobody asks", func(t *testing.T) {
 		g := NewWithT(t)
 		c := newServedCluster(t, hibernate)
@@ -157,6 +176,7 @@ func TestCloudControllerWorksUntilKubeAPIServerIsGone(t *testing.T) {
 		c := newServedCluster(t, hibernate)
 		c.opts.DeployCloudController = true
 		c.restart()
+		c.ask("reconcile")
 		c.fail = func(verb string, obj client.Object) error {
 			if _, ok := obj.(*appsv1.Deployment); ok && verb == "live" {
 				return errors.New("no answer")
@@ -173,13 +193,7 @@ func TestCloudControllerWorksUntilKubeAPIServerIsGone(t *testing.T) {
 func benchmarked(b *testing.B) (*cluster, func()) {
 	b.Helper()
 	c := newServedCluster(b)
-	writer := resources.New(c)
-	cluster, err := extensionscontroller.GetCluster(b.Context(), c, namespace)
-	if err != nil {
-		b.Fatal(err)
-	}
-	actuator := &actuator{Options: c.opts, client: c, reader: c}
-	actuator.Resources = writer
+	actuator, cluster := c.newActuator(), c.operation().Cluster.Decoded()
 	return c, func() {
 		actuator.Images.LocalPathProvisioner = c.opts.Images.LocalPathProvisioner
 		if err := actuator.deploy(b.Context(), c.controlPlane(), cluster, nil, awake); err != nil {
@@ -198,8 +212,8 @@ func BenchmarkReconcileUnchanged(b *testing.B) {
 	}
 }
 
-// BenchmarkReconcileChanged is a ControlPlane with a new image each time: the chart is rendered, and one of the two
-// ManagedResources is compressed and written.
+// BenchmarkReconcileChanged is a ControlPlane with a new image each time: the chart is rendered, and the ManagedResource is
+// compressed and written.
 func BenchmarkReconcileChanged(b *testing.B) {
 	c, deploy := benchmarked(b)
 	deploy()
@@ -225,4 +239,72 @@ func TestANewImageReachesTheShoot(t *testing.T) {
 	c.mustReconcile()
 	g.Expect(c.managedResource(ShootName).Spec.SecretRefs[0]).NotTo(Equal(before))
 	g.Expect(c.requests).To(ContainElement("patch ManagedResource"))
+}
+
+// addFormerStorageClasses has the StorageClass in a ManagedResource of its own, as the provider-local of Gardener has it.
+func (c *cluster) addFormerStorageClasses() {
+	c.t.Helper()
+	NewWithT(c.t).Expect(c.Create(c.t.Context(), &resourcesv1alpha1.ManagedResource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: FormerStorageClassesName, Finalizers: []string{grmFinalizer}},
+		Spec:       resourcesv1alpha1.ManagedResourceSpec{KeepObjects: new(false)},
+	})).To(Succeed())
+}
+
+func TestTheStorageClassMovesWithoutBeingDeleted(t *testing.T) {
+	t.Run("once the other ManagedResource has it", func(t *testing.T) {
+		g := NewWithT(t)
+		c := newServedCluster(t)
+		c.addFormerStorageClasses()
+		c.fail = func(verb string, obj client.Object) error {
+			if verb == "create" && obj.GetName() == ShootName {
+				return errors.New("no answer")
+			}
+			return nil
+		}
+		_, err := c.reconcile()
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(c.isDeleting(FormerStorageClassesName)).To(BeFalse())
+
+		c.fail = nil
+		g.Expect(c.mustReconcile().RequeueAfter).To(BeZero(), "it is not waited for")
+		g.Expect(c.objects(ShootName)).To(HaveKey("StorageClass /default"))
+		g.Expect(c.isDeleting(FormerStorageClassesName)).To(BeTrue())
+		g.Expect(*c.managedResource(FormerStorageClassesName).Spec.KeepObjects).To(BeTrue())
+
+		for range 2 {
+			c.ask("reconcile")
+			c.mustReconcile()
+			g.Expect(c.requests).NotTo(ContainElement(HaveSuffix("ManagedResource")), "GRM is at it, or it is gone")
+			c.serve(nil, c.managedResources()...)
+		}
+		g.Expect(c.managedResource(FormerStorageClassesName)).To(BeNil())
+	})
+
+	t.Run("but not while there is nobody to let go of it", func(t *testing.T) {
+		g := NewWithT(t)
+		c := newCluster(t, hibernate)
+		c.addFormerStorageClasses()
+		c.mustReconcile()
+		g.Expect(c.isDeleting(FormerStorageClassesName)).To(BeFalse())
+	})
+
+	for name, kept := range map[string]bool{"delete": false, "migrate": true} {
+		t.Run("or with the shoot's other objects: "+name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newDeployedCluster(t)
+			c.addFormerStorageClasses()
+			if kept {
+				c.ask(name)
+			} else {
+				c.delete()
+			}
+			c.mustReconcile()
+			g.Expect(c.isDeleting(FormerStorageClassesName)).To(BeTrue())
+			g.Expect(c.isDeleting(ShootName)).To(BeFalse())
+			g.Expect(*c.managedResource(FormerStorageClassesName).Spec.KeepObjects).To(Equal(kept))
+			c.serve(nil, FormerStorageClassesName)
+			c.mustReconcile()
+			g.Expect(c.isDeleting(ShootName)).To(BeTrue())
+		})
+	}
 }

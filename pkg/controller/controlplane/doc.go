@@ -7,8 +7,8 @@
 // the shoot's namespace:
 //   - extension-controlplane-shoot-webhooks, the webhooks in the shoot. Nothing else is deployed before the shoot has them;
 //   - extension-controlplane-seed, the cloud-controller, if it is switched on;
-//   - extension-controlplane-shoot, local-path-provisioner and what cloud-controller may do in the shoot;
-//   - extension-controlplane-storageclasses, the StorageClass for it.
+//   - extension-controlplane-shoot, local-path-provisioner with its StorageClass and what cloud-controller may do in the
+//     shoot.
 //
 // The names are those of Gardener's generic actuator, so that health checks and people find what they expect. Besides,
 // there are a certificate authority and what hangs on it, kept by Gardener's secrets manager (see secrets.go).

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -29,11 +30,11 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
-	secretsutils "github.com/gardener/gardener/pkg/utils/secrets"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -52,14 +53,16 @@ type cluster struct {
 	fail func(verb string, obj client.Object) error
 	// served is what a cache serves instead of the ManagedResource with the webhooks.
 	served *resourcesv1alpha1.ManagedResource
+	// change is in the webhooks from the next restart on.
+	change string
 	// requests are those that would reach an API server, in the form "VERB KIND". The secrets manager deletes in parallel.
 	requests []string
 	lock     sync.Mutex
 
-	reconciler reconcile.Reconciler
+	reconciler *returning
 }
 
-// fakeManager is as much of a manager as the extension library's reconciler asks for.
+// fakeManager is as much of a manager as the controller asks for.
 type fakeManager struct {
 	manager.Manager
 	client client.Client
@@ -72,11 +75,13 @@ func (m *fakeManager) GetAPIReader() client.Reader { return m.reader }
 // webhooks stand for those of package webhook.
 type webhooks struct {
 	writer *resources.Writer
+	// change is empty at first.
+	change string
 }
 
 func (w *webhooks) Apply(ctx context.Context, namespace string) error {
 	return w.writer.Apply(ctx, resources.ManagedResource{Namespace: namespace, Name: WebhooksName, Objects: []client.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "webhooks"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "webhooks", Annotations: map[string]string{"change": w.change}}},
 	}})
 }
 
@@ -126,7 +131,7 @@ func newOptions(t testing.TB) Options {
 	}
 }
 
-// withoutCredentials leaves out the password, whose hash takes long to make, above all with the race detector.
+// withoutCredentials leaves out the password, which is renewed all the time.
 func withoutCredentials(namespace string) []extensionssecretsmanager.SecretConfigWithOptions {
 	return slices.DeleteFunc(secretConfigs(namespace), func(config extensionssecretsmanager.SecretConfigWithOptions) bool {
 		return config.Config.GetName() == dummyAuthName
@@ -143,18 +148,13 @@ func (c *cluster) withCredentials() *cluster {
 // newCluster has a ControlPlane in the namespace of a shoot.
 func newCluster(t testing.TB, mutate ...func(*gardencorev1beta1.Shoot)) *cluster {
 	t.Helper()
-	// A real key takes long to find.
-	generateKey := secretsutils.GenerateKey
-	secretsutils.GenerateKey = secretsutils.FakeGenerateKey
-	t.Cleanup(func() { secretsutils.GenerateKey = generateKey })
-
 	c := &cluster{t: t, clock: testclock.NewFakeClock(time.Now()), opts: newOptions(t)}
 	c.opts.secretConfigs = withoutCredentials
 	c.WithWatch = fake.NewClientBuilder().WithScheme(testScheme(t)).
 		WithObjects(
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 			&extensionsv1alpha1.ControlPlane{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "foo", Generation: 1},
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "foo", UID: "uid", Generation: 1},
 				Spec:       extensionsv1alpha1.ControlPlaneSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: "local"}},
 			},
 			&extensionsv1alpha1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: namespace, Annotations: map[string]string{
@@ -216,6 +216,9 @@ func (c *cluster) restart() {
 		Delete: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			return c.request("delete", obj, func() error { return inner.Delete(ctx, obj, opts...) })
 		},
+		DeleteAllOf: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
+			return c.request("deletecollection", obj, func() error { return inner.DeleteAllOf(ctx, obj, opts...) })
+		},
 		SubResourcePatch: func(ctx context.Context, inner client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			return c.request("status", obj, func() error { return inner.SubResource(sub).Patch(ctx, obj, patch, opts...) })
 		},
@@ -233,9 +236,10 @@ func (c *cluster) restart() {
 	opts.Resources = resources.New(observed)
 	opts.Clock = c.clock
 	if opts.ShootWebhooks == nil {
-		opts.ShootWebhooks = &webhooks{writer: opts.Resources}
+		opts.ShootWebhooks = &webhooks{writer: opts.Resources, change: c.change}
 	}
 	c.reconciler = newReconciler(&fakeManager{client: observed, reader: live}, opts)
+	c.reconciler.Patience = -1 // Else a slow machine would send one request more.
 }
 
 // request counts what is not answered by the manager's cache, where Secrets are not.
@@ -358,11 +362,30 @@ func (c *cluster) serve(finalizers []string, names ...string) {
 	}
 }
 
+// operation is what the reconciler would hand to an actuator that is made by newActuator.
+func (c *cluster) operation() *operation {
+	c.t.Helper()
+	decoded, err := extensioncluster.Get(c.t.Context(), c, namespace)
+	NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
+	return &operation{Log: log(), Object: c.controlPlane(), Cluster: decoded, Type: gardencorev1beta1.LastOperationTypeCreate}
+}
+
+func (c *cluster) newActuator() *actuator {
+	opts := c.opts
+	opts.Resources, opts.Clock = resources.New(c), c.clock
+	return &actuator{Options: opts, client: c, reader: c, hibernating: &keys{keys: map[client.ObjectKey]struct{}{}}, nodes: &nodeCount{}, emptied: lru.New(1)}
+}
+
 // ask sets the operation annotation.
 func (c *cluster) ask(operation string) {
 	c.t.Helper()
+	c.annotate(map[string]string{"gardener.cloud/operation": operation})
+}
+
+func (c *cluster) annotate(annotations map[string]string) {
+	c.t.Helper()
 	cp := c.controlPlane()
-	cp.Annotations = map[string]string{"gardener.cloud/operation": operation}
+	cp.Annotations = annotations
 	NewWithT(c.t).Expect(c.Update(c.t.Context(), cp)).To(Succeed())
 }
 

@@ -7,6 +7,8 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,12 +41,29 @@ func (a *actuator) machineCluster(ctx context.Context, cp *extensionsv1alpha1.Co
 	return map[string]any{"remote": true, "secretName": cp.Spec.SecretRef.Name, "namespace": cluster.Namespace}, nil
 }
 
-// seedOfMachines looks at how many nodes the seed has. Where that is not to be known, it has several.
+// nodesFor is how long it is remembered whether the seed has several nodes.
+const nodesFor = 10 * time.Minute
+
+// nodeCount remembers whether the seed has one node. It may be used by several goroutines.
+type nodeCount struct {
+	lock    sync.Mutex
+	counted time.Time
+	one     bool
+}
+
+// seedOfMachines looks at how many nodes the seed has, once for all ControlPlanes that come within a while. Where that is not
+// to be known, it has several.
 func (a *actuator) seedOfMachines(ctx context.Context) (map[string]any, error) {
+	a.nodes.lock.Lock()
+	defer a.nodes.lock.Unlock()
+	if !a.nodes.counted.IsZero() && a.Clock.Since(a.nodes.counted) < nodesFor {
+		return map[string]any{"oneNode": a.nodes.one}, nil
+	}
 	nodes := &metav1.PartialObjectMetadataList{}
 	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	if err := a.reader.List(ctx, nodes, client.Limit(2)); err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("counting the nodes of the seed: %w", err)
 	}
-	return map[string]any{"oneNode": len(nodes.Items) == 1}, nil
+	a.nodes.counted, a.nodes.one = a.Clock.Now(), len(nodes.Items) == 1
+	return map[string]any{"oneNode": a.nodes.one}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -16,6 +17,8 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 func log() logr.Logger { return logr.Discard() }
@@ -27,7 +30,7 @@ func newDeployedCluster(t testing.TB, mutate ...func(*gardencorev1beta1.Shoot)) 
 	c.opts.DeployCloudController = true
 	c.restart()
 	c.mustReconcile()
-	c.serve([]string{grmFinalizer}, WebhooksName, SeedName, ShootName, StorageClassesName)
+	c.serve([]string{grmFinalizer}, WebhooksName, SeedName, ShootName)
 	return c
 }
 
@@ -48,9 +51,10 @@ func TestADeletionGoesStepByStepWithoutHoldingAWorker(t *testing.T) {
 	g := NewWithT(t)
 	c := newDeployedCluster(t)
 	c.delete()
+	c.clock.Step(2 * time.Minute)
 
-	order := []string{StorageClassesName, ShootName, SeedName, WebhooksName}
-	secretsLeft := map[string]int{StorageClassesName: 5, ShootName: 5, SeedName: 5, WebhooksName: 0}
+	order := []string{ShootName, SeedName, WebhooksName}
+	secretsLeft := map[string]int{ShootName: 5, SeedName: 5, WebhooksName: 0}
 	for i, name := range order {
 		for range 2 {
 			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
@@ -72,15 +76,39 @@ func TestADeletionGoesStepByStepWithoutHoldingAWorker(t *testing.T) {
 	g.Expect(c.allSecrets()).To(BeEmpty(), "neither data nor the token is left")
 }
 
+func TestADeletionSaysOnlyWhatTakesLong(t *testing.T) {
+	for name, test := range map[string]struct {
+		taken  time.Duration
+		state  gardencorev1beta1.LastOperationState
+		failed bool
+	}{
+		"what has just begun is not worth a word": {0, gardencorev1beta1.LastOperationStateSucceeded, false},
+		"what is under way is told":               {reconciler.DefaultQuiet + time.Second, gardencorev1beta1.LastOperationStateProcessing, false},
+		"what takes long is an error":             {failAfter + time.Second, gardencorev1beta1.LastOperationStateError, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newDeployedCluster(t)
+			c.delete()
+			c.clock.Step(test.taken)
+			for range 2 {
+				g.Expect(c.mustReconcile().RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", retryWait)))
+				g.Expect(c.isDeleting(ShootName)).To(BeTrue())
+				status := c.controlPlane().Status
+				g.Expect(status.LastOperation.State).To(Equal(test.state))
+				g.Expect(status.LastError != nil).To(Equal(test.failed))
+			}
+			g.Expect(c.requests).To(BeEmpty(), "it is said once, and nothing is deleted twice")
+		})
+	}
+}
+
 func TestADeletionBeforeTheCreationWasFinishedIsDone(t *testing.T) {
 	for name, fails := range map[string]func(verb string, obj client.Object) bool{
 		"before the webhooks": func(verb string, obj client.Object) bool { return verb == "create" && obj.GetName() == WebhooksName },
-		"before the secrets":  func(verb string, obj client.Object) bool { return verb == "list" },
+		"before the secrets":  func(verb string, obj client.Object) bool { return verb == "create" && hasPrefix(obj, authorityName) },
 		"between two secrets": func(verb string, obj client.Object) bool { return verb == "create" && hasPrefix(obj, serverName) },
 		"before the shoot's":  func(verb string, obj client.Object) bool { return verb == "create" && obj.GetName() == ShootName },
-		"before the StorageClasses'": func(verb string, obj client.Object) bool {
-			return verb == "create" && obj.GetName() == StorageClassesName
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -112,15 +140,14 @@ func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
 			_, ok := obj.(*resourcesv1alpha1.ManagedResource)
 			return ok && verb == "delete"
 		},
-		"the token":       func(verb string, obj client.Object) bool { return verb == "delete" && hasPrefix(obj, "shoot-access-") },
-		"the authority":   func(verb string, obj client.Object) bool { return verb == "delete" && hasPrefix(obj, authorityName) },
-		"listing secrets": func(verb string, _ client.Object) bool { return verb == "list" },
-		"the webhooks":    func(verb string, obj client.Object) bool { return verb == "delete" && obj.GetName() == WebhooksName },
+		"the token":    func(verb string, obj client.Object) bool { return verb == "delete" && hasPrefix(obj, "shoot-access-") },
+		"the secrets":  func(verb string, _ client.Object) bool { return verb == "deletecollection" },
+		"the webhooks": func(verb string, obj client.Object) bool { return verb == "delete" && obj.GetName() == WebhooksName },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newDeployedCluster(t)
-			c.serve(nil, WebhooksName, SeedName, ShootName, StorageClassesName)
+			c.serve(nil, WebhooksName, SeedName, ShootName)
 			c.delete()
 			c.fail = func(verb string, obj client.Object) error {
 				if fails(verb, obj) {
@@ -154,7 +181,7 @@ func TestAForcedDeletionKeepsWhatIsInTheShootAndWaitsForNothing(t *testing.T) {
 
 	g.Expect(c.mustReconcile().RequeueAfter).To(BeZero())
 	g.Expect(c.isGone()).To(BeTrue())
-	for name, kept := range map[string]bool{WebhooksName: true, ShootName: true, StorageClassesName: true, SeedName: false} {
+	for name, kept := range map[string]bool{WebhooksName: true, ShootName: true, SeedName: false} {
 		g.Expect(c.isDeleting(name)).To(BeTrue())
 		g.Expect(*c.managedResource(name).Spec.KeepObjects).To(Equal(kept), name)
 	}
@@ -188,7 +215,7 @@ func TestAMigrationLeavesTheShootAsItIsButForTheWebhooks(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		kept bool
-	}{{StorageClassesName, true}, {ShootName, true}, {SeedName, false}, {WebhooksName, false}} {
+	}{{ShootName, true}, {SeedName, false}, {WebhooksName, false}} {
 		var statusWrites int
 		for range 3 {
 			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))

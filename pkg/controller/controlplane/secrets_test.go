@@ -12,6 +12,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/crypto/bcrypt"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,6 +95,9 @@ func TestTheSecretsAreThere(t *testing.T) {
 	g.Expect(certificates(g, secrets[dummyClientName][0].Data["tls.crt"])[0].ExtKeyUsage).To(ConsistOf(x509.ExtKeyUsageClientAuth))
 	g.Expect(secrets[dummyAuthName][0].Data).To(HaveKey("auth"))
 	g.Expect(secrets[dummyAuthName][0].Data["password"]).To(HaveLen(32))
+	user, hash, _ := strings.Cut(string(secrets[dummyAuthName][0].Data["auth"]), ":")
+	g.Expect(user).To(Equal(string(secrets[dummyAuthName][0].Data["username"])))
+	g.Expect(bcrypt.CompareHashAndPassword([]byte(hash), secrets[dummyAuthName][0].Data["password"])).To(Succeed())
 }
 
 func TestTheAuthorityIsRotatedInTheShootsPhases(t *testing.T) {
@@ -229,8 +233,8 @@ func TestOneListAnswersForTheSecretsOfThisIdentityOnly(t *testing.T) {
 	g := NewWithT(t)
 	c := newServedCluster(t)
 	c.mustReconcile()
-	listed, err := listSecrets(t.Context(), c, namespace)
-	g.Expect(err).NotTo(HaveOccurred())
+	listed := newListedSecrets(c, namespace)
+	g.Expect(listed.list(t.Context())).To(Succeed())
 	known := c.secrets()[authorityName][0]
 	g.Expect(c.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(namespace))).To(Succeed())
 

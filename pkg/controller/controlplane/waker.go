@@ -26,7 +26,7 @@ func newWaker(reader client.Reader, classes class.Set, healing bool) *common.Wak
 		Classes: classes,
 		Healing: healing,
 		Owns: func(name string) bool {
-			return slices.Contains([]string{WebhooksName, SeedName, ShootName, StorageClassesName}, name)
+			return slices.Contains([]string{WebhooksName, SeedName, ShootName, FormerStorageClassesName}, name)
 		},
 		Awaits: func(name string) bool { return name == WebhooksName },
 		Health: isHealthy,

@@ -10,13 +10,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
-	"github.com/gardener/gardener/extensions/pkg/controller/dnsrecord"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -25,22 +22,25 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
 	// retryConflict is how long a record waits for the one that stands against it: its going makes no event here.
 	retryConflict = time.Minute
 	// retryServer is how long a record waits at first whose server doesn't answer as it should, retryServerMax how long it
-	// waits at most: each try writes the status twice, and all records of a server fail with it.
+	// waits at most: all records of a server fail with it.
 	retryServer    = 5 * time.Second
 	retryServerMax = 30 * time.Second
 )
 
-// ActuatorOptions are what an Actuator needs.
-type ActuatorOptions struct {
-	// Client writes the providerStatus of DNSRecords.
-	Client client.Client
+// attempt is one at an operation on a DNSRecord.
+type attempt = reconciler.Operation[*extensionsv1alpha1.DNSRecord]
+
+// actuatorOptions are what an actuator needs.
+type actuatorOptions struct {
+	// reader asks the API server.
+	reader client.Reader
 	// Providers serve the records, DefaultProvider those that don't say by which.
 	Providers       map[configv1alpha1.DNSProvider]dns.Provider
 	DefaultProvider configv1alpha1.DNSProvider
@@ -49,22 +49,33 @@ type ActuatorOptions struct {
 }
 
 type actuator struct {
-	ActuatorOptions
+	actuatorOptions
 	// retry says when to try again. It remembers the DNSRecords that fail, and no others.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
-// NewActuator returns the Actuator of the controller.
-func NewActuator(opts ActuatorOptions) dnsrecord.Actuator {
+var _ reconciler.Actuator[*extensionsv1alpha1.DNSRecord] = (*actuator)(nil)
+
+func newActuator(opts actuatorOptions) *actuator {
 	return &actuator{
-		ActuatorOptions: opts,
+		actuatorOptions: opts,
 		retry:           workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryServer, retryServerMax),
 	}
 }
 
-// Reconcile implements dnsrecord.Actuator: a DNSRecord is Succeeded once it resolves, and nothing is left where it was
+// Reconcile implements reconciler.Actuator: a DNSRecord is Succeeded once it resolves, and nothing is left where it was
 // before.
-func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, object *extensionsv1alpha1.DNSRecord, _ *extensionscontroller.Cluster) error {
+func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
+	err := common.CheckCluster(ctx, a.reader, op.Object, op.Cluster)
+	if err == nil {
+		err = a.apply(ctx, op)
+	}
+	setCreated(op.Object, err)
+	return err
+}
+
+func (a *actuator) apply(ctx context.Context, op *attempt) error {
+	object := op.Object
 	name, config, err := dns.ProviderOf(object, a.DefaultProvider)
 	if err != nil {
 		return common.ConfigurationProblem(err, common.RetryMistake)
@@ -78,7 +89,7 @@ func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, object *extensi
 		return common.ConfigurationProblem(err, common.RetryMistake)
 	}
 
-	request := a.request(object, record, config)
+	request := a.request(op, record, config)
 	if err := provider.Apply(ctx, request); err != nil {
 		return a.outcome(request, err)
 	}
@@ -88,23 +99,26 @@ func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, object *extensi
 	if err := a.removeWritten(ctx, request); err != nil {
 		return a.outcome(request, fmt.Errorf("the record is served by %s, but not removed from where it was before: %w", name, err))
 	}
-	return a.outcome(request, request.Save(ctx, localv1alpha1.DNSRecordStatus{}))
+	request.Keep(localv1alpha1.DNSRecordStatus{})
+	return a.outcome(request, nil)
 }
 
-// Restore implements dnsrecord.Actuator. There is no state to restore: all of a record is in its spec.
-func (a *actuator) Restore(ctx context.Context, log logr.Logger, object *extensionsv1alpha1.DNSRecord, cluster *extensionscontroller.Cluster) error {
-	return a.Reconcile(ctx, log, object, cluster)
-}
+// Restore implements reconciler.Actuator. There is no state to restore: all of a record is in its spec.
+func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
 
-// Delete implements dnsrecord.Actuator. It goes by what was written rather than by the spec, which may have become
-// invalid since.
-func (a *actuator) Delete(ctx context.Context, _ logr.Logger, object *extensionsv1alpha1.DNSRecord, _ *extensionscontroller.Cluster) error {
+// Delete implements reconciler.Actuator. It goes by what was written rather than by the spec, which may have become
+// invalid since. Of a record that was never written nothing is to be deleted.
+func (a *actuator) Delete(ctx context.Context, op *attempt) error {
+	if isNeverWritten(op.Object) {
+		return nil
+	}
+	object := op.Object
 	name, config := a.serving(object)
 	record, err := dns.Parse(object, a.DefaultTTL)
 	if err != nil {
 		record = dns.Record{Owner: client.ObjectKeyFromObject(object)}
 	}
-	request := a.request(object, record, config)
+	request := a.request(op, record, config)
 
 	var errs []error
 	if name != configv1alpha1.DNSProviderRFC2136 {
@@ -117,22 +131,22 @@ func (a *actuator) Delete(ctx context.Context, _ logr.Logger, object *extensions
 	return a.outcome(request, errors.Join(errs...))
 }
 
-// ForceDelete implements dnsrecord.Actuator. What can't be removed now CoreDNS drops once the DNSRecord is gone; another
+// ForceDelete implements reconciler.Actuator. What can't be removed now CoreDNS drops once the DNSRecord is gone; another
 // server keeps it.
-func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, object *extensionsv1alpha1.DNSRecord, cluster *extensionscontroller.Cluster) error {
-	if err := a.Delete(ctx, log, object, cluster); err != nil {
-		log.Error(err, "Leaving a record behind, as it is deleted by force")
-		a.retry.Forget(client.ObjectKeyFromObject(object))
+func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
+	if err := a.Delete(ctx, op); err != nil {
+		op.Log.Error(err, "Leaving a record behind, as it is deleted by force")
+		a.retry.Forget(client.ObjectKeyFromObject(op.Object))
 	}
 	return nil
 }
 
-// Migrate implements dnsrecord.Actuator. The seed that a shoot moves to serves its names, so this one forgets them: its
+// Migrate implements reconciler.Actuator. The seed that a shoot moves to serves its names, so this one forgets them: its
 // CoreDNS, that is, as a server that takes dynamic updates is the same for both seeds, and the other one replaces there
 // what is still needed until then. A shoot that runs its own control plane takes its machines along, which still need
 // the names that they know, and a DNSRecord without a Cluster belongs to the garden or the seed itself, which don't move.
-func (a *actuator) Migrate(ctx context.Context, _ logr.Logger, object *extensionsv1alpha1.DNSRecord, cluster *extensionscontroller.Cluster) error {
-	shoot := extensioncluster.From(cluster).Shoot()
+func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
+	object, shoot := op.Object, op.Cluster.Shoot()
 	if shoot == nil || v1beta1helper.IsShootSelfHosted(shoot.Spec.Provider.Workers) {
 		return nil
 	}
@@ -166,7 +180,8 @@ func (a *actuator) removeWritten(ctx context.Context, request dns.Request) error
 	return provider.Remove(ctx, request)
 }
 
-func (a *actuator) request(object *extensionsv1alpha1.DNSRecord, record dns.Record, config *localv1alpha1.DNSRecordConfig) dns.Request {
+func (a *actuator) request(op *attempt, record dns.Record, config *localv1alpha1.DNSRecordConfig) dns.Request {
+	object := op.Object
 	status := localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus)
 	return dns.Request{
 		Record:  record,
@@ -175,8 +190,10 @@ func (a *actuator) request(object *extensionsv1alpha1.DNSRecord, record dns.Reco
 		Serving: status.Provider,
 		Written: status.Written,
 		Save: func(ctx context.Context, status localv1alpha1.DNSRecordStatus) error {
-			return saveStatus(ctx, a.Client, object, status)
+			keepStatus(object, status)
+			return op.SaveStatus(ctx)
 		},
+		Keep: func(status localv1alpha1.DNSRecordStatus) { keepStatus(object, status) },
 	}
 }
 

@@ -6,10 +6,12 @@ package dnsrecord
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
-	"github.com/gardener/gardener/extensions/pkg/controller/dnsrecord"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -31,6 +32,7 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
 type fakeProvider struct {
@@ -92,8 +94,8 @@ func written() localv1alpha1.DNSRecordStatus {
 
 // scenario is an actuator with fake providers and a fake API server.
 type scenario struct {
-	dnsrecord.Actuator
-	client           client.Client
+	*actuator
+	client           client.WithWatch
 	coreDNS, updates *fakeProvider
 	object           *extensionsv1alpha1.DNSRecord
 	patches          int
@@ -111,21 +113,53 @@ func newScenario(t *testing.T, object *extensionsv1alpha1.DNSRecord, status ...l
 			return c.SubResource(subResource).Patch(ctx, obj, patch, opts...)
 		},
 	}).Build()
-	s.Actuator = NewActuator(ActuatorOptions{
-		Client:          s.client,
+	s.actuator = newActuator(actuatorOptions{
+		reader:          s.client,
 		Providers:       map[configv1alpha1.DNSProvider]dns.Provider{coreDNS: s.coreDNS, updates: s.updates},
 		DefaultProvider: coreDNS,
 		DefaultTTL:      60,
 	})
 	for _, status := range status {
-		g.Expect(saveStatus(t.Context(), s.client, object, status)).To(Succeed())
+		keepStatus(object, status)
+		g.Expect(s.save(t.Context())).To(Succeed())
 	}
 	s.patches = 0
 	return s
 }
 
+// attempt is at an operation on the object, without a Cluster.
+func (s *scenario) attempt() *attempt {
+	return &attempt{Log: logr.Discard(), Object: s.object, SaveStatus: s.save}
+}
+
+func mustMarshal(status extensionsv1alpha1.DNSRecordStatus) []byte {
+	data, err := json.Marshal(status)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// save writes the status if it has changed.
+func (s *scenario) save(ctx context.Context) error {
+	stored := &extensionsv1alpha1.DNSRecord{}
+	if err := s.client.Get(ctx, owner, stored); err != nil {
+		return err
+	}
+	changed, err := jsonpatch.CreateMergePatch(mustMarshal(stored.Status), mustMarshal(s.object.Status))
+	if err != nil || string(changed) == "{}" {
+		return err
+	}
+	before := stored.DeepCopy()
+	stored.Status = *s.object.Status.DeepCopy()
+	return s.client.Status().Patch(ctx, stored, client.MergeFrom(before))
+}
+
+// reconcile has the status written in the end, as the reconciler does it.
 func (s *scenario) reconcile(t *testing.T) error {
-	return s.Reconcile(t.Context(), logr.Discard(), s.object, nil)
+	err := s.Reconcile(t.Context(), s.attempt())
+	NewWithT(t).Expect(s.save(t.Context())).To(Succeed())
+	return err
 }
 
 // status is what the API server has.
@@ -138,8 +172,8 @@ func (s *scenario) status(t *testing.T) extensionsv1alpha1.DNSRecordStatus {
 
 func TestReconcileHandsTheRecordToTheProvider(t *testing.T) {
 	for name, call := range map[string]func(*scenario) error{
-		"reconcile": func(s *scenario) error { return s.Reconcile(context.Background(), logr.Discard(), s.object, nil) },
-		"restore":   func(s *scenario) error { return s.Restore(context.Background(), logr.Discard(), s.object, nil) },
+		"reconcile": func(s *scenario) error { return s.Reconcile(context.Background(), s.attempt()) },
+		"restore":   func(s *scenario) error { return s.Restore(context.Background(), s.attempt()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -170,9 +204,9 @@ func TestTheProviderConfigTellsTheProvider(t *testing.T) {
 func TestAProviderThatDoesNotRunIsToldWithARemedy(t *testing.T) {
 	g := NewWithT(t)
 	s := newScenario(t, object())
-	delete(s.Actuator.(*actuator).Providers, coreDNS)
+	delete(s.Providers, coreDNS)
 	g.Expect(s.reconcile(t)).To(MatchError(ContainSubstring("set spec.providerConfig.provider to another")))
-	g.Expect(s.Delete(t.Context(), logr.Discard(), s.object, nil)).To(Succeed(), "there is nothing to remove")
+	g.Expect(s.Delete(t.Context(), s.attempt())).To(Succeed(), "there is nothing to remove")
 }
 
 func TestErrorsHaveTheCodeOfTheirCauseAndAreNotRetriedHot(t *testing.T) {
@@ -269,12 +303,12 @@ func TestDeletionRemovesTheRecordEvenIfItIsNotValid(t *testing.T) {
 	invalid := object()
 	invalid.Spec.Values = nil
 	s := newScenario(t, invalid)
-	g.Expect(s.Delete(t.Context(), logr.Discard(), invalid, nil)).To(Succeed())
+	g.Expect(s.Delete(t.Context(), s.attempt())).To(Succeed())
 	g.Expect(s.coreDNS.owners()).To(ConsistOf(owner))
 	g.Expect(s.updates.removed).To(BeEmpty())
 
 	s.coreDNS.err = errors.New("no answer")
-	g.Expect(s.Delete(t.Context(), logr.Discard(), invalid, nil)).NotTo(Succeed())
+	g.Expect(s.Delete(t.Context(), s.attempt())).NotTo(Succeed())
 }
 
 func TestDeletionGoesByWhatWasWritten(t *testing.T) {
@@ -294,7 +328,7 @@ func TestDeletionGoesByWhatWasWritten(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := newScenario(t, test.object, test.status...)
-			g.Expect(s.Delete(t.Context(), logr.Discard(), s.object, nil)).To(Succeed())
+			g.Expect(s.Delete(t.Context(), s.attempt())).To(Succeed())
 			g.Expect(s.coreDNS.removed).To(HaveLen(test.coreDNS))
 			g.Expect(s.updates.removed).To(HaveLen(test.updates))
 		})
@@ -306,7 +340,7 @@ func TestDeletionByForceIsNotHeldUp(t *testing.T) {
 	for _, provider := range []configv1alpha1.DNSProvider{coreDNS, updates} {
 		s := newScenario(t, servedBy(provider))
 		s.coreDNS.err, s.updates.err = errors.New("no answer"), errors.New("no answer")
-		g.Expect(s.ForceDelete(t.Context(), logr.Discard(), s.object, nil)).To(Succeed())
+		g.Expect(s.ForceDelete(t.Context(), s.attempt())).To(Succeed())
 		g.Expect(append(s.coreDNS.owners(), s.updates.owners()...)).To(ConsistOf(owner))
 	}
 }
@@ -330,7 +364,9 @@ func TestMigrationRemovesWhatTheOtherSeedWillServe(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := newScenario(t, test.object)
-			g.Expect(s.Migrate(t.Context(), logr.Discard(), s.object, test.cluster)).To(Succeed())
+			migration := s.attempt()
+			migration.Cluster = extensioncluster.From(test.cluster)
+			g.Expect(s.Migrate(t.Context(), migration)).To(Succeed())
 			g.Expect(s.coreDNS.removed).To(HaveLen(map[bool]int{true: 1, false: 0}[test.removes]))
 			g.Expect(s.updates.removed).To(BeEmpty())
 		})

@@ -8,9 +8,9 @@
 package dnsrecord
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -23,8 +23,8 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Options are what the controller needs.
@@ -41,10 +41,17 @@ type Options struct {
 	Controller controller.Options
 	// IgnoreOperationAnnotation makes the controller reconcile on any change of a spec.
 	IgnoreOperationAnnotation bool
+	// Clusters are those of the instance, which all its controllers share. Default: ones of its own.
+	Clusters *reconciler.Clusters
 }
 
+// patience is how long a record may take before it says that it is under way. Records are written in batches, so each of many
+// waits for others, and gets its answer with them.
+const patience = 10 * time.Second
+
 // AddToManager adds the controller to a manager. Permissions that it needs, besides those of the providers: get, list,
-// watch and patch of dnsrecords, patch of dnsrecords/status, and get, list and watch of namespaces and clusters.
+// watch and patch of dnsrecords, patch of dnsrecords/status, and with class shoot get, list and watch of clusters and get of
+// namespaces.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Providers[opts.DefaultProvider] == nil {
 		return fmt.Errorf("adding the DNSRecord controller: DNS provider %q, which is the default, is not among those given", opts.DefaultProvider)
@@ -57,25 +64,41 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	// The predicates read from the cache, which doesn't wait for anything that a context could cut short.
-	defaults := dnsrecord.DefaultPredicates(context.Background(), mgr, opts.IgnoreOperationAnnotation)
-	predicates := classes.Predicates(defaults, dns.Type)
+	_, hasShoots := classes.Only(extensionsv1alpha1.ExtensionClassShoot)
+	if !hasShoots {
+		// Only shoots have Clusters; elsewhere there may not even be such a kind to watch.
+		opts.Clusters = nil
+	} else if opts.Clusters == nil {
+		opts.Clusters = reconciler.NewClusters(mgr.GetClient())
+	}
 
+	r := newReconciler(mgr, opts, classes)
 	b := builder.ControllerManagedBy(mgr).
 		Named(dnsrecord.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.DNSRecord{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...))
-
-	// Only shoots have Clusters; elsewhere there may not even be such a kind to watch.
-	if _, ok := classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok && opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(dnsrecord.ClusterToDNSRecordMapper(mgr.GetClient(), predicates)))
+		Watches(&extensionsv1alpha1.DNSRecord{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
+	if hasShoots && opts.IgnoreOperationAnnotation {
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(&extensionsv1alpha1.DNSRecordList{})))
 	}
+	return b.Complete(r)
+}
 
-	own := common.OnlyOwn[*extensionsv1alpha1.DNSRecord](mgr, dns.Type, classes)
-	return b.Complete(dnsrecord.NewReconciler(own, NewActuator(ActuatorOptions{
-		Client:          own.GetClient(),
-		Providers:       opts.Providers,
-		DefaultProvider: opts.DefaultProvider,
-		DefaultTTL:      opts.DefaultTTL,
-	})))
+func newReconciler(mgr manager.Manager, opts Options, classes class.Set) *reconciler.Reconciler[*extensionsv1alpha1.DNSRecord] {
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.DNSRecord]{
+		Client:                    mgr.GetClient(),
+		Kind:                      extensionsv1alpha1.DNSRecordResource,
+		NewObject:                 func() *extensionsv1alpha1.DNSRecord { return &extensionsv1alpha1.DNSRecord{} },
+		Types:                     []string{dns.Type},
+		Classes:                   classes,
+		Finalizer:                 dnsrecord.FinalizerName,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Clusters:                  opts.Clusters,
+		Patience:                  patience,
+		Actuator: newActuator(actuatorOptions{
+			reader:          mgr.GetAPIReader(),
+			Providers:       opts.Providers,
+			DefaultProvider: opts.DefaultProvider,
+			DefaultTTL:      opts.DefaultTTL,
+		}),
+	})
 }

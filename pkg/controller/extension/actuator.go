@@ -6,17 +6,16 @@ package extension
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -24,7 +23,10 @@ import (
 // before.
 const retryWait = 30 * time.Second
 
-// actuator does for one type of Extension what the reconciler of the extension library asks for.
+// attempt is one at an operation on an Extension.
+type attempt = reconciler.Operation[*extensionsv1alpha1.Extension]
+
+// actuator serves one type of Extension.
 type actuator struct {
 	client client.Client
 	// reader asks the API server.
@@ -34,27 +36,38 @@ type actuator struct {
 	leftovers leftovers
 }
 
-// Reconcile deploys the ManagedResource. Where that is waited for, check has done so already, and this costs nothing. While
-// a former one is still being deleted this is an error, which is tried again with a back-off or when the watch says so.
-func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, ex *extensionsv1alpha1.Extension) error {
-	if err := a.resources.Apply(ctx, a.kind.managedResource(ex)); err != nil {
+var _ reconciler.Actuator[*extensionsv1alpha1.Extension] = (*actuator)(nil)
+
+// Reconcile deploys the ManagedResource, and waits until its objects are healthy if the type wants that.
+func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
+	ex := op.Object
+	err := a.resources.Apply(ctx, a.kind.managedResource(ex))
+	if errors.Is(err, resources.ErrDeleting) {
+		return waitFor(err)
+	}
+	if err != nil {
 		return err
 	}
-	if asked, err := a.asksForLeftovers(ctx, ex); err != nil || !asked {
-		return err
+	if a.asksForLeftovers(op) {
+		if err := a.leftovers.apply(ctx, ex.Namespace); err != nil {
+			return err
+		}
 	}
-	return a.leftovers.apply(ctx, ex.Namespace)
+	if a.kind.waits && (a.kind.isInSeed() || !op.Cluster.IsHibernated()) {
+		if err := a.waitUntilHealthy(ctx, a.kind.key(ex)); err != nil {
+			return err
+		}
+	}
+	return common.CheckCluster(ctx, a.reader, ex, op.Cluster)
 }
 
 // Restore does the same as Reconcile: objects in a shoot are still there, and are found there.
-func (a *actuator) Restore(ctx context.Context, log logr.Logger, ex *extensionsv1alpha1.Extension) error {
-	return a.Reconcile(ctx, log, ex)
-}
+func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
 
 // Delete deletes the ManagedResource. As long as GRM is deleting the objects, it gives the worker back: when the
 // ManagedResource is gone, the watch on it brings the Extension here again.
-func (a *actuator) Delete(ctx context.Context, _ logr.Logger, ex *extensionsv1alpha1.Extension) error {
-	key := a.kind.key(ex)
+func (a *actuator) Delete(ctx context.Context, op *attempt) error {
+	key := a.kind.key(op.Object)
 	gone, err := a.resources.Delete(ctx, key)
 	if err != nil || gone {
 		return err
@@ -64,34 +77,30 @@ func (a *actuator) Delete(ctx context.Context, _ logr.Logger, ex *extensionsv1al
 
 // ForceDelete deletes the ManagedResource and its Secrets, and waits for nothing: the shoot may be out of reach, so its
 // objects are left where they are. gardenlet takes the finalizer off ManagedResources that nobody serves any more.
-func (a *actuator) ForceDelete(ctx context.Context, _ logr.Logger, ex *extensionsv1alpha1.Extension) error {
+func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 	if a.kind.hasLeftovers {
-		if err := a.leftovers.remove(ctx, ex.Namespace); err != nil {
+		if err := a.leftovers.remove(ctx, op.Object.Namespace); err != nil {
 			return err
 		}
 	}
-	_, err := a.release(ctx, ex)
+	_, err := a.release(ctx, op.Object)
 	return err
 }
 
 // Migrate deletes the ManagedResource, but not what is in the shoot: that goes on without this seed.
-func (a *actuator) Migrate(ctx context.Context, _ logr.Logger, ex *extensionsv1alpha1.Extension) error {
-	asked, err := a.asksForLeftovers(ctx, ex)
-	if err != nil {
-		return err
-	}
-	if asked {
+func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
+	if a.asksForLeftovers(op) {
 		// The other seed gets its own, and the namespace here has to go.
-		if err := a.leftovers.remove(ctx, ex.Namespace); err != nil {
+		if err := a.leftovers.remove(ctx, op.Object.Namespace); err != nil {
 			return err
 		}
 	}
 
-	gone, err := a.release(ctx, ex)
+	gone, err := a.release(ctx, op.Object)
 	if err != nil || gone {
 		return err
 	}
-	return waitFor(fmt.Errorf("ManagedResource %s is still being deleted for the migration", a.kind.key(ex)))
+	return waitFor(fmt.Errorf("ManagedResource %s is still being deleted for the migration", a.kind.key(op.Object)))
 }
 
 // release deletes the ManagedResource, but keeps its objects unless they are in the seed.
@@ -105,23 +114,6 @@ func (a *actuator) release(ctx context.Context, ex *extensionsv1alpha1.Extension
 	return a.resources.Delete(ctx, key)
 }
 
-func (a *actuator) asksForLeftovers(ctx context.Context, ex *extensionsv1alpha1.Extension) (bool, error) {
-	if !a.kind.hasLeftovers {
-		return false, nil
-	}
-	cluster, err := a.cluster(ctx, ex)
-	return a.leftovers.isAskedFor(cluster.Shoot()), err
-}
-
-// cluster returns the Cluster of the Extension, or nil: only those of class shoot have one, and in the garden runtime
-// cluster there need not even be the CustomResourceDefinition.
-func (a *actuator) cluster(ctx context.Context, ex *extensionsv1alpha1.Extension) (*extensioncluster.Cluster, error) {
-	if extensionsv1alpha1helper.GetExtensionClassOrDefault(ex.Spec.Class) != extensionsv1alpha1.ExtensionClassShoot {
-		return nil, nil
-	}
-	return extensioncluster.Get(ctx, a.client, ex.Namespace)
-}
-
-func waitFor(cause error) error {
-	return &reconcilerutils.RequeueAfterError{Cause: cause, RequeueAfter: retryWait}
+func (a *actuator) asksForLeftovers(op *attempt) bool {
+	return a.kind.hasLeftovers && a.leftovers.isAskedFor(op.Cluster.Shoot())
 }

@@ -132,7 +132,7 @@ func TestADeletionWaitsForTheObjectsWithoutHoldingAWorker(t *testing.T) {
 		g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
 		g.Expect(c.managedResource().DeletionTimestamp).NotTo(BeNil())
 		g.Expect(*c.managedResource().Spec.KeepObjects).To(BeFalse())
-		g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("ManagedResource garden/local-ext-shoot is still being deleted"))
+		g.Expect(c.extension().Status.LastOperation.Description).To(ContainSubstring("ManagedResource garden/local-ext-shoot is still being deleted"))
 		c.restart()
 	}
 
@@ -189,9 +189,9 @@ func TestAReconcileWaitsForADeletionThatIsStillUnderWay(t *testing.T) {
 	g.Expect(c.Delete(t.Context(), c.managedResource())).To(Succeed())
 
 	c.ask("reconcile")
-	_, err := c.reconcile()
-	g.Expect(err).To(MatchError(resources.ErrDeleting))
-	g.Expect(c.extension().Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateError))
+	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
+	g.Expect(c.extension().Status.LastOperation.State).To(Equal(processing))
+	g.Expect(c.extension().Status.LastOperation.Description).To(ContainSubstring(resources.ErrDeleting.Error()))
 
 	c.serve()
 	c.mustReconcile()
@@ -243,7 +243,7 @@ func TestAMigrationKeepsTheObjectsAndWritesTheStatusOnceWhileItWaits(t *testing.
 			}
 			g.Expect(c.statusWrites).To(Equal(1), "each write wakes the controller as long as the annotation is there")
 			g.Expect(c.extension().Status.LastOperation.Type).To(Equal(gardencorev1beta1.LastOperationTypeMigrate))
-			g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("is still being deleted for the migration"))
+			g.Expect(c.extension().Status.LastOperation.Description).To(ContainSubstring("is still being deleted for the migration"))
 
 			c.serve()
 			c.mustReconcile()

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/extension"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -24,7 +23,7 @@ import (
 	"github.com/gardener/gardener/pkg/controllerutils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -56,13 +55,15 @@ type Options struct {
 	// PauseImage is the image of the Deployment of TypeShootAfterWorker: one that does nothing until it is told to end, as
 	// any user. Default: DefaultPauseImage.
 	PauseImage string
+	// Clusters are those of the instance, which all its controllers share. Default: ones of its own.
+	Clusters *reconciler.Clusters
 }
 
 // AddToManager adds a controller for each type of Extension that exists for one of the classes. It is an error if the
 // set of classes is empty.
 //
-// Needed permissions, beyond those of the extension library for Extensions and those of resources.Writer: list and watch
-// on ManagedResources; with class shoot, create, patch and delete on NetworkPolicies (see AnnotationForceDeleteTest).
+// Needed permissions, beyond those of reconciler.Reconciler and of resources.Writer: list and watch on ManagedResources; with
+// class shoot, get on Namespaces, and create, patch and delete on NetworkPolicies (see AnnotationForceDeleteTest).
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Classes.String() == "" {
 		return errors.New("adding the Extension controllers: no extension class given, name at least one")
@@ -72,6 +73,13 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	if opts.PauseImage == "" {
 		opts.PauseImage = DefaultPauseImage
+	}
+
+	if _, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !ok {
+		// In the garden runtime cluster there need not even be the CustomResourceDefinition of Clusters.
+		opts.Clusters = nil
+	} else if opts.Clusters == nil {
+		opts.Clusters = reconciler.NewClusters(mgr.GetClient())
 	}
 
 	for _, kind := range kinds(opts.PauseImage) {
@@ -87,39 +95,42 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error {
-	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := classes.Predicates(defaults, kind.extensionType)
-
 	if opts.Controller.ReconciliationTimeout == 0 {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
+	r := newReconciler(mgr, opts, kind, classes)
 	wake := newWaker(mgr.GetClient(), kind, classes, opts.IgnoreOperationAnnotation)
 	b := builder.ControllerManagedBy(mgr).
 		Named(kind.extensionType).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.Extension{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
+		Watches(&extensionsv1alpha1.Extension{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
 
-	// In the garden runtime cluster there need not even be the CustomResourceDefinition of Clusters.
 	if _, ok := classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok && opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(extension.ClusterToExtensionMapper(mgr.GetClient(), predicates...)))
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(&extensionsv1alpha1.ExtensionList{})))
 	}
-	own := common.OnlyOwn[*extensionsv1alpha1.Extension](mgr, kind.extensionType, classes)
-	return b.Complete(newReconciler(own, opts.Resources, kind))
+	return b.Complete(r)
 }
 
 // newReconciler has no resync: what is in the target cluster is GRM's, and a lost ManagedResource is written again when
 // Gardener next asks for a reconcile.
-func newReconciler(mgr manager.Manager, writer *resources.Writer, kind kind) reconcile.Reconciler {
-	actuator := &actuator{
-		client:    mgr.GetClient(),
-		reader:    mgr.GetAPIReader(),
-		kind:      kind,
-		resources: writer,
-		leftovers: leftovers{client: mgr.GetClient(), name: kind.extensionType},
-	}
-	library := extension.NewReconciler(mgr, extension.AddArgs{Actuator: actuator, FinalizerSuffix: kind.extensionType})
-	newExtension := func() *extensionsv1alpha1.Extension { return &extensionsv1alpha1.Extension{} }
-	return common.WithCheck(mgr.GetClient(), newExtension, actuator.check, library)
+func newReconciler(mgr manager.Manager, opts Options, kind kind, classes class.Set) *reconciler.Reconciler[*extensionsv1alpha1.Extension] {
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Extension]{
+		Client:                    mgr.GetClient(),
+		Kind:                      extensionsv1alpha1.ExtensionResource,
+		NewObject:                 func() *extensionsv1alpha1.Extension { return &extensionsv1alpha1.Extension{} },
+		Types:                     []string{kind.extensionType},
+		Classes:                   classes,
+		Finalizer:                 extension.FinalizerPrefix + "/" + kind.extensionType,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Clusters:                  opts.Clusters,
+		Actuator: &actuator{
+			client:    mgr.GetClient(),
+			reader:    mgr.GetAPIReader(),
+			kind:      kind,
+			resources: opts.Resources,
+			leftovers: leftovers{client: mgr.GetClient(), name: kind.extensionType},
+		},
+	})
 }

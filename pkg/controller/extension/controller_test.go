@@ -35,7 +35,7 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -199,13 +199,12 @@ func TestAnExtensionIsDeletedAsSoonAsItsManagedResourceIsGone(t *testing.T) {
 	before := c.extension()
 	c.delete()
 	extensions.OnUpdate(before, c.extension())
-	g.Eventually(func() *gardencorev1beta1.LastError { return c.extension().Status.LastError }).
-		ShouldNot(BeNil(), "the deletion waits for the ManagedResource and says so")
+	g.Eventually(c.managedResource).Should(HaveField("DeletionTimestamp", Not(BeNil())), "the deletion waits for the ManagedResource")
 
 	mr := c.managedResource()
 	c.serve()
 	managedResources.OnDelete(mr)
-	g.Eventually(c.isGone, retryWait/3).Should(BeTrue(), "the event wakes it, long before the retry would")
+	g.Eventually(c.isGone, reconciler.DefaultQuiet/2).Should(BeTrue(), "the event wakes it, long before the retry would")
 }
 
 func TestAnExtensionSucceedsAsSoonAsItsDeploymentIsReady(t *testing.T) {
@@ -221,8 +220,8 @@ func TestAnExtensionSucceedsAsSoonAsItsDeploymentIsReady(t *testing.T) {
 	for _, handler := range events.handlers("Extension") {
 		handler.OnAdd(c.extension(), true)
 	}
-	g.Eventually(func() *gardencorev1beta1.LastError { return c.extension().Status.LastError }).
-		ShouldNot(BeNil(), "it waits for the Deployment and says so")
+	g.Eventually(func() *gardencorev1beta1.LastOperation { return c.extension().Status.LastOperation }).
+		Should(HaveField("State", processing), "it waits for the Deployment and says so")
 
 	before := c.managedResource()
 	c.report(yes, yes)
@@ -249,8 +248,7 @@ func TestAnotherObjectUnderTheNameOfOneInTheQueueIsLeftAlone(t *testing.T) {
 			g := NewWithT(t)
 			c := tt.cluster()
 			own, _ := classes(t, tt.classes...).Only(c.kind.classes...)
-			mgr := common.OnlyOwn[*extensionsv1alpha1.Extension](&fakeManager{client: c, reader: c}, c.kind.extensionType, own)
-			_, err := newReconciler(mgr, resources.New(c), c.kind).Reconcile(t.Context(), reconcile.Request{NamespacedName: c.key})
+			_, err := newReconciler(&fakeManager{client: c, reader: c}, options(c, own), c.kind, own).Reconcile(t.Context(), reconcile.Request{NamespacedName: c.key})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(c.extension().Finalizers).To(BeEmpty())
 			g.Expect(c.extension().Status.LastOperation).To(BeNil())

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,6 +27,9 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -48,7 +52,7 @@ type cluster struct {
 	reconciler reconcile.Reconciler
 }
 
-// fakeManager is as much of a manager as the extension library's reconciler asks for.
+// fakeManager is as much of a manager as the controllers ask for.
 type fakeManager struct {
 	manager.Manager
 	client client.Client
@@ -154,7 +158,12 @@ func (c *cluster) restart() {
 			return inner.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},
 	})
-	c.reconciler = newReconciler(&fakeManager{client: disturbed, reader: c.WithWatch}, resources.New(disturbed), c.kind)
+	set, err := class.New(c.kind.classes, c.kind.classes...)
+	NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
+	opts := Options{Resources: resources.New(disturbed), Clusters: reconciler.NewClusters(disturbed)}
+	r := newReconciler(&fakeManager{client: disturbed, reader: c.WithWatch}, opts, c.kind, set)
+	r.Quiet = -1 // What is waited for is said at once.
+	c.reconciler = r
 }
 
 func (c *cluster) unless(verb string, obj client.Object, do func() error) error {
@@ -241,7 +250,7 @@ func (c *cluster) hibernate(enabled bool) {
 func (c *cluster) ask(operation string) {
 	c.t.Helper()
 	ex := c.extension()
-	ex.Annotations = map[string]string{"gardener.cloud/operation": operation}
+	ex.Annotations = requests.Asking(operation, time.Now().Add(time.Minute))
 	NewWithT(c.t).Expect(c.Update(c.t.Context(), ex)).To(Succeed())
 }
 

@@ -20,6 +20,8 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -28,8 +30,9 @@ const (
 	no      = gardencorev1beta1.ConditionFalse
 	unknown = gardencorev1beta1.ConditionUnknown
 
-	succeeded = gardencorev1beta1.LastOperationStateSucceeded
-	failed    = gardencorev1beta1.LastOperationStateError
+	succeeded  = gardencorev1beta1.LastOperationStateSucceeded
+	processing = gardencorev1beta1.LastOperationStateProcessing
+	failed     = gardencorev1beta1.LastOperationStateError
 )
 
 // waiting are the types that wait, each where it is used.
@@ -105,21 +108,30 @@ func TestTypeShootAfterWorkerDeploysADeploymentThatRunsOnAnyNode(t *testing.T) {
 
 func TestAnExtensionHasNotSucceededBeforeItsObjectsAreHealthy(t *testing.T) {
 	eachWaiting(t, func(g *WithT, c *cluster) {
-		for _, report := range []func(){
-			func() {},
-			func() { c.report(unknown, unknown) },
-			func() { c.report(no, yes) },
-			func() { c.report(yes, no) },
-			func() { c.report(yes, unknown) },
+		for _, tt := range []struct {
+			report func()
+			state  gardencorev1beta1.LastOperationState
+		}{
+			{func() {}, processing},
+			{func() { c.report(unknown, unknown) }, processing},
+			{func() { c.report(no, yes) }, failed},
+			{func() { c.report(yes, no) }, failed},
+			{func() { c.report(yes, unknown) }, processing},
 		} {
 			if c.managedResource() != nil {
-				report()
+				tt.report()
 			}
 			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait), "the worker is given back")
-			g.Expect(c.extension().Status.LastOperation.State).To(Equal(failed))
-			g.Expect(c.extension().Status.LastError.Codes).To(BeEmpty(), "there is no mistake to correct")
+			status := c.extension().Status
+			g.Expect(status.LastOperation.State).To(Equal(tt.state))
+			if tt.state == failed {
+				g.Expect(status.LastError.Codes).To(BeEmpty(), "there is no mistake to correct")
+				g.Expect(status.LastError.Description).To(ContainSubstring("Resources"))
+			} else {
+				g.Expect(status.LastError).To(BeNil(), "nothing is wrong")
+			}
 		}
-		g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("ResourcesHealthy"))
+		g.Expect(c.extension().Status.LastOperation.Description).To(ContainSubstring("ResourcesHealthy"))
 
 		c.report(yes, yes)
 		g.Expect(c.mustReconcile().RequeueAfter).To(BeZero())
@@ -152,6 +164,9 @@ func TestWaitingWritesTheStatusOnce(t *testing.T) {
 func TestHealthFromBeforeTheLastWriteDoesNotCount(t *testing.T) {
 	eachWaiting(t, func(g *WithT, c *cluster) {
 		c.mustReconcile()
+		touched := c.managedResource()
+		touched.Spec.KeepObjects = new(true)
+		g.Expect(c.Update(t.Context(), touched)).To(Succeed())
 		c.report(yes, yes)
 		c.stale = c.managedResource()
 		c.report(yes, no)
@@ -170,7 +185,7 @@ func TestAHibernatedShootIsNotWaitedFor(t *testing.T) {
 			c.mustReconcile()
 			g.Expect(c.managedResource()).NotTo(BeNil(), "it is ready for the time when the shoot wakes up")
 			if waits {
-				g.Expect(c.extension().Status.LastOperation.State).To(Equal(failed), "the seed does not sleep")
+				g.Expect(c.extension().Status.LastOperation.State).To(Equal(processing), "the seed does not sleep")
 			} else {
 				g.Expect(c.extension().Status.LastOperation.State).To(Equal(succeeded))
 			}
@@ -186,7 +201,7 @@ func TestAShootThatWakesUpIsWaitedForAgain(t *testing.T) {
 	c.hibernate(false)
 	c.ask("reconcile")
 	c.mustReconcile()
-	g.Expect(c.extension().Status.LastOperation.State).To(Equal(failed))
+	g.Expect(c.extension().Status.LastOperation.State).To(Equal(processing))
 	c.report(yes, yes)
 	c.mustReconcile()
 	g.Expect(c.extension().Status.LastOperation.State).To(Equal(succeeded))
@@ -210,8 +225,8 @@ func TestWithoutAClusterAnExtensionIsDeployedButNotDone(t *testing.T) {
 			c := newShootClusterOf(t, extensionType, nil)
 			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
 			c.report(yes, yes)
-			_, err := c.reconcile()
-			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the library wants a Cluster in the namespace of a shoot, got %v", err)
+			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster))
+			g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("there is no Cluster shoot--local--foo"))
 		})
 	}
 }
@@ -245,8 +260,14 @@ func TestAWaitingReconcileThatFailsIsFinishedByTheNextProcess(t *testing.T) {
 					}
 					return nil
 				}
-				_, err := c.reconcile()
-				g.Expect(err).To(MatchError(conflict))
+				result, err := c.reconcile()
+				if name == "the Extension's finalizer" {
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(result.RequeueAfter).To(Equal(reconciler.RetryConflict), "somebody has changed it, so it is looked at anew")
+					g.Expect(c.managedResource()).To(BeNil(), "nobody would delete it")
+				} else {
+					g.Expect(err).To(MatchError(conflict))
+				}
 
 				c.fail = nil
 				c.restart()
@@ -280,7 +301,7 @@ func TestAReconcileDuringTheDeletionOfAFormerManagedResourceGivesTheWorkerBack(t
 		g.Expect(c.Delete(t.Context(), c.managedResource())).To(Succeed())
 		c.ask("reconcile")
 		g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
-		g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("it is being deleted"))
+		g.Expect(c.extension().Status.LastOperation.Description).To(ContainSubstring("it is being deleted"))
 
 		c.serve()
 		c.mustReconcile()
@@ -309,7 +330,7 @@ func TestAMigrationTakesAlongWhatIsInTheShootAndRemovesWhatIsInTheSeed(t *testin
 		c.ask("restore")
 		c.mustReconcile()
 		g.Expect(c.extension().Status.LastOperation.Type).To(Equal(gardencorev1beta1.LastOperationTypeRestore))
-		g.Expect(c.extension().Status.LastOperation.State).To(Equal(failed), "the new seed's GRM has not applied it yet")
+		g.Expect(c.extension().Status.LastOperation.State).To(Equal(processing), "the new seed's GRM has not applied it yet")
 		g.Expect(*c.managedResource().Spec.KeepObjects).To(BeFalse())
 		c.report(yes, yes)
 		c.mustReconcile()

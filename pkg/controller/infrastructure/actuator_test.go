@@ -6,6 +6,7 @@ package infrastructure
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,6 +96,9 @@ func TestWithMachinesInAnotherCluster(t *testing.T) {
 	made.Finalizers = []string{"example.org/pods"}
 	g.Expect(e.other.Update(t.Context(), made)).To(Succeed())
 	e.delete()
+	g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: retrySoon}), "an empty one is gone at once")
+	g.Expect(e.requests).NotTo(ContainElement("status Infrastructure"), "so nothing is said about it")
+	e.clock.SetTime(e.clock.Now().Add(time.Hour))
 	for range 2 {
 		g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: retryWait}))
 		infra := e.infrastructure()
@@ -276,7 +280,7 @@ func TestARestoreInANewSeedMakesEverything(t *testing.T) {
 	e.mustReconcile()
 	g.Expect(e.policy(namespace, MachinesPolicy)).NotTo(BeNil())
 	g.Expect(e.pool(poolV4)).NotTo(BeNil())
-	g.Expect(e.infrastructure().Annotations).To(BeEmpty())
+	g.Expect(e.infrastructure().Annotations).NotTo(HaveKey("gardener.cloud/operation"))
 }
 
 func TestWhatFailsHalfWayIsGoneOnWithAfterARestart(t *testing.T) {
@@ -359,4 +363,50 @@ func TestAForcedDeletionWaitsForNothing(t *testing.T) {
 	g.Expect(made.DeletionTimestamp).NotTo(BeNil())
 	g.Expect(e.other.policy(remoteNamespace, MachinesPolicy)).To(BeNil())
 	g.Expect(e.other.pool(poolV4)).To(BeNil())
+}
+
+func TestSpendsFewRequests(t *testing.T) {
+	for name, tt := range map[string]struct {
+		remote                  bool
+		create, again, deletion []string
+		elsewhere               map[string][]string
+	}{
+		"in the seed": {
+			create:   []string{"patch Infrastructure", "create NetworkPolicy", "create NetworkPolicy", "list IPPoolList", "get Namespace", "create IPPool", "status Infrastructure"},
+			again:    []string{"patch Infrastructure", "get NetworkPolicy", "get NetworkPolicy", "list IPPoolList", "status Infrastructure"},
+			deletion: []string{"list IPPoolList", "delete IPPool", "delete NetworkPolicy", "delete NetworkPolicy", "patch Infrastructure"},
+		},
+		"in another cluster": {
+			remote:   true,
+			create:   []string{"patch Infrastructure", "create NetworkPolicy", "status Infrastructure"},
+			again:    []string{"patch Infrastructure", "get NetworkPolicy", "status Infrastructure"},
+			deletion: nil,
+			elsewhere: map[string][]string{
+				"create":   {"create Namespace", "create NetworkPolicy", "list IPPoolList", "create IPPool"},
+				"again":    {"get Namespace", "get NetworkPolicy", "list IPPoolList"},
+				"deletion": {"get Namespace", "delete Namespace"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnvironment(t, tt.remote, true)
+			step := func(name string, sent []string) {
+				e.mustReconcile()
+				own := slices.DeleteFunc(slices.Clone(e.requests), func(request string) bool { return request == "get Infrastructure" || request == "get Cluster" })
+				g.Expect(own).To(HaveExactElements(sent), name)
+				g.Expect(e.other.requests).To(HaveExactElements(tt.elsewhere[name]), name)
+			}
+			e.ask("reconcile")
+			step("create", tt.create)
+			e.ask("reconcile")
+			step("again", tt.again)
+			e.delete()
+			step("deletion", tt.deletion)
+			if tt.remote {
+				e.mustReconcile()
+				g.Expect(e.infrastructure()).To(BeNil(), "its namespace is gone by then")
+			}
+		})
+	}
 }

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/infrastructure"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -22,8 +22,8 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Options are what the controller needs.
@@ -36,6 +36,8 @@ type Options struct {
 	IgnoreOperationAnnotation bool
 	// Clusters finds the cluster of the machines of a shoot.
 	Clusters cluster.Clusters
+	// ShootClusters are those of the instance, which all its controllers share. Default: ones of its own.
+	ShootClusters *reconciler.Clusters
 	// EgressCIDRs are ranges that machines may reach besides those that every machine reaches: machines.egressCIDRs of the
 	// configuration.
 	EgressCIDRs []string
@@ -43,6 +45,8 @@ type Options struct {
 	LoadBalancers configv1alpha1.LoadBalancersConfiguration
 	// CoreDNSNamespace is that of the CoreDNS which machines in the seed ask; empty if they ask none of ours.
 	CoreDNSNamespace string
+	// Clock tells the time. Default: the real one.
+	Clock clock.PassiveClock
 }
 
 // AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
@@ -79,33 +83,46 @@ func addToManager(mgr manager.Manager, opts Options) error {
 		return nil
 	}
 
-	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := classes.Predicates(defaults, localv1alpha1.Type)
-
 	if opts.Controller.ReconciliationTimeout == 0 {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.ShootClusters == nil {
+		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
+	}
+
+	r := newReconciler(mgr, opts, classes, egress, loadBalancers)
 	b := builder.ControllerManagedBy(mgr).
 		Named(infrastructure.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.Infrastructure{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...))
+		Watches(&extensionsv1alpha1.Infrastructure{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
 	if opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(infrastructure.ClusterToInfrastructureMapper(mgr.GetClient(), predicates)))
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(&extensionsv1alpha1.InfrastructureList{})))
 	}
-	own := common.OnlyOwn[*extensionsv1alpha1.Infrastructure](mgr, localv1alpha1.Type, classes)
-	return b.Complete(newReconciler(own, opts, egress, loadBalancers))
+	return b.Complete(r)
 }
 
-func newReconciler(mgr manager.Manager, opts Options, egress, loadBalancers []netip.Prefix) reconcile.Reconciler {
-	actuator := &actuator{
-		client:           mgr.GetClient(),
-		reader:           mgr.GetAPIReader(),
-		clusters:         opts.Clusters,
-		egress:           egress,
-		loadBalancers:    loadBalancers,
-		coreDNSNamespace: opts.CoreDNSNamespace,
-	}
-	library := infrastructure.NewReconciler(mgr, actuator, nil, nil)
-	newInfrastructure := func() *extensionsv1alpha1.Infrastructure { return &extensionsv1alpha1.Infrastructure{} }
-	return common.WithCheck(mgr.GetClient(), newInfrastructure, actuator.check, library)
+func newReconciler(mgr manager.Manager, opts Options, classes class.Set, egress, loadBalancers []netip.Prefix) *reconciler.Reconciler[*extensionsv1alpha1.Infrastructure] {
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Infrastructure]{
+		Client:                    mgr.GetClient(),
+		Kind:                      extensionsv1alpha1.InfrastructureResource,
+		NewObject:                 func() *extensionsv1alpha1.Infrastructure { return &extensionsv1alpha1.Infrastructure{} },
+		Types:                     []string{localv1alpha1.Type},
+		Classes:                   classes,
+		Finalizer:                 infrastructure.FinalizerName,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Clusters:                  opts.ShootClusters,
+		Actuator: &actuator{
+			client:           mgr.GetClient(),
+			reader:           mgr.GetAPIReader(),
+			clock:            opts.Clock,
+			clusters:         opts.Clusters,
+			egress:           egress,
+			loadBalancers:    loadBalancers,
+			coreDNSNamespace: opts.CoreDNSNamespace,
+		},
+		Clock: opts.Clock,
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -30,7 +32,10 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const namespace = "shoot--local--foo"
@@ -72,7 +77,12 @@ func newServer(t testing.TB, calico bool, objects ...client.Object) *server {
 			return s.request("list", list, func() error { return c.List(ctx, list, opts...) })
 		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return s.request("create", obj, func() error { return c.Create(ctx, obj, opts...) })
+			return s.request("create", obj, func() error {
+				if _, ok := obj.(*corev1.Namespace); ok {
+					obj.SetUID("made") // as an API server does it
+				}
+				return c.Create(ctx, obj, opts...)
+			})
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return s.request("patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
@@ -150,6 +160,9 @@ type environment struct {
 	clusters   fakeClusters
 	shoot      *gardencorev1beta1.Shoot
 	reconciler reconcile.Reconciler
+	clock      *testclock.FakePassiveClock
+	// asked is when an operation was asked for last.
+	asked time.Time
 }
 
 // fakeClusters are the seed unless there is another one.
@@ -197,6 +210,7 @@ func newEnvironment(t testing.TB, remote, calico bool) *environment {
 		Spec:       gardencorev1beta1.SeedSpec{Networks: gardencorev1beta1.SeedNetworks{Nodes: new("172.18.0.0/24"), Pods: "10.1.0.0/16", Services: "10.2.0.0/16"}},
 	}
 	e := &environment{
+		asked: time.Now(),
 		server: newServer(t, calico,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "seed"}},
 			&extensionsv1alpha1.Infrastructure{
@@ -210,6 +224,7 @@ func newEnvironment(t testing.TB, remote, calico bool) *environment {
 		),
 		other: newServer(t, calico),
 		shoot: newShoot(),
+		clock: testclock.NewFakePassiveClock(time.Now()),
 	}
 	e.clusters.seed = e.server
 	if remote {
@@ -233,7 +248,10 @@ func rawOf(t testing.TB, obj any) runtime.RawExtension {
 
 // restart makes a new reconciler, as a new process would.
 func (e *environment) restart() {
-	e.reconciler = newReconciler(&fakeManager{client: e.server}, Options{Clusters: &e.clusters, CoreDNSNamespace: "coredns"}, nil, prefixes("172.18.255.1/32"))
+	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
+	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
+	opts := Options{Clusters: &e.clusters, CoreDNSNamespace: "coredns", ShootClusters: reconciler.NewClusters(e.server), Clock: e.clock}
+	e.reconciler = newReconciler(&fakeManager{client: e.server}, opts, classes, nil, prefixes("172.18.255.1/32"))
 }
 
 func (e *environment) change(obj client.Object, change func(client.Object)) {
@@ -255,8 +273,9 @@ func (e *environment) setShoot(change func(*gardencorev1beta1.Shoot)) {
 // ask annotates the Infrastructure with an operation.
 func (e *environment) ask(operation string) {
 	e.t.Helper()
+	e.asked = e.asked.Add(time.Minute)
 	e.change(&extensionsv1alpha1.Infrastructure{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "foo"}}, func(obj client.Object) {
-		obj.SetAnnotations(map[string]string{"gardener.cloud/operation": operation})
+		obj.SetAnnotations(requests.Asking(operation, e.asked))
 	})
 }
 

@@ -116,14 +116,18 @@ func (p place) applyPool(ctx context.Context, technicalID string, nodes netip.Pr
 
 // createPool creates an IPPool that goes with the namespace of the machines, should nobody delete it.
 func (p place) createPool(ctx context.Context, technicalID, name string, spec map[string]any) error {
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
-	if err := p.reader.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); err != nil {
-		return fmt.Errorf("reading namespace %s, which is to own an IPPool: %w", p.namespace, err)
+	uid := p.uid
+	if uid == "" {
+		namespace := &metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+		if err := p.reader.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); err != nil {
+			return fmt.Errorf("reading namespace %s, which is to own an IPPool: %w", p.namespace, err)
+		}
+		uid = namespace.UID
 	}
 	pool := newPool(name)
 	pool.SetLabels(poolLabels(technicalID))
-	pool.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: p.namespace, UID: namespace.UID}})
+	pool.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: p.namespace, UID: uid}})
 	pool.Object["spec"] = spec
 	if err := p.client.Create(ctx, pool); err != nil {
 		return fmt.Errorf("creating IPPool %s: %w", name, err)

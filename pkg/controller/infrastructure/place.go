@@ -8,13 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -40,6 +39,10 @@ type place struct {
 	reader    client.Reader
 	namespace string
 	remote    bool
+	// isNew tells that nothing has been made there yet, as far as is known.
+	isNew bool
+	// uid is that of the namespace, if it is known by now.
+	uid types.UID
 }
 
 // placeOf returns where the machines of an Infrastructure are.
@@ -73,7 +76,7 @@ func (p place) explain(err error) error {
 
 // applyNamespace makes the namespace unless it is the shoot's in the seed, which is gardenlet's. One that somebody else has
 // made is refused: it would be deleted in the end.
-func (p place) applyNamespace(ctx context.Context) error {
+func (p *place) applyNamespace(ctx context.Context) error {
 	if !p.remote {
 		return nil
 	}
@@ -81,57 +84,46 @@ func (p place) applyNamespace(ctx context.Context) error {
 		v1beta1constants.GardenRole: roleInfra,
 		labelPodSecurity:            podSecurityPrivileged,
 	}
-	namespace := &corev1.Namespace{}
-	err := p.reader.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace)
-	if apierrors.IsNotFound(err) {
-		namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace, Labels: labels}}
-		if err := p.client.Create(ctx, namespace); err != nil {
-			return fmt.Errorf("creating namespace %s: %w", p.namespace, err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
+	err := common.Ensure(ctx, p.client, p.reader, namespace, !p.isNew, func(namespace *corev1.Namespace) error {
+		switch {
+		case namespace.DeletionTimestamp != nil:
+			return common.Waiting(fmt.Errorf("namespace %s is being deleted", p.namespace), retryWait)
+		case namespace.ResourceVersion != "" && !isOurs(namespace):
+			return common.ConfigurationProblem(fmt.Errorf("namespace %s is already in the cluster of the machines, but is not labelled %s=%s: "+
+				"delete it, or give it the label to have it deleted with the shoot", p.namespace, v1beta1constants.GardenRole, roleInfra), common.RetryMissing)
+		}
+		for name, value := range labels {
+			metav1.SetMetaDataLabel(&namespace.ObjectMeta, name, value)
 		}
 		return nil
-	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("reading namespace %s: %w", p.namespace, err)
-	case namespace.DeletionTimestamp != nil:
-		return common.Waiting(fmt.Errorf("namespace %s is being deleted", p.namespace), retryWait)
-	case !isOurs(namespace):
-		return common.ConfigurationProblem(fmt.Errorf("namespace %s is already in the cluster of the machines, but is not labelled %s=%s: "+
-			"delete it, or give it the label to have it deleted with the shoot", p.namespace, v1beta1constants.GardenRole, roleInfra), common.RetryMissing)
-	}
-	before := namespace.DeepCopy()
-	maps.Copy(namespace.Labels, labels)
-	if equality.Semantic.DeepEqual(before, namespace) {
-		return nil
-	}
-	if err := p.client.Patch(ctx, namespace, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("labelling namespace %s: %w", p.namespace, err)
-	}
-	return nil
+	})
+	p.uid = namespace.UID
+	return err
 }
 
-// deleteNamespace deletes the namespace if it was made for machines, and tells whether it is gone. One that is not ours
+// deleteNamespace deletes the namespace if it was made for machines, and returns it if it is not gone. One that is not ours
 // counts as gone.
-func (p place) deleteNamespace(ctx context.Context) (bool, error) {
+func (p place) deleteNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	if !p.remote {
-		return true, nil
+		return nil, nil
 	}
 	namespace := &corev1.Namespace{}
 	if err := p.reader.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); apierrors.IsNotFound(err) {
-		return true, nil
+		return nil, nil
 	} else if err != nil {
-		return false, fmt.Errorf("reading namespace %s: %w", p.namespace, err)
+		return nil, fmt.Errorf("reading namespace %s: %w", p.namespace, err)
 	}
 	if !isOurs(namespace) {
-		return true, nil
+		return nil, nil
 	}
 	if namespace.DeletionTimestamp != nil {
-		return false, nil
+		return namespace, nil
 	}
 	if err := p.client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID}); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("deleting namespace %s: %w", p.namespace, err)
+		return nil, fmt.Errorf("deleting namespace %s: %w", p.namespace, err)
 	}
-	return false, nil
+	return namespace, nil
 }
 
 func isOurs(namespace *corev1.Namespace) bool {
@@ -140,31 +132,17 @@ func isOurs(namespace *corev1.Namespace) bool {
 
 // applyPolicy creates or changes a NetworkPolicy, and writes nothing if it is as it is to be.
 func (p place) applyPolicy(ctx context.Context, desired *networkingv1.NetworkPolicy) error {
-	key, current := client.ObjectKeyFromObject(desired), &networkingv1.NetworkPolicy{}
-	if err := p.reader.Get(ctx, key, current); apierrors.IsNotFound(err) {
-		if err := p.client.Create(ctx, desired); err != nil {
-			return fmt.Errorf("creating NetworkPolicy %s: %w", key, err)
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: desired.Namespace, Name: desired.Name}}
+	return common.Ensure(ctx, p.client, p.reader, policy, !p.isNew, func(policy *networkingv1.NetworkPolicy) error {
+		for name, value := range desired.Labels {
+			metav1.SetMetaDataLabel(&policy.ObjectMeta, name, value)
 		}
+		for name, value := range desired.Annotations {
+			metav1.SetMetaDataAnnotation(&policy.ObjectMeta, name, value)
+		}
+		policy.Spec = desired.Spec
 		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading NetworkPolicy %s: %w", key, err)
-	}
-
-	before := current.DeepCopy()
-	for name, value := range desired.Labels {
-		metav1.SetMetaDataLabel(&current.ObjectMeta, name, value)
-	}
-	for name, value := range desired.Annotations {
-		metav1.SetMetaDataAnnotation(&current.ObjectMeta, name, value)
-	}
-	current.Spec = desired.Spec
-	if equality.Semantic.DeepEqual(before, current) {
-		return nil
-	}
-	if err := p.client.Patch(ctx, current, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("changing NetworkPolicy %s: %w", key, err)
-	}
-	return nil
+	})
 }
 
 // deletePolicies deletes the NetworkPolicies of a namespace that may be there.

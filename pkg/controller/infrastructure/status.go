@@ -5,15 +5,12 @@
 package infrastructure
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
@@ -46,23 +43,17 @@ func newStatus(at place, networks networks, seed *seedRanges, pools []localv1alp
 	}
 }
 
-// writeStatus writes nothing if the status says it already.
-func (a *actuator) writeStatus(ctx context.Context, infra *extensionsv1alpha1.Infrastructure, status *status) error {
-	before := infra.DeepCopy()
-	infra.Status.Networking, infra.Status.EgressCIDRs = status.networking, status.egressCIDRs
-	if !saysSame(infra.Status.ProviderStatus, status.provider) {
-		data, err := json.Marshal(status.provider)
-		if err != nil {
-			return err
-		}
-		infra.Status.ProviderStatus = &runtime.RawExtension{Raw: data}
-	}
-	if equality.Semantic.DeepEqual(before.Status, infra.Status) {
+// keep puts it into the status of an Infrastructure, and changes nothing there that says it already.
+func (s *status) keep(infra *extensionsv1alpha1.Infrastructure) error {
+	infra.Status.Networking, infra.Status.EgressCIDRs = s.networking, s.egressCIDRs
+	if saysSame(infra.Status.ProviderStatus, s.provider) {
 		return nil
 	}
-	if err := a.client.Status().Patch(ctx, infra, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+	data, err := json.Marshal(s.provider)
+	if err != nil {
+		return err
 	}
+	infra.Status.ProviderStatus = &runtime.RawExtension{Raw: data}
 	return nil
 }
 

@@ -8,15 +8,16 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/operatingsystemconfig"
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // osVersionCommand is a program of the machine image: called with a version, it has /etc/os-release name that one.
@@ -26,56 +27,71 @@ const osVersionCommand = "/usr/local/lib/provider-local/os-version"
 const kubeletDataVolume = "var-lib-kubelet.mount"
 
 type actuator struct {
-	// reader reads from the API server: Secrets are not cached.
-	reader client.Reader
+	client client.Client
 }
 
-var _ operatingsystemconfig.Actuator = (*actuator)(nil)
+var _ reconciler.Actuator[*extensionsv1alpha1.OperatingSystemConfig] = (*actuator)(nil)
 
-// check does all the work once, for the sake of its mistakes. It is little: a provisioning script is of a few kilobytes.
-func (a *actuator) check(ctx context.Context, osc *extensionsv1alpha1.OperatingSystemConfig, operation gardencorev1beta1.LastOperationType) error {
-	if operation == gardencorev1beta1.LastOperationTypeDelete || operation == gardencorev1beta1.LastOperationTypeMigrate {
-		return nil
+type attempt = reconciler.Operation[*extensionsv1alpha1.OperatingSystemConfig]
+
+// Reconcile implements reconciler.Actuator.
+func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
+	osc := op.Object
+	if op.Cluster == nil {
+		return common.NoCluster(osc.Namespace, "a shoot")
 	}
-	_, _, _, _, err := a.Reconcile(ctx, logr.Discard(), osc)
-	return err
-}
 
-// Reconcile implements operatingsystemconfig.Actuator.
-func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, osc *extensionsv1alpha1.OperatingSystemConfig) ([]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File, *extensionsv1alpha1.InPlaceUpdatesStatus, error) {
+	status := &osc.Status
 	switch osc.Spec.Purpose {
 	case extensionsv1alpha1.OperatingSystemConfigPurposeProvision:
 		userData, err := a.userData(ctx, osc)
-		return userData, nil, nil, nil, err
+		if err != nil {
+			return err
+		}
+		secret, err := a.writeSecret(ctx, osc, userData)
+		if err != nil {
+			return err
+		}
+		status.CloudConfig = &extensionsv1alpha1.CloudConfig{SecretRef: corev1.SecretReference{Namespace: secret.Namespace, Name: secret.Name}}
+		status.ExtensionUnits, status.InPlaceUpdates = nil, nil
 	case extensionsv1alpha1.OperatingSystemConfigPurposeReconcile:
 		inPlaceUpdates, err := reconciled(osc)
-		return nil, extensionUnits(), nil, inPlaceUpdates, err
+		if err != nil {
+			return err
+		}
+		status.ExtensionUnits, status.InPlaceUpdates = extensionUnits(), inPlaceUpdates
 	default:
 		err := field.NotSupported(field.NewPath("spec", "purpose"), osc.Spec.Purpose, []extensionsv1alpha1.OperatingSystemConfigPurpose{
 			extensionsv1alpha1.OperatingSystemConfigPurposeProvision, extensionsv1alpha1.OperatingSystemConfigPurposeReconcile,
 		})
-		return nil, nil, nil, nil, common.ConfigurationProblem(err, common.RetryMistake)
+		return common.ConfigurationProblem(err, common.RetryMistake)
 	}
-}
-
-// Restore implements operatingsystemconfig.Actuator. Everything comes from the spec, so that there is no state to restore.
-func (a *actuator) Restore(ctx context.Context, log logr.Logger, osc *extensionsv1alpha1.OperatingSystemConfig) ([]byte, []extensionsv1alpha1.Unit, []extensionsv1alpha1.File, *extensionsv1alpha1.InPlaceUpdatesStatus, error) {
-	return a.Reconcile(ctx, log, osc)
-}
-
-// Delete implements operatingsystemconfig.Actuator. The Secret with the user data has the object as its owner.
-func (*actuator) Delete(context.Context, logr.Logger, *extensionsv1alpha1.OperatingSystemConfig) error {
+	status.ExtensionFiles = nil
 	return nil
 }
 
-// ForceDelete implements operatingsystemconfig.Actuator.
-func (*actuator) ForceDelete(context.Context, logr.Logger, *extensionsv1alpha1.OperatingSystemConfig) error {
-	return nil
-}
+// Restore implements reconciler.Actuator. Everything comes from the spec, so that there is no state to restore.
+func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
 
-// Migrate implements operatingsystemconfig.Actuator.
-func (*actuator) Migrate(context.Context, logr.Logger, *extensionsv1alpha1.OperatingSystemConfig) error {
-	return nil
+// Delete implements reconciler.Actuator. The Secret with the user data has the object as its owner.
+func (*actuator) Delete(context.Context, *attempt) error { return nil }
+
+// ForceDelete implements reconciler.Actuator.
+func (*actuator) ForceDelete(context.Context, *attempt) error { return nil }
+
+// Migrate implements reconciler.Actuator.
+func (*actuator) Migrate(context.Context, *attempt) error { return nil }
+
+// writeSecret writes the Secret with the user data. The first time, that is a single request.
+func (a *actuator) writeSecret(ctx context.Context, osc *extensionsv1alpha1.OperatingSystemConfig, userData []byte) (*corev1.Secret, error) {
+	secret := &corev1.Secret{ObjectMeta: operatingsystemconfig.SecretObjectMetaForConfig(osc)}
+	if err := common.Ensure(ctx, a.client, a.client, secret, osc.Status.CloudConfig != nil, func(secret *corev1.Secret) error {
+		secret.Data = map[string][]byte{extensionsv1alpha1.OperatingSystemConfigSecretDataKey: userData}
+		return controllerutil.SetControllerReference(osc, secret, a.client.Scheme())
+	}); err != nil {
+		return nil, fmt.Errorf("writing the user data: %w", err)
+	}
+	return secret, nil
 }
 
 // userData renders the script of purpose provision.
@@ -83,7 +99,7 @@ func (a *actuator) userData(ctx context.Context, osc *extensionsv1alpha1.Operati
 	if err := validate(&osc.Spec).ToAggregate(); err != nil {
 		return nil, common.ConfigurationProblem(err, common.RetryMistake)
 	}
-	contents, err := readContents(ctx, a.reader, osc.Namespace, osc.Spec.Files)
+	contents, err := readContents(ctx, a.client, osc.Namespace, osc.Spec.Files)
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,10 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/operatingsystemconfig"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -20,7 +20,7 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Options are what the controller needs.
@@ -31,6 +31,8 @@ type Options struct {
 	Classes class.Set
 	// IgnoreOperationAnnotation has every change of a spec reconciled.
 	IgnoreOperationAnnotation bool
+	// Clusters are those of the instance, which all its controllers share. Default: ones of its own.
+	Clusters *reconciler.Clusters
 }
 
 // AddToManager adds the controller. It does nothing if the classes do not include shoot; it is an error if there are none.
@@ -38,7 +40,7 @@ type Options struct {
 // The type of an OperatingSystemConfig is the name of the pool's machine image in the CloudProfile, which hence has to be
 // "local".
 //
-// Needed permissions: get, list, watch, patch and update on OperatingSystemConfigs; patch and update on their status; get,
+// Needed permissions: get, list, watch and patch on OperatingSystemConfigs, and patch on their status; get,
 // list and watch on Clusters; get, create and patch on Secrets.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Classes.String() == "" {
@@ -52,21 +54,31 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := classes.Predicates(defaults, localv1alpha1.Type)
-	own := common.OnlyOwn[*extensionsv1alpha1.OperatingSystemConfig](mgr, localv1alpha1.Type, classes)
+	if opts.Clusters == nil {
+		opts.Clusters = reconciler.NewClusters(mgr.GetClient())
+	}
+
+	r := newReconciler(mgr.GetClient(), opts, classes)
 	if err := builder.ControllerManagedBy(mgr).
 		Named(operatingsystemconfig.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.OperatingSystemConfig{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
-		Complete(newReconciler(own)); err != nil {
+		Watches(&extensionsv1alpha1.OperatingSystemConfig{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
+		Complete(r); err != nil {
 		return fmt.Errorf("adding the OperatingSystemConfig controller: %w", err)
 	}
 	return nil
 }
 
-func newReconciler(mgr manager.Manager) reconcile.Reconciler {
-	actuator := &actuator{reader: mgr.GetAPIReader()}
-	newConfig := func() *extensionsv1alpha1.OperatingSystemConfig { return &extensionsv1alpha1.OperatingSystemConfig{} }
-	return common.WithCheck(mgr.GetClient(), newConfig, actuator.check, operatingsystemconfig.NewReconciler(mgr, actuator))
+func newReconciler(c client.Client, opts Options, classes class.Set) *reconciler.Reconciler[*extensionsv1alpha1.OperatingSystemConfig] {
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.OperatingSystemConfig]{
+		Client:                    c,
+		Kind:                      extensionsv1alpha1.OperatingSystemConfigResource,
+		NewObject:                 func() *extensionsv1alpha1.OperatingSystemConfig { return &extensionsv1alpha1.OperatingSystemConfig{} },
+		Types:                     []string{localv1alpha1.Type},
+		Classes:                   classes,
+		Finalizer:                 operatingsystemconfig.FinalizerName,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Clusters:                  opts.Clusters,
+		Actuator:                  &actuator{client: c},
+	})
 }

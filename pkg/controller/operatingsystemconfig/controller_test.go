@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -45,15 +45,6 @@ type env struct {
 	fail       func() error
 	reconciler reconcile.Reconciler
 }
-
-type fakeManager struct {
-	manager.Manager
-	client, reader client.Client
-}
-
-func (m *fakeManager) GetClient() client.Client    { return m.client }
-func (m *fakeManager) GetAPIReader() client.Reader { return m.reader }
-func (m *fakeManager) GetScheme() *runtime.Scheme  { return m.client.Scheme() }
 
 func newEnv(t *testing.T, osc *extensionsv1alpha1.OperatingSystemConfig, objects ...client.Object) *env {
 	t.Helper()
@@ -80,8 +71,7 @@ func newEnv(t *testing.T, osc *extensionsv1alpha1.OperatingSystemConfig, objects
 func (e *env) restart() {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"shoot"}, "shoot")
 	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
-	mgr := &fakeManager{client: e.WithWatch, reader: e.WithWatch}
-	e.reconciler = newReconciler(common.OnlyOwn[*extensionsv1alpha1.OperatingSystemConfig](mgr, "local", classes))
+	e.reconciler = newReconciler(e.WithWatch, Options{Clusters: reconciler.NewClusters(e.WithWatch)}, classes)
 }
 
 func (e *env) reconcile() (reconcile.Result, error) {
@@ -360,8 +350,8 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 func TestWithoutAClusterNothingIsLost(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, newConfig())
-	_, err := e.reconcile()
-	g.Expect(err).To(MatchError(ContainSubstring("not found")), "gardenlet makes the Cluster first")
+	g.Expect(e.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster), "gardenlet makes the Cluster first")
+	g.Expect(e.config().Status.LastError.Description).To(ContainSubstring("there is no Cluster shoot--local--foo"))
 	g.Expect(e.Create(t.Context(), newCluster(t, nil))).To(Succeed())
 	e.mustReconcile()
 	g.Expect(e.userData()).NotTo(BeEmpty())

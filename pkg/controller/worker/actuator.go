@@ -8,98 +8,73 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
-	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	"github.com/gardener/gardener/pkg/controllerutils"
 	"github.com/gardener/gardener/pkg/utils/kubernetes"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
-// actuator implements worker.Actuator of the extension library, and the check before it.
+// actuator implements reconciler.Actuator.
 type actuator struct {
 	Options
 	// client has the kinds of machine.sapcloud.io in its cache.
 	client client.Client
 	// reader asks the API server.
 	reader client.Reader
+	// shoots has the Clusters.
+	shoots *reconciler.Clusters
 }
 
-var _ worker.Actuator = &actuator{}
+type operation = reconciler.Operation[*extensionsv1alpha1.Worker]
 
-// check does the work of an operation, as far as that can be done now, before the reconciler of the extension library gets
-// its turn: that one calls everything that is not finished an error, and wakes itself by writing that while the annotation
-// for a restoration is there. When check has no error the operation is done, and the library says so.
-//
-// A forced deletion is the library's own, as it waits for nothing.
-func (a *actuator) check(ctx context.Context, w *extensionsv1alpha1.Worker, operation gardencorev1beta1.LastOperationType) error {
-	cluster, err := extensioncluster.Get(ctx, a.client, w.Namespace)
-	if err != nil {
+var _ reconciler.Actuator[*extensionsv1alpha1.Worker] = &actuator{}
+
+// Reconcile implements reconciler.Actuator.
+func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
+	if err := checkCluster(op); err != nil {
 		return err
 	}
-	if cluster == nil {
-		return common.NoCluster(w.Namespace, "a shoot and a CloudProfile")
-	}
-
-	switch {
-	case extensionscontroller.IsShootFailed(cluster.Shoot()):
-		return nil // The library does nothing for it either.
-	case operation == gardencorev1beta1.LastOperationTypeMigrate:
-		return nil
-	case operation == gardencorev1beta1.LastOperationTypeDelete:
-		if cluster.NeedsForceDeletion() || !controllerutil.ContainsFinalizer(w, worker.FinalizerName) {
-			return nil
-		}
-		return transient(a.delete(ctx, w, cluster))
-	case cluster.Shoot() == nil || cluster.CloudProfile() == nil:
-		return common.NoCluster(w.Namespace, "a shoot and a CloudProfile")
-	}
-
-	// Before the first object, else nobody would delete that.
-	if !controllerutil.ContainsFinalizer(w, worker.FinalizerName) {
-		if err := controllerutils.AddFinalizers(ctx, a.client, w, worker.FinalizerName); err != nil {
-			return transient(fmt.Errorf("adding the finalizer: %w", err))
-		}
-	}
-	if operation == gardencorev1beta1.LastOperationTypeRestore {
-		if err := a.restore(ctx, w, cluster); err != nil {
-			return transient(err)
-		}
-	}
-	return transient(a.reconcile(ctx, w, cluster))
+	return transient(a.reconcile(ctx, op))
 }
 
-// Reconcile implements worker.Actuator. All is done by check.
-func (a *actuator) Reconcile(context.Context, logr.Logger, *extensionsv1alpha1.Worker, *extensionscontroller.Cluster) error {
-	return nil
+// Restore implements reconciler.Actuator.
+func (a *actuator) Restore(ctx context.Context, op *operation) error {
+	if err := checkCluster(op); err != nil {
+		return err
+	}
+	if err := a.restore(ctx, op.Object, op.Cluster); err != nil {
+		return transient(err)
+	}
+	return transient(a.reconcile(ctx, op))
 }
 
-// Restore implements worker.Actuator. All is done by check.
-func (a *actuator) Restore(context.Context, logr.Logger, *extensionsv1alpha1.Worker, *extensionscontroller.Cluster) error {
-	return nil
+// Delete implements reconciler.Actuator.
+func (a *actuator) Delete(ctx context.Context, op *operation) error {
+	return transient(a.delete(ctx, op.Object, op.Cluster))
 }
 
-// Delete implements worker.Actuator. All is done by check.
-func (a *actuator) Delete(context.Context, logr.Logger, *extensionsv1alpha1.Worker, *extensionscontroller.Cluster) error {
-	return nil
-}
-
-// Migrate implements worker.Actuator. As with the generic actuator there is nothing to do: the machines stay, and gardenlet
+// Migrate implements reconciler.Actuator. As with the generic actuator there is nothing to do: the machines stay, and gardenlet
 // takes the objects of machine-controller-manager away without it.
-func (a *actuator) Migrate(context.Context, logr.Logger, *extensionsv1alpha1.Worker, *extensionscontroller.Cluster) error {
+func (a *actuator) Migrate(context.Context, *operation) error {
 	return nil
 }
 
-// reconcile takes all steps of a reconciliation up to the first for which something else has to happen before.
-func (a *actuator) reconcile(ctx context.Context, w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster) error {
+func checkCluster(op *operation) error {
+	if op.Cluster.Shoot() == nil || op.Cluster.CloudProfile() == nil {
+		return common.NoCluster(op.Object.Namespace, "a shoot and a CloudProfile")
+	}
+	return nil
+}
+
+// reconcile takes all steps of a reconciliation up to the first for which something else has to happen before. What it puts
+// into the status is written when it returns.
+func (a *actuator) reconcile(ctx context.Context, op *operation) error {
+	w, cluster := op.Object, op.Cluster
 	pools, err := a.poolsOf(w, cluster)
 	if err != nil {
 		return err
@@ -113,27 +88,31 @@ func (a *actuator) reconcile(ctx context.Context, w *extensionsv1alpha1.Worker, 
 		return err
 	}
 
-	starts := isStart(w)
+	starts := isStart(w, op.Asked)
 	if err := a.deployClasses(ctx, machines, existing.classes, starts); err != nil {
 		return err
 	}
-	if err := a.recordImages(ctx, w, inUse(pools)); err != nil {
+	if err := recordImages(w, inUse(pools)); err != nil {
 		return err
 	}
 	deployed, err := a.deployDeployments(ctx, w, machines, existing, cluster.IsHibernated())
 	if err != nil {
 		return err
 	}
-	if err := a.recordDeployments(ctx, w, machines, starts); err != nil {
-		return err
+	a.recordDeployments(w, machines, starts)
+	if starts && op.Type == gardencorev1beta1.LastOperationTypeRestore {
+		// Else an attempt that is stopped here would be followed by another restoration.
+		if err := op.SaveStatus(ctx); err != nil {
+			return err
+		}
 	}
 	if err := a.awaitMachines(ctx, w, deployed, existing, cluster.IsHibernated()); err != nil {
 		return err
 	}
-	if err := a.recordUpdatesInPlace(ctx, w, cluster, deployed); err != nil {
+	if err := recordUpdatesInPlace(w, cluster, deployed); err != nil {
 		return err
 	}
-	if err := a.deleteUnwanted(ctx, w, machines, existing); err != nil {
+	if err := a.deleteUnwanted(ctx, op, machines, existing); err != nil {
 		return err
 	}
 	if cluster.IsHibernated() {

@@ -41,8 +41,9 @@ const (
 )
 
 // awaitMachines returns an error unless all machines are there, or gone in the case of a hibernation. Machines that have
-// failed are an error at once, what is under way only when it has taken too long. With either of them, a
-// machine-controller-manager that is stuck gets another pod, unless the deployments are too new for it to be.
+// failed are an error at once, unless it is their deletion that did; what is under way only when it has taken too long. With
+// either of them, a machine-controller-manager that is stuck gets another pod, unless the deployments are too new for it to
+// be.
 func (a *actuator) awaitMachines(ctx context.Context, w *extensionsv1alpha1.Worker, deployed []machinev1alpha1.MachineDeployment, existing *observed, hibernated bool) error {
 	err := anyFailed(deployed)
 	if err == nil {
@@ -66,9 +67,19 @@ func (a *actuator) awaitMachines(ctx context.Context, w *extensionsv1alpha1.Work
 func anyFailed(deployments []machinev1alpha1.MachineDeployment) error {
 	var failed machinev1alpha1.MachineDeploymentStatus
 	for _, deployment := range deployments {
-		failed.FailedMachines = append(failed.FailedMachines, deployment.Status.FailedMachines...)
+		for _, machine := range deployment.Status.FailedMachines {
+			if !failsToGo(machine) {
+				failed.FailedMachines = append(failed.FailedMachines, machine)
+			}
+		}
 	}
 	return failedMachines(failed)
+}
+
+// failsToGo tells a machine whose deletion has failed. machine-controller-manager drains and deletes it again by itself, and
+// has it so for a moment if somebody else changed the Node meanwhile.
+func failsToGo(machine *machinev1alpha1.MachineSummary) bool {
+	return machine.LastOperation.Type == machinev1alpha1.MachineOperationDelete
 }
 
 // checkMachines returns what is still missing, in one line of bounded length; nil if nothing is. Of a hibernated shoot that
@@ -87,6 +98,11 @@ func checkMachines(deployed []machinev1alpha1.MachineDeployment, existing *obser
 		case !hibernated:
 			if reason := unavailable(deployment, sets, machines); reason != "" {
 				missing = append(missing, reason)
+			}
+		}
+		for _, machine := range deployment.Status.FailedMachines {
+			if failsToGo(machine) {
+				missing = append(missing, fmt.Sprintf("machine %s is not gone yet: %s", machine.Name, machine.LastOperation.Description))
 			}
 		}
 	}

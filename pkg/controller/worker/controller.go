@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -16,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -25,8 +25,8 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // DefaultGPUResourceName is the resource of which a machine gets as many as its machine type has GPUs, by default.
@@ -44,6 +44,8 @@ type Options struct {
 	Sizing localv1alpha1.MachineSizing
 	// GPUResourceName is the resource for the GPUs of a machine type. Default: DefaultGPUResourceName.
 	GPUResourceName corev1.ResourceName
+	// BackupHostPath is the folder of the backup buckets as the seed's nodes see it, for pools that share it.
+	BackupHostPath string
 	// Clusters find the machine pods of a Worker that is deleted by force. If it is nil, they are looked for in the seed.
 	Clusters cluster.Clusters
 	// GardenReader reads the ShootState to restore from if it is not in the status of the Worker, where gardenlet puts it.
@@ -51,6 +53,9 @@ type Options struct {
 	GardenReader client.Reader
 	// Clock tells since when something is awaited. Default: the real one.
 	Clock clock.Clock
+
+	// patience is that of the reconciler. Tests have a negative one, as they count requests.
+	patience time.Duration
 }
 
 func (o *Options) complete() error {
@@ -77,7 +82,7 @@ func (o *Options) complete() error {
 //
 // The client of the manager is to cache the kinds of machine.sapcloud.io, and neither Secrets nor Deployments.
 //
-// Needed permissions, beyond those of the extension library for Workers, Clusters and Namespaces: get, list, watch, create, patch and
+// Needed permissions, beyond those of reconciler.Reconciler: get, list, watch, create, patch and
 // delete on machinedeployments, machinesets, machines and machineclasses of machine.sapcloud.io; get, list, create, patch
 // and delete on secrets; list and delete on pods, list and delete on services; get on deployments and patch on
 // deployments/scale named machine-controller-manager.
@@ -90,38 +95,45 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return nil
 	}
 
-	// The library looks at MachineDeployments with this context, in the manager's cache. Nothing is under
-	// way when it would end.
-	ctx := context.Background()
-	defaults := common.ShootPredicates(mgr, opts.IgnoreOperationAnnotation)
-	predicates := classes.Predicates(defaults, localv1alpha1.Type)
-
 	if opts.Controller.ReconciliationTimeout == 0 {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	updated := worker.MachineConditionChangedPredicate(ctx, mgr.GetLogger().WithValues("controller", worker.ControllerName), mgr.GetClient())
+	opts.Classes = classes
+	r, ours := newReconciler(mgr, opts), classes.Predicates(nil, localv1alpha1.Type)
+	// The library looks at MachineDeployments with this context, in the manager's cache. Nothing is under
+	// way when it would end.
+	updated := worker.MachineConditionChangedPredicate(context.Background(), mgr.GetLogger().WithValues("controller", worker.ControllerName), mgr.GetClient())
 	b := builder.ControllerManagedBy(mgr).
 		Named(worker.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.Worker{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicates...)).
+		Watches(&extensionsv1alpha1.Worker{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		// Machines that are updated in place by hand, as the library has it.
-		Watches(&machinev1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(worker.MachineToWorkerMapper(mgr.GetClient(), predicates)), builder.WithPredicates(updated))
+		Watches(&machinev1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(worker.MachineToWorkerMapper(mgr.GetClient(), ours)), builder.WithPredicates(updated))
 	if opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(worker.ClusterToWorkerMapper(mgr.GetClient(), predicates)))
+		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(worker.ClusterToWorkerMapper(mgr.GetClient(), ours)))
 	}
 	b = watchAwaited(b, mgr.GetClient(), classes)
-
-	own := common.OnlyOwn[*extensionsv1alpha1.Worker](mgr, localv1alpha1.Type, classes)
-	if err := b.Complete(newReconciler(own, opts)); err != nil {
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("adding the Worker controller: %w", err)
 	}
 	return nil
 }
 
-// newReconciler returns the library's reconciler behind a check that does the work.
-func newReconciler(mgr manager.Manager, opts Options) reconcile.Reconciler {
-	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader()}
-	newWorker := func() *extensionsv1alpha1.Worker { return &extensionsv1alpha1.Worker{} }
-	return common.WithCheck(mgr.GetClient(), newWorker, actuator.check, worker.NewReconciler(mgr, actuator))
+func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.Worker] {
+	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: reconciler.NewClusters(mgr.GetClient())}
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Worker]{
+		Client:                    mgr.GetClient(),
+		Kind:                      extensionsv1alpha1.WorkerResource,
+		NewObject:                 func() *extensionsv1alpha1.Worker { return &extensionsv1alpha1.Worker{} },
+		Types:                     []string{localv1alpha1.Type},
+		Classes:                   opts.Classes,
+		Finalizer:                 worker.FinalizerName,
+		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
+		Clusters:                  actuator.shoots,
+		Actuator:                  actuator,
+		IsAmiss:                   actuator.isUpdating,
+		Clock:                     opts.Clock,
+		Patience:                  opts.patience,
+	})
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/flow"
@@ -43,16 +44,24 @@ type stage struct {
 
 // stages are all kinds in the order in which they are deleted: each is needed to delete those before it.
 func stages() []stage {
+	return append(cachedStages(), secretsOfClasses())
+}
+
+// cachedStages are those of the kinds that are cached.
+func cachedStages() []stage {
 	return []stage{
 		{name: "machine deployments", newList: func() client.ObjectList { return &machinev1alpha1.MachineDeploymentList{} }},
 		{name: "machine sets", newList: func() client.ObjectList { return &machinev1alpha1.MachineSetList{} }},
 		{name: "machines", newList: func() client.ObjectList { return &machinev1alpha1.MachineList{} }},
 		{name: "machine classes", newList: func() client.ObjectList { return &machinev1alpha1.MachineClassList{} }},
-		{
-			name:     "secrets of machine classes",
-			newList:  metadataOf("Secret"),
-			selector: client.MatchingLabels{v1beta1constants.GardenerPurpose: v1beta1constants.GardenPurposeMachineClass},
-		},
+	}
+}
+
+func secretsOfClasses() stage {
+	return stage{
+		name:     "secrets of machine classes",
+		newList:  metadataOf("Secret"),
+		selector: client.MatchingLabels{v1beta1constants.GardenerPurpose: v1beta1constants.GardenPurposeMachineClass},
 	}
 }
 
@@ -74,25 +83,35 @@ func (a *actuator) delete(ctx context.Context, w *extensionsv1alpha1.Worker, clu
 		return err
 	}
 
-	// What the cache does not have any more the API server is asked for: it may not have it yet.
-	for _, reader := range []client.Reader{a.client, a.reader} {
-		waiting, retry, err := a.deleteStages(ctx, reader, w.Namespace)
-		if err != nil {
-			return err
-		}
-		if waiting != nil {
-			return a.waitSince(w.DeletionTimestamp.Time, waiting, retry)
-		}
+	waiting, retry, err := a.deleteStages(ctx, a.client, w.Namespace, stages())
+	if err != nil {
+		return err
 	}
-
+	if waiting != nil {
+		return a.waitDeleted(w, waiting, retry)
+	}
 	acquired, err := a.isAcquired(ctx, w)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	if acquired {
-		return a.waitSince(w.DeletionTimestamp.Time, fmt.Errorf("waiting for machine-controller-manager to release the Secret %s/%s with the credentials", w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), retrySecret)
+		return a.waitDeleted(w, fmt.Errorf("waiting for machine-controller-manager to release the Secret %s/%s with the credentials", w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), retrySecret)
 	}
-	return nil
+
+	if last := w.Status.MachineDeploymentsLastUpdateTime; last != nil && a.Clock.Since(last.Time) > settledAfter {
+		return nil
+	}
+	// The cache may not have yet what has been deployed just now. Secrets are not in it.
+	waiting, retry, err = a.deleteStages(ctx, a.reader, w.Namespace, cachedStages())
+	if err != nil || waiting == nil {
+		return err
+	}
+	return a.waitDeleted(w, waiting, retry)
+}
+
+// waitDeleted waits for what a deletion takes.
+func (a *actuator) waitDeleted(w *extensionsv1alpha1.Worker, cause error, retryAfter time.Duration) error {
+	return a.waitSince(w.DeletionTimestamp.Time, cause, retryAfter)
 }
 
 // isUntouched tells whether there are machines to delete and none of their deployments is being deleted yet.
@@ -122,7 +141,7 @@ func (a *actuator) prepareDeletion(ctx context.Context, w *extensionsv1alpha1.Wo
 		return err
 	}
 	if !acquired {
-		return a.waitSince(w.DeletionTimestamp.Time, fmt.Errorf("waiting for machine-controller-manager to acquire the Secret %s/%s with the credentials", w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), retrySecret)
+		return a.waitDeleted(w, fmt.Errorf("waiting for machine-controller-manager to acquire the Secret %s/%s with the credentials", w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), retrySecret)
 	}
 	return nil
 }
@@ -136,7 +155,7 @@ func (a *actuator) refreshClasses(ctx context.Context, w *extensionsv1alpha1.Wor
 	if err != nil {
 		return err
 	}
-	return a.deployClasses(ctx, machines, existing.classes, true)
+	return a.deployClasses(ctx, machines, existing.classes, false)
 }
 
 // isAcquired tells whether machine-controller-manager has put its finalizer on the credentials.
@@ -163,8 +182,8 @@ func deletionFailed(existing *observed) error {
 
 // deleteStages deletes what there is of the first kind of which there is something, and returns that it waits for it, and
 // when to look again; nil if there is nothing of any kind.
-func (a *actuator) deleteStages(ctx context.Context, reader client.Reader, namespace string) (waiting error, retry time.Duration, err error) {
-	for _, s := range stages() {
+func (a *actuator) deleteStages(ctx context.Context, reader client.Reader, namespace string, stages []stage) (waiting error, retry time.Duration, err error) {
+	for _, s := range stages {
 		objects, err := s.list(ctx, reader, namespace)
 		if err != nil {
 			return nil, 0, err
@@ -243,7 +262,7 @@ func shorten(names []string) string {
 
 // deleteUnwanted deletes what belongs to pools and classes that are not wanted any more. It waits until their deployments
 // are gone, unless nobody is there to delete them.
-func (a *actuator) deleteUnwanted(ctx context.Context, w *extensionsv1alpha1.Worker, machines []zoned, existing *observed) error {
+func (a *actuator) deleteUnwanted(ctx context.Context, op *operation, machines []zoned, existing *observed) error {
 	want := wanted(machines)
 	var left []machinev1alpha1.MachineDeployment
 	for _, deployment := range existing.deployments {
@@ -268,18 +287,21 @@ func (a *actuator) deleteUnwanted(ctx context.Context, w *extensionsv1alpha1.Wor
 			}
 		}
 	}
-	if err := a.deleteUnwantedSecrets(ctx, w.Namespace, machines); err != nil {
+	if err := a.deleteUnwantedSecrets(ctx, op, machines); err != nil {
 		return err
 	}
-	return a.awaitUnwanted(ctx, w, left)
+	return a.awaitUnwanted(ctx, op.Object, left)
 }
 
 // deleteUnwantedSecrets asks the API server whether or not there is a class that is not wanted any more: a Secret is there
-// before its class, and may be left when that is gone.
-func (a *actuator) deleteUnwantedSecrets(ctx context.Context, namespace string, machines []zoned) error {
-	want := wanted(machines)
-	secrets := stages()[len(stages())-1]
-	objects, err := secrets.list(ctx, a.reader, namespace)
+// before its class, and may be left when that is gone. A Worker that is created has none yet, unless its pools are changed
+// meanwhile, for which there is the next reconcile.
+func (a *actuator) deleteUnwantedSecrets(ctx context.Context, op *operation, machines []zoned) error {
+	if op.Type == gardencorev1beta1.LastOperationTypeCreate {
+		return nil
+	}
+	want, secrets := wanted(machines), secretsOfClasses()
+	objects, err := secrets.list(ctx, a.reader, op.Object.Namespace)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // manage puts machine-controller-manager's finalizer on all that it looks after, or takes it off.
@@ -52,9 +54,13 @@ func (c *seed) credentials() *corev1.Secret {
 	return secret
 }
 
+// delete deletes the Worker so long ago that it tells what it waits for.
 func (c *seed) delete() {
 	c.t.Helper()
 	NewWithT(c.t).Expect(c.Delete(c.t.Context(), c.worker())).To(Succeed())
+	if w := (&extensionsv1alpha1.Worker{}); c.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: "foo"}, w) == nil {
+		c.clock.SetTime(w.DeletionTimestamp.Add(reconciler.DefaultQuiet))
+	}
 }
 
 // isEmpty tells whether nothing is left of machines.
@@ -126,6 +132,54 @@ func TestADeletionWaitsForEachKindInTurn(t *testing.T) {
 	c.mustReconcile()
 	g.Expect(c.isGone()).To(BeTrue())
 	g.Expect(c.isEmpty()).To(BeTrue())
+}
+
+func TestADeletionThatHasJustBegunDoesNotSayWhatItWaitsFor(t *testing.T) {
+	g := NewWithT(t)
+	c := newSeed(t, newWorker()).succeed()
+	c.manage(mcmFinalizer)
+	c.delete()
+	c.clock.SetTime(c.worker().DeletionTimestamp.Add(time.Second))
+	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(reconciler.DefaultQuiet - time.Second))
+	g.Expect(c.deployments()).To(HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
+	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
+
+	c.clock.Step(reconciler.DefaultQuiet)
+	c.mustReconcile()
+	g.Expect(c.outcome()).To(HavePrefix("Processing: waiting for the deletion of 3 machine deployments"))
+}
+
+func TestWhatTheCacheDoesNotHaveYetIsDeleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		later time.Duration
+		asks  bool
+	}{
+		"what has just been deployed may not be there yet": {time.Second, true},
+		"after a while nobody asks":                        {settledAfter + time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := newWorker()
+			w.Spec.Pools = nil
+			c := newSeed(t, w)
+			c.mustReconcile()
+			secret := c.credentials()
+			secret.Finalizers = nil
+			c.update(secret)
+			c.delete()
+			w = c.worker()
+			w.Status.MachineDeploymentsLastUpdateTime = &metav1.Time{Time: c.clock.Now().Add(-test.later)}
+			g.Expect(c.Status().Update(t.Context(), w)).To(Succeed())
+
+			c.mustReconcile()
+			g.Expect(c.isGone()).To(BeTrue())
+			if test.asks {
+				g.Expect(c.requests).To(ContainElement("live list *v1alpha1.MachineDeploymentList"))
+			} else {
+				g.Expect(c.requests).NotTo(ContainElement(HavePrefix("live list")))
+			}
+		})
+	}
 }
 
 func TestADeletionThatNobodyHoldsUpTakesAsManyAttemptsAsThereAreKinds(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,8 +92,9 @@ func (a *actuator) deployClasses(ctx context.Context, machines []zoned, existing
 			if err != nil {
 				return err
 			}
+			isNew := !known.hasClass(m.class.Name)
 			tasks = append(tasks, func(ctx context.Context) error {
-				return a.apply(ctx, classSecret(m.class, userData))
+				return a.applySecret(ctx, classSecret(m.class, userData), isNew)
 			})
 		}
 	}
@@ -105,6 +107,18 @@ func (a *actuator) deployClasses(ctx context.Context, machines []zoned, existing
 		tasks = append(tasks, func(ctx context.Context) error { return a.apply(ctx, m.class) })
 	}
 	return flow.ParallelN(parallel, tasks...)(ctx)
+}
+
+// applySecret does not ask for one that is probably new, as Secrets are not cached.
+func (a *actuator) applySecret(ctx context.Context, secret *corev1.Secret, isNew bool) error {
+	if isNew {
+		if err := a.client.Create(ctx, secret.DeepCopy()); err == nil {
+			return nil
+		} else if !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+		}
+	}
+	return a.apply(ctx, secret)
 }
 
 // apply creates a Secret or a MachineClass, or makes an existing one like it. Nothing is sent if it is like it already.

@@ -13,7 +13,8 @@
 // one of the controller's workers meanwhile. Here each attempt takes the same steps, in the same order and with the same
 // decisions about replicas, but asks once. As long as something is awaited lastOperation is Processing and names it, and
 // watches on MachineDeployments, MachineSets, Machines and MachineClasses wake the Worker. What has taken five minutes
-// becomes an error, as it does there; but the Worker is still woken.
+// becomes an error, as it does there; but the Worker is still woken. The status is written once per attempt that has
+// something new to say, and the first seconds of a deletion are not worth saying.
 //
 // Only Reconcile and Delete differ. A restoration is the library's genericactuator.RestoreWithoutReconcile with our
 // delegate, and a migration is nothing, as it is there. The generic Reconcile and Delete cannot be had without their

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -185,6 +186,9 @@ func (c *seed) restart() {
 			return c.request("get", obj, func() error { return inner.Get(ctx, key, obj, opts...) })
 		},
 		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if metadata, ok := list.(*metav1.PartialObjectMetadataList); ok {
+				c.note("list " + strings.TrimSuffix(metadata.Kind, "List"))
+			}
 			return inner.List(ctx, list, opts...)
 		},
 		Create: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -224,7 +228,7 @@ func (c *seed) restart() {
 	})
 
 	opts := c.opts
-	opts.Clock = c.clock
+	opts.Clock, opts.patience = c.clock, -1
 	NewWithT(c.t).Expect(opts.complete()).To(Succeed())
 	c.reconciler = newReconciler(&fakeManager{client: observed, reader: live}, opts)
 }

@@ -32,6 +32,8 @@ const (
 	// retrySecret is for what no watch tells: whether machine-controller-manager has acquired or released the credentials.
 	// Secrets are not watched, as there are many more in a seed than these.
 	retrySecret = 2 * time.Second
+	// settledAfter is when the cache has all that was deployed.
+	settledAfter = 10 * time.Second
 	// retryConflict is for the cache to catch up.
 	retryConflict = time.Second
 )

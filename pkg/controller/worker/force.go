@@ -8,10 +8,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
 	"github.com/gardener/gardener/pkg/utils/kubernetes"
@@ -19,10 +17,11 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
-// ForceDelete implements worker.Actuator. It deletes all that machines are made of in the seed, whether or not anybody
+// ForceDelete implements reconciler.Actuator. It deletes all that machines are made of in the seed, whether or not anybody
 // wants to take a finalizer off, and then the machines themselves. It waits for nothing. Machines in another cluster that
 // does not answer are left there.
-func (a *actuator) ForceDelete(ctx context.Context, log logr.Logger, w *extensionsv1alpha1.Worker, _ *extensionscontroller.Cluster) error {
+func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
+	w, log := op.Object, op.Log
 	for _, s := range stages() {
 		objects, err := s.list(ctx, a.reader, w.Namespace)
 		if err != nil {

@@ -88,6 +88,11 @@ func (o *Options) poolsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluste
 		}
 		p.capacity = machine.Capacity(machineType, volumeSize, o.GPUResourceName)
 		p.providerSpec = p.newProviderSpec(w, infrastructure, sizing)
+		if workerConfig.SharedBackupBuckets {
+			if err := p.shareBackupBuckets(cluster.Shoot().Namespace, o.BackupHostPath); err != nil {
+				return nil, err
+			}
+		}
 		if p.hash, err = p.newHash(cluster); err != nil {
 			return nil, fmt.Errorf("worker pool %s: %w", p.Name, err)
 		}
@@ -122,6 +127,19 @@ func (p *pool) newProviderSpec(w *extensionsv1alpha1.Worker, infrastructure *loc
 	return spec
 }
 
+// shareBackupBuckets has the machines mount the folder of the seed's backup buckets. The admission refuses it elsewhere, but
+// need not be there.
+func (p *pool) shareBackupBuckets(shootNamespace, hostPath string) error {
+	if shootNamespace != v1beta1constants.GardenNamespace {
+		return p.problem("the machines could read the backups of all shoots of the seed, which only a Shoot in the namespace garden may ask for: take sharedBackupBuckets out of the pool's providerConfig")
+	}
+	if p.providerSpec.Namespace != "" {
+		return p.problem("the machines are not in the cluster with the seed's backup buckets: take sharedBackupBuckets out of the pool's providerConfig")
+	}
+	p.providerSpec.BackupHostPath = hostPath
+	return nil
+}
+
 // checkStays returns an error if the machines of the pool would have to move to another cluster, but are not replaced by
 // others: with a class that leads there nobody would find them any more.
 func (p *pool) checkStays(existing []machinev1alpha1.MachineClass) error {
@@ -146,6 +164,9 @@ func (p *pool) newHash(cluster *extensioncluster.Cluster) (string, error) {
 	rolling := []string{canonical(resources.Requests), canonical(resources.Limits)}
 	if namespace := p.providerSpec.Namespace; namespace != "" {
 		rolling = append(rolling, namespace)
+	}
+	if path := p.providerSpec.BackupHostPath; path != "" {
+		rolling = append(rolling, path)
 	}
 	return worker.WorkerPoolHash(p.WorkerPool, &extensionscontroller.Cluster{Shoot: cluster.Shoot()}, rolling, nil)
 }

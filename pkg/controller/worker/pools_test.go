@@ -43,6 +43,7 @@ type input struct {
 func newInput(t testing.TB) *input {
 	t.Helper()
 	in := &input{worker: newWorker(), shoot: newShoot(), profile: newCloudProfile(), opts: newOptions(t)}
+	in.opts.BackupHostPath = "/buckets"
 	NewWithT(t).Expect(in.opts.complete()).To(Succeed())
 	return in
 }
@@ -90,6 +91,25 @@ func full(in *input) {
 
 func workerConfig(sizing string) *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: []byte(`{"apiVersion":"local.provider.extensions.gardener.cloud/v1alpha1","kind":"WorkerConfig","sizing":"` + sizing + `"}`)}
+}
+
+func sharedBackups() *runtime.RawExtension {
+	return &runtime.RawExtension{Raw: []byte(`{"apiVersion":"local.provider.extensions.gardener.cloud/v1alpha1","kind":"WorkerConfig","sharedBackupBuckets":true}`)}
+}
+
+func TestASharedFolderOfBackupsIsTheInstances(t *testing.T) {
+	g := NewWithT(t)
+	in := newInput(t)
+	in.opts.BackupHostPath = "/somewhere/buckets"
+	in.shoot.Namespace = "garden"
+	in.worker.Spec.Pools[1].ProviderConfig = sharedBackups()
+	var paths []string
+	for _, m := range in.mustRender(t) {
+		spec, err := localv1alpha1.DecodeMachineProviderSpec(&m.class.ProviderSpec)
+		g.Expect(err).NotTo(HaveOccurred())
+		paths = append(paths, spec.BackupHostPath)
+	}
+	g.Expect(paths).To(HaveExactElements("", "", "/somewhere/buckets"))
 }
 
 func TestWhatIsDeployedForPools(t *testing.T) {
@@ -143,6 +163,10 @@ func TestWhatRollsMachines(t *testing.T) {
 		"a GPU in the machine type":            {func(in *input) { types(in).GPU = resource.MustParse("1") }, true, false},
 		"a volume":                             {func(in *input) { p(in).Volume = &extensionsv1alpha1.Volume{Size: "20Gi"} }, true, false},
 		"another sizing of the pool":           {func(in *input) { p(in).ProviderConfig = workerConfig("Unlimited") }, true, false},
+		"the seed's backup buckets": {func(in *input) {
+			in.shoot.Namespace = "garden"
+			p(in).ProviderConfig = sharedBackups()
+		}, true, false},
 		"machines in another cluster": {func(in *input) {
 			in.worker.Spec.InfrastructureProviderStatus = &runtime.RawExtension{Raw: []byte(`{"machineNamespace":"infra-shoot--local--foo"}`)}
 		}, true, false},
@@ -226,6 +250,13 @@ func TestAMistakeIsAConfigurationProblemThatNamesPoolAndRemedy(t *testing.T) {
 		"a data volume for the kubelet": {func(in *input) { in.worker.Spec.Pools[1].KubeletDataVolumeName = new("kubelet") },
 			"worker pool b: machines have no data volumes: take kubeletDataVolumeName from the pool"},
 		"a pool with an unknown sizing": {func(in *input) { in.worker.Spec.Pools[0].ProviderConfig = workerConfig("Tiny") }, `worker pool a: providerConfig.sizing: Unsupported value: "Tiny"`},
+		"the seed's backups for a shoot of a project": {func(in *input) { in.worker.Spec.Pools[1].ProviderConfig = sharedBackups() },
+			"worker pool b: the machines could read the backups of all shoots of the seed, which only a Shoot in the namespace garden may ask for: take sharedBackupBuckets out of the pool's providerConfig"},
+		"the seed's backups for machines that are elsewhere": {func(in *input) {
+			in.shoot.Namespace = "garden"
+			in.worker.Spec.InfrastructureProviderStatus = &runtime.RawExtension{Raw: []byte(`{"machineNamespace":"infra-shoot--local--foo"}`)}
+			in.worker.Spec.Pools[1].ProviderConfig = sharedBackups()
+		}, "worker pool b: the machines are not in the cluster with the seed's backup buckets: take sharedBackupBuckets out"},
 		"a pool with a wrong field": {func(in *input) {
 			in.worker.Spec.Pools[0].ProviderConfig = &runtime.RawExtension{Raw: []byte(`{"kind":"WorkerConfig","apiVersion":"local.provider.extensions.gardener.cloud/v1alpha1","size":1}`)}
 		}, "worker pool a: providerConfig: "},

@@ -73,15 +73,58 @@ func TestAReconcileThatChangesNothingCostsLittle(t *testing.T) {
 	g.Expect(c.requests).To(ConsistOf(
 		// The user data of each pool and the Secret of each class, which are three.
 		"get Secret", "get Secret", "get Secret", "get Secret", "get Secret",
-		// The time at which the deployments were deployed.
-		"status Worker",
 		// Are there Secrets of classes that are not wanted any more?
 		"live list *v1.PartialObjectMetadataList",
-		// The library's: annotation, begin and end of the operation.
-		"patch Worker", "status Worker", "status Worker",
+		// The status with the time at which the deployments were deployed, and the annotation.
+		"status Worker", "patch Worker",
 	))
 	g.Expect(c.worker().Status.MachineDeploymentsLastUpdateTime.Time).To(BeTemporally(">", before), "gardenlet waits for this")
 	g.Expect(c.worker().Annotations).NotTo(HaveKey("gardener.cloud/operation"))
+}
+
+func TestACreationAndADeletionCostLittle(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorker()
+	w.Spec.Pools = w.Spec.Pools[1:]
+	w.Annotations = map[string]string{"gardener.cloud/operation": "reconcile"}
+	c := newSeed(t, w)
+	var requests []string
+	reconcile := func() {
+		c.mustReconcile()
+		requests = append(requests, c.requests...)
+	}
+	reconcile()
+	c.finish()
+	reconcile()
+	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
+	g.Expect(requests).To(ConsistOf(
+		// The finalizer and the annotation.
+		"patch Worker",
+		// The user data.
+		"get Secret",
+		"create Secret", "create MachineClass", "create MachineDeployment",
+		// That machines are awaited, with the deployments, and that they are there.
+		"status Worker", "status Worker",
+	))
+
+	requests = nil
+	c.delete()
+	c.clock.SetTime(c.worker().DeletionTimestamp.Time)
+	for range 4 {
+		reconcile()
+	}
+	secret := c.credentials()
+	secret.Finalizers = nil
+	c.update(secret)
+	reconcile()
+	g.Expect(c.isGone()).To(BeTrue())
+	g.Expect(requests).To(ConsistOf(
+		// Does machine-controller-manager have the credentials? And after that, has it let go of them?
+		"live Secret", "live Secret", "live Secret", "live Secret",
+		"delete MachineDeployment", "delete MachineSet", "delete MachineClass",
+		"list Secret", "delete Secret", "list Secret",
+		"patch Worker",
+	))
 }
 
 func TestTheTimeOfTheDeploymentsGrowsEvenWithinASecondAndIfGardenletIsAhead(t *testing.T) {
@@ -96,12 +139,12 @@ func TestTheTimeOfTheDeploymentsGrowsEvenWithinASecondAndIfGardenletIsAhead(t *t
 	c.ask("restore")
 	c.clock.Step(-10 * time.Second)
 	w := c.worker()
-	g.Expect(isStart(w)).To(BeTrue())
+	g.Expect(isStart(w, false)).To(BeTrue())
 	c.mustReconcile()
 	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 	w.Status = c.worker().Status
 	w.Status.LastOperation.State = gardencorev1beta1.LastOperationStateProcessing
-	g.Expect(isStart(w)).To(BeFalse(), "else a restoration would wake itself without end")
+	g.Expect(isStart(w, false)).To(BeFalse(), "else a restoration would wake itself without end")
 }
 
 func TestMachinesThatHaveFailedAreAnErrorWithCodes(t *testing.T) {
@@ -140,6 +183,29 @@ func TestMachinesThatHaveFailedAreAnErrorWithCodes(t *testing.T) {
 			g.Expect(c.worker().Status.LastError).To(BeNil())
 		})
 	}
+}
+
+func TestADeletionOfAMachineThatIsTriedAgainIsNoError(t *testing.T) {
+	const description = "Drain failed due to failure in update of node conditions. Will retry in next sync."
+	g := NewWithT(t)
+	c := newSeed(t, newWorker())
+	c.mustReconcile()
+	c.changeDeployment("b-z1", func(d *machinev1alpha1.MachineDeployment) {
+		d.Status.FailedMachines = []*machinev1alpha1.MachineSummary{{Name: "m1", LastOperation: machinev1alpha1.LastOperation{
+			Description: description, State: machinev1alpha1.MachineStateFailed, Type: machinev1alpha1.MachineOperationDelete,
+		}}}
+	})
+	c.mustReconcile()
+	g.Expect(c.worker().Status.LastError).To(BeNil())
+
+	c.clock.Step(waitMax + time.Minute)
+	c.mustReconcile()
+	g.Expect(c.worker().Status.LastError).NotTo(BeNil(), "it goes on for too long")
+	g.Expect(c.worker().Status.LastError.Description).To(And(ContainSubstring("machine m1 is not gone yet"), ContainSubstring(description)))
+
+	c.finish()
+	c.mustReconcile()
+	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 }
 
 func TestWhatTakesTooLongIsAnErrorAndAStuckManagerIsReplaced(t *testing.T) {
@@ -339,7 +405,7 @@ func TestAConflictIsNoErrorAndTriedAgain(t *testing.T) {
 }
 
 func TestARestartHalfWayGoesOn(t *testing.T) {
-	for _, stop := range []string{"create Secret", "create MachineClass", "create MachineDeployment", "status Worker"} {
+	for _, stop := range []string{"get Secret", "create Secret", "create MachineClass", "create MachineDeployment"} {
 		t.Run("at "+stop, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newSeed(t, newWorker())
@@ -382,7 +448,13 @@ func TestWithoutAClusterNothingIsTouched(t *testing.T) {
 			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster))
 			g.Expect(c.outcome()).To(ContainSubstring("there is no Cluster shoot--local--foo with a shoot and a CloudProfile"))
 			g.Expect(c.deployments()).To(BeEmpty())
-			g.Expect(c.worker().Finalizers).To(BeEmpty())
+
+			c.delete()
+			secret := c.credentials()
+			secret.Finalizers = nil
+			c.update(secret)
+			c.mustReconcile()
+			g.Expect(c.isGone()).To(BeTrue(), "what never had a machine needs none of it to go")
 		})
 	}
 }

@@ -45,9 +45,7 @@ func (a *actuator) restore(ctx context.Context, w *extensionsv1alpha1.Worker, cl
 		return err
 	}
 	w.Status.State = live.Status.State
-	decoded := &extensionscontroller.Cluster{CloudProfile: cluster.CloudProfile(), Seed: cluster.Seed(), Shoot: cluster.Shoot()}
-	decoded.ObjectMeta.Name = w.Namespace
-	return genericactuator.RestoreWithoutReconcile(ctx, log, a.GardenReader, a.client, &delegates{actuator: a}, w, decoded)
+	return genericactuator.RestoreWithoutReconcile(ctx, log, a.GardenReader, a.client, &delegates{actuator: a}, w, cluster.Decoded())
 }
 
 // delegates implements genericactuator.DelegateFactory.
@@ -87,8 +85,8 @@ func (d *delegate) DeployMachineClasses(ctx context.Context) error {
 }
 
 // UpdateMachineImagesStatus implements genericactuator.WorkerDelegate.
-func (d *delegate) UpdateMachineImagesStatus(ctx context.Context) error {
-	return d.actuator.recordImages(ctx, d.worker, inUse(d.pools))
+func (d *delegate) UpdateMachineImagesStatus(context.Context) error {
+	return recordImages(d.worker, inUse(d.pools))
 }
 
 // PreReconcileHook implements genericactuator.WorkerDelegate.

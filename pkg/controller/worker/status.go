@@ -9,14 +9,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -26,31 +25,23 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // isStart tells whether this is the first attempt of an operation, or an earlier one did not get as far as to the
 // MachineDeployments. The time at which these were deployed last is then older than what asked for the operation.
-func isStart(w *extensionsv1alpha1.Worker) bool {
+func isStart(w *extensionsv1alpha1.Worker, asked bool) bool {
 	last := w.Status.MachineDeploymentsLastUpdateTime
 	operation := w.Status.LastOperation
 	return last == nil ||
 		operation == nil ||
 		operation.State == gardencorev1beta1.LastOperationStateSucceeded ||
-		w.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationReconcile ||
-		last.Time.Before(requested(w))
-}
-
-// requested is when gardenlet asked for the operation, in whole seconds as times in a status are; zero if it did not say.
-func requested(w *extensionsv1alpha1.Worker) time.Time {
-	timestamp, err := time.Parse(time.RFC3339Nano, w.Annotations[v1beta1constants.GardenerTimestamp])
-	if err != nil {
-		return time.Time{}
-	}
-	return timestamp.Truncate(time.Second)
+		asked ||
+		last.Time.Before(reconciler.Requested(w))
 }
 
 // recordImages keeps the images of the pools in the status.
-func (a *actuator) recordImages(ctx context.Context, w *extensionsv1alpha1.Worker, images []localv1alpha1.MachineImage) error {
+func recordImages(w *extensionsv1alpha1.Worker, images []localv1alpha1.MachineImage) error {
 	if apiequality.Semantic.DeepEqual(images, localv1alpha1.DecodeWorkerStatus(w.Status.ProviderStatus).MachineImages) {
 		return nil
 	}
@@ -60,42 +51,54 @@ func (a *actuator) recordImages(ctx context.Context, w *extensionsv1alpha1.Worke
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
-	return a.patchStatus(ctx, w, func() { w.Status.ProviderStatus = &runtime.RawExtension{Raw: raw} })
+	w.Status.ProviderStatus = &runtime.RawExtension{Raw: raw}
+	return nil
 }
 
 // recordDeployments tells gardenlet the MachineDeployments, and in each operation anew that they have been deployed:
 // gardenlet waits for a later time before it deploys cluster-autoscaler with what is there.
-func (a *actuator) recordDeployments(ctx context.Context, w *extensionsv1alpha1.Worker, machines []zoned, starts bool) error {
+func (a *actuator) recordDeployments(w *extensionsv1alpha1.Worker, machines []zoned, starts bool) {
 	var deployments []extensionsv1alpha1.MachineDeployment
 	for _, m := range machines {
 		d := m.deployment
 		deployments = append(deployments, extensionsv1alpha1.MachineDeployment{Name: d.Name, Minimum: d.Minimum, Maximum: d.Maximum, Priority: d.Priority})
 	}
 	if !starts && apiequality.Semantic.DeepEqual(deployments, w.Status.MachineDeployments) {
-		return nil
+		return
 	}
 
 	now := a.Clock.Now()
 	if last := w.Status.MachineDeploymentsLastUpdateTime; last != nil && !now.Truncate(time.Second).After(last.Time) {
 		now = last.Add(time.Second)
 	}
-	if asked := requested(w); now.Before(asked) {
-		// The clock of gardenlet is ahead of this one.
-		now = asked
-	}
-	return a.patchStatus(ctx, w, func() {
-		w.Status.MachineDeployments = deployments
-		w.Status.MachineDeploymentsLastUpdateTime = &metav1.Time{Time: now}
-	})
+	w.Status.MachineDeployments = deployments
+	// The clock of gardenlet may be ahead of this one.
+	w.Status.MachineDeploymentsLastUpdateTime = &metav1.Time{Time: reconciler.NotBefore(now, reconciler.Requested(w))}
 }
 
 // recordUpdatesInPlace keeps a hash of each pool that is updated in place and has been. Where people choose the machines
 // that may take longer than an operation; the Worker is woken for each machine.
-func (a *actuator) recordUpdatesInPlace(ctx context.Context, w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, deployed []machinev1alpha1.MachineDeployment) error {
-	var known map[string]string
-	if w.Status.InPlaceUpdates != nil {
-		known = w.Status.InPlaceUpdates.WorkerPoolToHashMap
+func recordUpdatesInPlace(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, deployed []machinev1alpha1.MachineDeployment) error {
+	hashes, err := updatedInPlace(w, cluster, deployed)
+	if err != nil {
+		return err
 	}
+	if !maps.Equal(hashes, inPlaceHashes(w)) {
+		w.Status.InPlaceUpdates = &extensionsv1alpha1.InPlaceUpdatesWorkerStatus{WorkerPoolToHashMap: hashes}
+	}
+	return nil
+}
+
+func inPlaceHashes(w *extensionsv1alpha1.Worker) map[string]string {
+	if w.Status.InPlaceUpdates == nil {
+		return nil
+	}
+	return w.Status.InPlaceUpdates.WorkerPoolToHashMap
+}
+
+// updatedInPlace returns the hashes of the pools that are updated in place, of those that have not been yet that of before.
+func updatedInPlace(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, deployed []machinev1alpha1.MachineDeployment) (map[string]string, error) {
+	known := inPlaceHashes(w)
 	outdated := map[string]bool{}
 	for _, deployment := range deployed {
 		if deployment.Status.UpdatedReplicas < deployment.Status.Replicas {
@@ -116,30 +119,30 @@ func (a *actuator) recordUpdatesInPlace(ctx context.Context, w *extensionsv1alph
 		}
 		hash, err := gardenerutils.CalculateWorkerPoolHashForInPlaceUpdate(p.Name, p.KubernetesVersion, p.KubeletConfig, p.MachineImage.Version, cluster.Shoot().Status.Credentials)
 		if err != nil {
-			return fmt.Errorf("worker pool %s: calculating the hash for updates in place: %w", p.Name, err)
+			return nil, fmt.Errorf("worker pool %s: calculating the hash for updates in place: %w", p.Name, err)
 		}
 		hashes[p.Name] = hash
 	}
-	if maps.Equal(hashes, known) {
-		return nil
-	}
-	return a.patchStatus(ctx, w, func() {
-		w.Status.InPlaceUpdates = &extensionsv1alpha1.InPlaceUpdatesWorkerStatus{WorkerPoolToHashMap: hashes}
-	})
+	return hashes, nil
 }
 
-// patchStatus changes the status. The annotation by which a reconciliation was asked for goes before, as the library would
-// take it off before its own first write: as long as it is there, every write wakes the Worker once more.
-func (a *actuator) patchStatus(ctx context.Context, w *extensionsv1alpha1.Worker, change func()) error {
-	if w.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationReconcile {
-		if err := extensionscontroller.RemoveAnnotation(ctx, a.client, w, v1beta1constants.GardenerOperation); err != nil {
-			return fmt.Errorf("removing the operation annotation: %w", err)
-		}
+// isUpdating tells of a Worker that has been reconciled whether people have chosen machines to be updated in place since, or
+// whether all of a pool are updated by now.
+func (a *actuator) isUpdating(ctx context.Context, w *extensionsv1alpha1.Worker) bool {
+	isManual := func(p extensionsv1alpha1.WorkerPool) bool {
+		return v1beta1helper.IsUpdateStrategyManualInPlace(p.UpdateStrategy)
 	}
-	patch := client.MergeFrom(w.DeepCopy())
-	change()
-	if err := a.client.Status().Patch(ctx, w, patch); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+	if !slices.ContainsFunc(w.Spec.Pools, isManual) {
+		return false
 	}
-	return nil
+	cluster, err := a.shoots.Get(ctx, w.Namespace)
+	if err != nil || cluster.Shoot() == nil {
+		return false
+	}
+	existing, err := a.observe(ctx, w.Namespace)
+	if err != nil {
+		return false
+	}
+	hashes, err := updatedInPlace(w, cluster, existing.deployments)
+	return beingUpdated(existing.machines) > 0 || err == nil && !maps.Equal(hashes, inPlaceHashes(w))
 }

@@ -5,6 +5,8 @@
 package coredns
 
 import (
+	"net/netip"
+
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -80,7 +82,7 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 			Image:             dns.CoreDNS.Image,
 			Replicas:          *dns.CoreDNS.Replicas,
 			Zones:             dns.Zones,
-			ClusterIP:         dns.CoreDNS.ClusterIP,
+			ClusterIP:         clusterIP(dns.CoreDNS),
 			PriorityClassName: dns.CoreDNS.PriorityClassName,
 			VPA:               opts.VPA,
 		},
@@ -89,4 +91,16 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 		return nil, err
 	}
 	return provider, mgr.Add(server)
+}
+
+// clusterIP is the address that CoreDNS' Service asks for; none if it is meant for another cluster.
+func clusterIP(config configv1alpha1.CoreDNSConfiguration) string {
+	network, err := netip.ParsePrefix(config.ServiceNetwork)
+	if err != nil {
+		return config.ClusterIP // Validated: there is no range to look at.
+	}
+	if address, err := netip.ParseAddr(config.ClusterIP); err != nil || !network.Contains(address) {
+		return ""
+	}
+	return config.ClusterIP
 }

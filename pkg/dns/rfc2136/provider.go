@@ -95,7 +95,8 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	if err := p.removeAll(ctx, target.key, change.elsewhere); err != nil {
 		return fmt.Errorf("%s record %s is served, but not removed from where it was before: %w", record.Type, record.Name, err)
 	}
-	return request.Save(ctx, localv1alpha1.DNSRecordStatus{Provider: localv1alpha1.DNSProviderRFC2136, Written: []localv1alpha1.WrittenRecord{change.wanted}})
+	request.Keep(localv1alpha1.DNSRecordStatus{Provider: localv1alpha1.DNSProviderRFC2136, Written: []localv1alpha1.WrittenRecord{change.wanted}})
+	return nil
 }
 
 // serve sees to it that the server has a record, and returns what that took and takes. It uses one connection and has
@@ -139,7 +140,8 @@ func (p *Provider) write(ctx context.Context, server *session, request dns.Reque
 		err = server.replace(ctx, record, change.wanted.Zone, nil, current.alias)
 	}
 	if isRejected(err) {
-		return errors.Join(err, request.Save(ctx, change.undone(request)))
+		request.Keep(change.undone(request))
+		return err
 	}
 	if err != nil {
 		return err

@@ -275,6 +275,7 @@ func newOwner(provider *Provider, record dns.Record) *owner {
 		o.saved, o.status = append(o.saved, status), status
 		return nil
 	}}
+	o.request.Keep = func(status localv1alpha1.DNSRecordStatus) { o.saved, o.status = append(o.saved, status), status }
 	return o
 }
 

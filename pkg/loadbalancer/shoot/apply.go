@@ -54,7 +54,7 @@ func (b *Balancer) apply(ctx context.Context, service *corev1.Service) (*corev1.
 
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		if !hasFamily(seed, family) {
-			if err := b.deleteSlice(ctx, sliceName(seed.Name, family), false); err != nil {
+			if err := b.deleteSlice(ctx, sliceName(seed.Name, family)); err != nil {
 				return nil, err
 			}
 			continue
@@ -97,12 +97,10 @@ func (b *Balancer) applyService(ctx context.Context, service *corev1.Service, lo
 		if err != nil {
 			return nil, err
 		}
+		var written *corev1.Service
 		switch {
 		case existing == nil:
-			var created *corev1.Service
-			if created, err = b.seed.CoreV1().Services(b.namespace).Create(ctx, desired, metav1.CreateOptions{}); err == nil {
-				return created, nil
-			}
+			written, err = b.seed.CoreV1().Services(b.namespace).Create(ctx, desired, metav1.CreateOptions{})
 		case !isFor(existing, service):
 			return nil, fmt.Errorf("the seed has a Service %s/%s that is none of cloud-controller's: delete it", b.namespace, name)
 		case existing.DeletionTimestamp != nil:
@@ -112,12 +110,12 @@ func (b *Balancer) applyService(ctx context.Context, service *corev1.Service, lo
 		case apiequality.Semantic.DeepEqual(existing, desired):
 			return existing, nil
 		default:
-			var patched *corev1.Service
-			if patched, err = b.patchService(ctx, existing, desired); err == nil {
-				return patched, nil
-			}
+			written, err = b.patchService(ctx, existing, desired)
 		}
 		switch {
+		case err == nil && written != nil:
+			b.cache.ownServices.remember(written)
+			return written, nil
 		case apierrors.IsInvalid(err):
 			// The same fields were fine for the shoot, so it is about what the seed does not have, such as a family.
 			return nil, mistake{fmt.Errorf("the seed refuses the Service for %s: %w", keyOf(service), err)}
@@ -180,9 +178,10 @@ func (b *Balancer) applySlice(ctx context.Context, seed, service *corev1.Service
 	slices := b.seed.DiscoveryV1().EndpointSlices(b.namespace)
 	for range applyAttempts {
 		desired := desiredSlice(existing, seed, service, family, backends)
+		var written *discoveryv1.EndpointSlice
 		switch {
 		case existing == nil:
-			_, err = slices.Create(ctx, desired, metav1.CreateOptions{})
+			written, err = slices.Create(ctx, desired, metav1.CreateOptions{})
 		case !isFor(existing, service):
 			return fmt.Errorf("the seed has an EndpointSlice %s/%s that is none of cloud-controller's: delete it", b.namespace, name)
 		case apiequality.Semantic.DeepEqual(existing, desired):
@@ -190,10 +189,11 @@ func (b *Balancer) applySlice(ctx context.Context, seed, service *corev1.Service
 		default:
 			var data []byte
 			if data, err = mergePatch(existing, desired); err == nil {
-				_, err = slices.Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
+				written, err = slices.Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
 			}
 		}
 		if err == nil {
+			b.cache.ownSlices.remember(written)
 			return nil
 		}
 		if !isOutdated(err) {
@@ -208,12 +208,10 @@ func (b *Balancer) applySlice(ctx context.Context, seed, service *corev1.Service
 	return fmt.Errorf("the seed's EndpointSlice %s/%s is changed by somebody else again and again", b.namespace, name)
 }
 
-// deleteSlice deletes an EndpointSlice if there is one, as far as the cache knows or, if that does not count, as it is.
-func (b *Balancer) deleteSlice(ctx context.Context, name string, unseen bool) error {
-	if !unseen {
-		if existing, err := b.cache.seedSlice(name); err != nil || existing == nil {
-			return err
-		}
+// deleteSlice deletes an EndpointSlice if there is one.
+func (b *Balancer) deleteSlice(ctx context.Context, name string) error {
+	if existing, err := b.cache.seedSlice(name); err != nil || existing == nil {
+		return err
 	}
 	err := b.seed.DiscoveryV1().EndpointSlices(b.namespace).Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -228,7 +226,7 @@ func (b *Balancer) remove(ctx context.Context, name string) error {
 		return fmt.Errorf("deleting the seed's Service %s/%s: %w", b.namespace, name, err)
 	}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		if err := b.deleteSlice(ctx, sliceName(name, family), true); err != nil {
+		if err := b.deleteSlice(ctx, sliceName(name, family)); err != nil {
 			return err
 		}
 	}

@@ -115,11 +115,8 @@ func (b *Balancer) awaitAddress(ctx context.Context, seed, service *corev1.Servi
 	because := "whoever serves Services of type LoadBalancer in the seed has not given it one"
 	err := b.changes.await(ctx, seed.Name, b.wait, func() (bool, error) {
 		newest, err := b.cache.seedService(seed.Name)
-		if err != nil {
-			return false, err
-		}
-		if newest == nil || newest.UID != seed.UID {
-			newest = seed // The cache is yet to show it.
+		if err != nil || newest == nil {
+			return false, err // Without it, there is a call as soon as it is there again.
 		}
 		if status = statusFor(newest, service); status != nil {
 			return true, nil

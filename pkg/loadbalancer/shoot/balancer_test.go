@@ -53,7 +53,52 @@ func TestWhatWasCutOffIsGoneOnWith(t *testing.T) {
 
 	_, err = b.ensure(service)
 	g.Expect(err).To(MatchError(ContainSubstring("has no address")))
-	g.Expect(b.requests()).To(Equal([]string{"create services", "get services", "create endpointslices"}), "the cache does not show the Service yet")
+	g.Expect(b.requests()).To(Equal([]string{"create endpointslices"}), "although the cache does not show the Service yet")
+}
+
+func TestAWriteIsKnownBeforeTheCacheShowsIt(t *testing.T) {
+	g := NewWithT(t)
+	service := newService()
+	b := newBench(t, service)
+	_, _ = b.ensure(service)
+	b.requests()
+	g.Expect(b.follow(service)).To(Succeed())
+	g.Expect(b.requests()).To(BeEmpty(), "the next worker has nothing to write")
+
+	changed := newService(func(s *corev1.Service) { s.Spec.Ports[0].Port, s.Spec.Ports[0].NodePort = 8080, 30081 })
+	b.show(b.cache.services.Informer(), changed)
+	for _, expected := range [][]string{{"patch services", "patch endpointslices"}, {}} {
+		g.Expect(b.follow(changed)).To(Succeed())
+		g.Expect(b.requests()).To(Equal(expected))
+	}
+}
+
+func TestWhatTheCacheShowsLaterCountsMoreThanAWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		change   func(*WithT, *bench)
+		expected []string
+	}{
+		"that somebody has deleted it": {func(g *WithT, b *bench) {
+			g.Expect(b.seed.CoreV1().Services(namespace).Delete(b.t.Context(), seedName, metav1.DeleteOptions{})).To(Succeed())
+			g.Expect(b.seed.DiscoveryV1().EndpointSlices(namespace).Delete(b.t.Context(), seedName+"-ipv4", metav1.DeleteOptions{})).To(Succeed())
+		}, []string{"create services", "create endpointslices"}},
+		"that somebody has changed it": {func(g *WithT, b *bench) {
+			_, err := b.seed.CoreV1().Services(namespace).Patch(b.t.Context(), seedName, types.MergePatchType, []byte(`{"spec":{"selector":{"app":"etcd"}}}`), metav1.PatchOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+		}, []string{"patch services"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			service := newService()
+			b := newBench(t, service)
+			_, _ = b.ensure(service)
+			test.change(g, b)
+			b.catchUp()
+			b.requests()
+			g.Expect(b.follow(service)).To(Succeed())
+			g.Expect(b.requests()).To(Equal(test.expected))
+		})
+	}
 }
 
 func TestAConflictIsNoError(t *testing.T) {

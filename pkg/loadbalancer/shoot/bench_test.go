@@ -6,6 +6,7 @@ package shoot
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -31,20 +32,17 @@ type bench struct {
 	t           *testing.T
 	shoot, seed *fake.Clientset
 	repeated    int
+	// version is that of the last write to the seed.
+	version int
 }
 
 func newBench(t *testing.T, service *corev1.Service) *bench {
 	t.Helper()
 	g := NewWithT(t)
-	b := &bench{t: t, shoot: fake.NewClientset(), seed: fake.NewClientset()}
-	// A fake API server has no versions.
-	b.seed.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		object, err := meta.Accessor(action.(clienttesting.CreateAction).GetObject())
-		if err == nil {
-			object.SetResourceVersion("1")
-		}
-		return false, nil, err
-	})
+	b := &bench{t: t, shoot: fake.NewClientset(), seed: fake.NewClientset(), version: 1}
+	for _, verb := range []string{"create", "update", "patch"} {
+		b.seed.PrependReactor(verb, "*", b.write)
+	}
 	caches, err := newCaches(b.shoot, b.seed, namespace)
 	g.Expect(err).NotTo(HaveOccurred())
 	b.follower = &follower{
@@ -54,6 +52,8 @@ func newBench(t *testing.T, service *corev1.Service) *bench {
 		},
 		repeat: func(*corev1.Service) { b.repeated++ },
 	}
+	b.catchUp()
+	b.requests()
 	b.show(caches.nodes.Informer(), newNode("a"))
 	b.show(caches.pods.Informer(), newPod("a", "10.0.0.1"))
 	if service != nil {
@@ -62,6 +62,21 @@ func newBench(t *testing.T, service *corev1.Service) *bench {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	return b
+}
+
+// write answers a write with a new version of the object, which a fake API server does not have.
+func (b *bench) write(action clienttesting.Action) (bool, runtime.Object, error) {
+	_, obj, err := clienttesting.ObjectReaction(b.seed.Tracker())(action)
+	if err != nil {
+		return true, nil, err
+	}
+	object, err := meta.Accessor(obj)
+	if err != nil {
+		return true, nil, err
+	}
+	b.version++
+	object.SetResourceVersion(strconv.Itoa(b.version))
+	return true, obj, b.seed.Tracker().Update(action.GetResource(), obj, action.GetNamespace())
 }
 
 // show puts an object into a cache.
@@ -85,8 +100,8 @@ func (b *bench) catchUp() {
 	for i := range endpointSlices.Items {
 		allSlices = append(allSlices, &endpointSlices.Items[i])
 	}
-	g.Expect(b.cache.seedServices.Informer().GetIndexer().Replace(all, "")).To(Succeed())
-	g.Expect(b.cache.seedSlices.GetIndexer().Replace(allSlices, "")).To(Succeed())
+	g.Expect(b.cache.seedServices.Informer().GetIndexer().Replace(all, strconv.Itoa(b.version))).To(Succeed())
+	g.Expect(b.cache.seedSlices.GetIndexer().Replace(allSlices, strconv.Itoa(b.version))).To(Succeed())
 }
 
 // give gives the seed's Service an address, or a reason why it has none.

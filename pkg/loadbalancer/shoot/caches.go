@@ -38,6 +38,9 @@ type caches struct {
 	seedServices coreinformers.ServiceInformer
 	seedSlices   cache.SharedIndexInformer
 	pods         coreinformers.PodInformer
+	// They have what was written here before the informers show it.
+	ownServices *written[*corev1.Service]
+	ownSlices   *written[*discoveryv1.EndpointSlice]
 }
 
 func newCaches(shoot, seed kubernetes.Interface, namespace string) (*caches, error) {
@@ -58,6 +61,8 @@ func newCaches(shoot, seed kubernetes.Interface, namespace string) (*caches, err
 		seedSlices:     ours.Discovery().V1().EndpointSlices().Informer(),
 		pods:           machines.Core().V1().Pods(),
 	}
+	c.ownServices = newWritten[*corev1.Service](c.seedServices.Informer().GetStore())
+	c.ownSlices = newWritten[*discoveryv1.EndpointSlice](c.seedSlices.GetStore())
 	if err := c.endpointSlices.AddIndexers(cache.Indexers{byService: func(obj any) ([]string, error) {
 		slice, ok := obj.(*discoveryv1.EndpointSlice)
 		if !ok || slice.Labels[discoveryv1.LabelServiceName] == "" {
@@ -144,16 +149,12 @@ func (c *caches) service(key types.NamespacedName) (*corev1.Service, error) {
 
 // seedService returns a Service of the seed, nil if there is none.
 func (c *caches) seedService(name string) (*corev1.Service, error) {
-	return orNil(c.seedServices.Lister().Services(c.namespace).Get(name))
+	return c.ownServices.get(c.namespace + "/" + name)
 }
 
 // seedSlice returns an EndpointSlice of the seed, nil if there is none.
 func (c *caches) seedSlice(name string) (*discoveryv1.EndpointSlice, error) {
-	obj, exists, err := c.seedSlices.GetIndexer().GetByKey(c.namespace + "/" + name)
-	if err != nil || !exists {
-		return nil, err
-	}
-	return obj.(*discoveryv1.EndpointSlice), nil
+	return c.ownSlices.get(c.namespace + "/" + name)
 }
 
 // seedServicesOf returns what Services the seed has for a name in the shoot: more than one if there were several Services

@@ -65,7 +65,7 @@ func (f *follower) Reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	if newest, err := f.cache.seedService(seed.Name); err != nil {
 		return reconcile.Result{}, err
-	} else if newest != nil && newest.UID == seed.UID {
+	} else if newest != nil {
 		seed = newest
 	}
 	if f.isStale(seed, service) {

@@ -5,7 +5,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -33,7 +32,7 @@ import (
 )
 
 const (
-	// clientsMax is how many clients of clusters other than the seed are kept. The one that was not asked for the longest
+	// clientsMax is for how many Secrets clients of clusters other than the seed are kept. What was not asked for the longest
 	// goes first.
 	clientsMax = 128
 	// requestTimeout bounds each request to a cluster that a user has named and that need not answer. It does not bound
@@ -51,11 +50,9 @@ func New(seed client.Client, config *rest.Config) Clusters {
 }
 
 func newClusters(seed client.Client, config *rest.Config, max int) *clusters {
-	return &clusters{
-		seed:    seed,
-		config:  config,
-		clients: lru.NewWithEvictionFunc(max, func(_ lru.Key, value any) { value.(*remote).close() }),
-	}
+	c := &clusters{seed: seed, config: config, shared: map[kubeconfigHash]*remote{}}
+	c.clients = lru.NewWithEvictionFunc(max, func(_ lru.Key, value any) { c.release(value.(*remote)) })
+	return c
 }
 
 type clusters struct {
@@ -66,11 +63,17 @@ type clusters struct {
 	lock sync.Mutex
 	// clients has a *remote by the client.ObjectKey of a Secret.
 	clients *lru.Cache
+	// shared are those of clients by what they are for. gardenlet copies the credentials of a project into the namespace of
+	// each of its shoots: these have one client, with its connections and what it has learnt about the cluster.
+	shared map[kubeconfigHash]*remote
 }
 
-// remote is a client that is kept, and the hash of the kubeconfig it is for.
+type kubeconfigHash [sha256.Size]byte
+
+// remote is a client that is kept, the kubeconfig it is for, and for how many Secrets it is kept.
 type remote struct {
-	kubeconfig [sha256.Size]byte
+	kubeconfig kubeconfigHash
+	secrets    int
 	client     client.Client
 	config     *rest.Config
 	transport  http.RoundTripper
@@ -113,27 +116,40 @@ func (c *clusters) Get(ctx context.Context, ref corev1.SecretReference, technica
 	return &Cluster{Client: found.client, Config: found.config, Namespace: machine.RemoteNamespace(technicalID), Remote: true}, nil
 }
 
-// remote returns the client that is kept for a Secret, or makes one if there is none or if it is for another kubeconfig.
+// remote returns the client that is kept for a Secret, or makes one if there is none for its kubeconfig.
 func (c *clusters) remote(key client.ObjectKey, kubeconfig []byte) (*remote, error) {
-	hash := sha256.Sum256(kubeconfig)
+	hash := kubeconfigHash(sha256.Sum256(kubeconfig))
 
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if kept, ok := c.clients.Get(key); ok {
 		kept := kept.(*remote)
-		if bytes.Equal(kept.kubeconfig[:], hash[:]) {
+		if kept.kubeconfig == hash {
 			return kept, nil
 		}
 		c.clients.Remove(key)
 	}
 
-	made, err := newRemote(kubeconfig, c.config)
-	if err != nil {
-		return nil, err
+	found, ok := c.shared[hash]
+	if !ok {
+		made, err := newRemote(kubeconfig, c.config)
+		if err != nil {
+			return nil, err
+		}
+		made.kubeconfig = hash
+		c.shared[hash], found = made, made
 	}
-	made.kubeconfig = hash
-	c.clients.Add(key, made)
-	return made, nil
+	found.secrets++
+	c.clients.Add(key, found)
+	return found, nil
+}
+
+// release takes note that a client is kept for one Secret less. Whoever calls it holds the lock.
+func (c *clusters) release(r *remote) {
+	if r.secrets--; r.secrets == 0 {
+		delete(c.shared, r.kubeconfig)
+		r.close()
+	}
 }
 
 // forget drops the client that is kept for a Secret.

@@ -148,6 +148,7 @@ func TestAClientIsKeptUntilTheKubeconfigChanges(t *testing.T) {
 	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
 	g.Expect(get().Remote).To(BeFalse())
 	g.Expect(clusters.kept()).To(BeZero())
+	g.Expect(clusters.shared).To(BeEmpty())
 }
 
 // kept is how many clients are kept.
@@ -176,6 +177,49 @@ func TestClientsAreBounded(t *testing.T) {
 	g.Expect(get(1)).NotTo(BeIdenticalTo(second))
 }
 
+// newServer finds nothing, and tells when a connection is closed.
+func newServer(t *testing.T) (*httptest.Server, <-chan struct{}) {
+	t.Helper()
+	closed := make(chan struct{}, 1)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ConnState = connState(closed)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server, closed
+}
+
+func TestSecretsWithTheSameKubeconfigShareAClient(t *testing.T) {
+	g := NewWithT(t)
+	server, closed := newServer(t)
+
+	var reads atomic.Int32
+	one, two := remoteCredentials("one", server.URL), remoteCredentials("two", server.URL)
+	c := seed(&reads, one, two)
+	clusters := newClusters(c, nil, 4)
+	get := func(secret *corev1.Secret) client.Client {
+		t.Helper()
+		found, err := clusters.Get(t.Context(), corev1.SecretReference{Namespace: secret.Namespace, Name: secret.Name}, technicalID)
+		g.Expect(err).NotTo(HaveOccurred())
+		return found.Client
+	}
+
+	shared := get(one)
+	g.Expect(get(two)).To(BeIdenticalTo(shared))
+	g.Expect(shared.Get(t.Context(), client.ObjectKey{Name: "any"}, &corev1.Namespace{})).NotTo(Succeed())
+
+	one.Data["kubeconfig"] = kubeconfig("https://example.com")
+	g.Expect(c.Update(t.Context(), one)).To(Succeed())
+	g.Expect(get(one)).NotTo(BeIdenticalTo(shared))
+	g.Expect(get(two)).To(BeIdenticalTo(shared))
+	g.Consistently(closed, "100ms").ShouldNot(Receive(), "the other Secret still has the kubeconfig")
+
+	two.Data["kubeconfig"] = kubeconfig("https://example.com")
+	g.Expect(c.Update(t.Context(), two)).To(Succeed())
+	g.Expect(get(two)).To(BeIdenticalTo(get(one)))
+	g.Eventually(closed).Should(Receive(), "nobody has the kubeconfig any more")
+	g.Expect(clusters.shared).To(HaveLen(1))
+}
+
 func TestConcurrentCallsShareOneClient(t *testing.T) {
 	g := NewWithT(t)
 	var reads atomic.Int32
@@ -199,11 +243,7 @@ func TestConcurrentCallsShareOneClient(t *testing.T) {
 
 func TestTheConnectionsOfADroppedClientAreClosed(t *testing.T) {
 	g := NewWithT(t)
-	closed := make(chan struct{}, 1)
-	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ConnState = connState(closed)
-	server.StartTLS()
-	defer server.Close()
+	server, closed := newServer(t)
 
 	var reads atomic.Int32
 	secret := remoteCredentials("cloudprovider", server.URL)

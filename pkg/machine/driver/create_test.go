@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,6 +73,19 @@ func TestCreateMachineMakesAMachine(t *testing.T) {
 	expected, err := os.ReadFile(path)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(strings.Join(golden, "---\n")).To(Equal(string(expected)))
+}
+
+func TestAMachineThatMayBecomeASeedHasTheBackupBuckets(t *testing.T) {
+	const path = "/etc/gardener/local-backupbuckets"
+	g := NewWithT(t)
+	plain := newPod("here", name, &localv1alpha1.MachineProviderSpec{})
+	pod := newPod("here", name, &localv1alpha1.MachineProviderSpec{BackupHostPath: path})
+	added := func(volume corev1.Volume) bool { return volume.HostPath != nil && volume.HostPath.Path == path }
+	g.Expect(slices.ContainsFunc(plain.Spec.Volumes, added)).To(BeFalse())
+	at := slices.IndexFunc(pod.Spec.Volumes, added)
+	g.Expect(at).NotTo(Equal(-1))
+	g.Expect(pod.Spec.Volumes[at].HostPath.Type).To(HaveValue(Equal(corev1.HostPathDirectory)), "it is the seed's matter to make it")
+	g.Expect(pod.Spec.Containers[0].VolumeMounts).To(ContainElement(corev1.VolumeMount{Name: pod.Spec.Volumes[at].Name, MountPath: path}))
 }
 
 func TestCreateMachineRefuses(t *testing.T) {

@@ -18,6 +18,8 @@ const (
 	userDataPath = "/etc/machine"
 	// userDataMode lets the machine run the file.
 	userDataMode = 0o500
+	// backupVolume is the name of the volume that has the seed's backup buckets.
+	backupVolume = "backup-buckets"
 	// userDataKey is the key, and thus the name of the file, in a machine.
 	userDataKey = "userdata"
 	// classUserDataKey is the key in the Secret of a MachineClass, which machine-controller-manager demands.
@@ -89,6 +91,13 @@ func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSp
 		if pool != "" {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation, asList(pool))
 		}
+	}
+	if path := spec.BackupHostPath; path != "" {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: backupVolume, VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: path, Type: new(corev1.HostPathDirectory)},
+		}})
+		container := &pod.Spec.Containers[0]
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: backupVolume, MountPath: path})
 	}
 	return pod
 }

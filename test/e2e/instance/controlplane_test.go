@@ -27,6 +27,7 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -121,7 +122,7 @@ var _ = Describe("A ControlPlane", Ordered, Serial, func() {
 	})
 
 	It("leaves nothing behind", func(ctx SpecContext) {
-		Expect(managedResources(ctx)).To(HaveLen(3))
+		Expect(managedResources(ctx)).To(ConsistOf(controlplane.ShootName, controlplane.WebhooksName))
 		objects := deployed(ctx)
 		Expect(len(objects)).To(BeNumerically(">=", 8))
 		deleteAndWait(ctx, controlPlane)
@@ -159,7 +160,7 @@ var _ = Describe("A ControlPlane", Ordered, Serial, func() {
 		controlPlane = newControlPlane()
 		Expect(c.Create(ctx, controlPlane)).To(Succeed())
 		eventuallySucceeded(ctx, controlPlane)
-		Eventually(func() []string { return managedResources(ctx) }).Should(HaveLen(3))
+		Eventually(func() []string { return managedResources(ctx) }).Should(ConsistOf(controlplane.ShootName, controlplane.WebhooksName))
 		for _, name := range managedResources(ctx) {
 			mr := named[*resourcesv1alpha1.ManagedResource](shootNamespace, name)
 			Eventually(get(ctx, mr)).Should(HaveField("Status.Resources", Not(BeEmpty())), name)

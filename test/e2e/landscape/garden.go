@@ -76,7 +76,9 @@ func ConnectGarden() *Garden {
 }
 
 // Access asks the sub-resource adminkubeconfig for access to a shoot. After a rotation of credentials it must be asked anew.
-func (g *Garden) Access(ctx context.Context, shoot *gardencorev1beta1.Shoot) (*Cluster, error) {
+// address is that of the shoot's API server; if it is empty, the landscape's name server is asked, which knows the shoots of
+// the first seed only.
+func (g *Garden) Access(ctx context.Context, shoot *gardencorev1beta1.Shoot, address string) (*Cluster, error) {
 	request := &authenticationv1alpha1.AdminKubeconfigRequest{
 		Spec: authenticationv1alpha1.AdminKubeconfigRequestSpec{ExpirationSeconds: new(adminSeconds)},
 	}
@@ -87,7 +89,7 @@ func (g *Garden) Access(ctx context.Context, shoot *gardencorev1beta1.Shoot) (*C
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of shoot %s: %w", client.ObjectKeyFromObject(shoot), err)
 	}
-	if err := resolve(ctx, config); err != nil {
+	if err := resolve(ctx, config, address); err != nil {
 		return nil, fmt.Errorf("reaching shoot %s: %w", client.ObjectKeyFromObject(shoot), err)
 	}
 	config.QPS, config.Burst = 100, 200
@@ -108,22 +110,25 @@ func (g *Garden) Access(ctx context.Context, shoot *gardencorev1beta1.Shoot) (*C
 	return cluster, nil
 }
 
-// resolve has a config lead to the address of its host, as this machine need not ask the landscape's name server. The name
-// stays that of the TLS handshake, by which the gateway knows which shoot is meant.
-func resolve(ctx context.Context, config *rest.Config) error {
+// resolve has a config lead to an address, or else to that of its host, as this machine need not ask the landscape's name
+// server. The name stays that of the TLS handshake, by which the gateway knows which shoot is meant.
+func resolve(ctx context.Context, config *rest.Config, address string) error {
 	target, err := url.Parse(config.Host)
 	if err != nil {
 		return err
 	}
-	addresses, err := matchers.Resolve(ctx, "tcp", HostDNS, target.Hostname(), dns.TypeA)
-	if err != nil {
-		return fmt.Errorf("asking %s for %s: %w", HostDNS, target.Hostname(), err)
-	}
-	if len(addresses) == 0 || net.ParseIP(addresses[0]) == nil {
-		return fmt.Errorf("asking %s for %s: no address but %v", HostDNS, target.Hostname(), addresses)
+	if address == "" {
+		addresses, err := matchers.Resolve(ctx, "tcp", HostDNS, target.Hostname(), dns.TypeA)
+		if err != nil {
+			return fmt.Errorf("asking %s for %s: %w", HostDNS, target.Hostname(), err)
+		}
+		if len(addresses) == 0 || net.ParseIP(addresses[0]) == nil {
+			return fmt.Errorf("asking %s for %s: no address but %v", HostDNS, target.Hostname(), addresses)
+		}
+		address = addresses[0]
 	}
 	config.ServerName = target.Hostname()
-	target.Host = net.JoinHostPort(addresses[0], cmp.Or(target.Port(), "443"))
+	target.Host = net.JoinHostPort(address, cmp.Or(target.Port(), "443"))
 	config.Host = target.String()
 	return nil
 }

@@ -12,12 +12,14 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
@@ -109,12 +111,27 @@ func wakeExamples(ctx context.Context) {
 // access asks for access to a shoot that is awake.
 func access(ctx context.Context, shoot *gardencorev1beta1.Shoot) *landscape.Cluster {
 	GinkgoHelper()
+	address := ""
+	if seed := shoot.Status.SeedName; seed != nil && *seed != seedName {
+		address = gatewayOf(ctx, *seed)
+	}
 	var cluster *landscape.Cluster
 	Eventually(func() (err error) {
-		cluster, err = g.Access(ctx, shoot)
+		cluster, err = g.Access(ctx, shoot, address)
 		return err
 	}).WithContext(ctx).Should(Succeed())
 	return cluster
+}
+
+// gatewayOf is the address of the API servers of the shoots in a ManagedSeed. Their names are known within that seed only,
+// as each one has a CoreDNS of its own (docs/dns.md).
+func gatewayOf(ctx context.Context, seed string) string {
+	GinkgoHelper()
+	cluster := access(ctx, landscape.Named[*gardencorev1beta1.Shoot](gardenNamespace, seed))
+	gateway := landscape.Named[*corev1.Service](v1beta1constants.DefaultSNIIngressNamespace, v1beta1constants.DefaultSNIIngressServiceName)
+	Expect(cluster.Client.Get(ctx, client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
+	Expect(gateway.Status.LoadBalancer.Ingress).NotTo(BeEmpty())
+	return gateway.Status.LoadBalancer.Ingress[0].IP
 }
 
 // seedProblem tells for Eventually why a Seed is not ready, and nothing if it is.

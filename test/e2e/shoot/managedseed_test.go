@@ -7,6 +7,9 @@ package shoot_test
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardenletconfigv1alpha1 "github.com/gardener/gardener/pkg/apis/config/gardenlet/v1alpha1"
@@ -25,9 +30,8 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 )
 
-// managedSeedSpecs make a Shoot a seed. Its system components come as far as their images and the controllers beside them
-// do: what the landscape's status controller writes in the first seed, nobody writes in this one, so that how far the Seed
-// comes after gardenlet and the extensions are ready is only told.
+// managedSeedSpecs make a Shoot a seed, and move another Shoot there and back. What the landscape's status controller does
+// for the first seed, another process of it does for this one.
 func managedSeedSpecs() {
 	const (
 		name = "e2e-seed"
@@ -38,16 +42,23 @@ func managedSeedSpecs() {
 		shoot       *gardencorev1beta1.Shoot
 		managedSeed *seedmanagementv1alpha1.ManagedSeed
 		seed        *gardencorev1beta1.Seed
+		// stop ends what runs beside the seed.
+		stop func()
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		if !chosen("managedseed") {
+		if !chosen("managedseed") && !chosen("migration") {
 			Skip("it takes more memory than every machine has; ask for it by LABELS=managedseed")
 		}
 		shoot = seedShoot(ctx, name, machineType)
 		managedSeed = &seedmanagementv1alpha1.ManagedSeed{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: name}}
 		seed = landscape.Named[*gardencorev1beta1.Seed]("", name)
 		withMachineType(ctx, machineType)
+		DeferCleanup(func() {
+			if stop != nil {
+				stop()
+			}
+		})
 		DeferCleanup(remove, shoot)
 		DeferCleanup(removeManagedSeed, managedSeed)
 		makeRoom(ctx)
@@ -73,7 +84,9 @@ func managedSeedSpecs() {
 				ContainElement(And(HaveField("Type", seedmanagementv1alpha1.SeedRegistered), HaveField("Status", gardencorev1beta1.ConditionTrue))),
 			))
 		})
-		landscape.EventuallyReady(ctx, access(ctx, shoot).Client, gardenletDeployment())
+		cluster := access(ctx, shoot)
+		stop = startStatusController(cluster)
+		landscape.EventuallyReady(ctx, cluster.Client, gardenletDeployment())
 		Eventually(seedConditions(ctx, seed)).WithContext(ctx).Should(ContainElement(And(
 			HaveField("Type", gardencorev1beta1.GardenletReady), HaveField("Status", gardencorev1beta1.ConditionTrue))))
 	})
@@ -94,10 +107,15 @@ func managedSeedSpecs() {
 		})
 		Eventually(seedConditions(ctx, seed)).WithContext(ctx).WithTimeout(patience).Should(ContainElement(And(
 			HaveField("Type", gardencorev1beta1.SeedExtensionsReady), HaveField("Status", gardencorev1beta1.ConditionTrue))))
-		problem, err := seedProblem(ctx, seed)()
-		Expect(err).NotTo(HaveOccurred())
-		AddReportEntry("what the seed lacks to be ready", problem, ReportEntryVisibilityAlways)
 	})
+
+	It("is ready", specPatience, func(ctx SpecContext) {
+		timed(name, "ready", func() {
+			Eventually(seedProblem(ctx, seed)).WithContext(ctx).WithTimeout(patience).Should(BeEmpty())
+		})
+	})
+
+	migrationSpecs(name)
 
 	It("goes before its Shoot does", specPatience, func(ctx SpecContext) {
 		timed(name, "unregister", func() { removeManagedSeed(ctx, managedSeed) })
@@ -124,6 +142,8 @@ func seedShoot(ctx context.Context, name, machineType string) *gardencorev1beta1
 	config, err := json.Marshal(&localv1alpha1.WorkerConfig{
 		TypeMeta: metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: "WorkerConfig"},
 		Sizing:   localv1alpha1.MachineSizingOvercommit,
+		// Control planes can move if both seeds have the same backups.
+		SharedBackupBuckets: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	shoot.Namespace = gardenNamespace
@@ -172,7 +192,8 @@ func managedSeedSpec(ctx context.Context, name string) seedmanagementv1alpha1.Ma
 	config, err := json.Marshal(&gardenletconfigv1alpha1.GardenletConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: gardenletconfigv1alpha1.SchemeGroupVersion.String(), Kind: "GardenletConfiguration"},
 		SeedConfig: &gardenletconfigv1alpha1.SeedConfig{SeedTemplate: gardencorev1beta1.SeedTemplate{Spec: gardencorev1beta1.SeedSpec{
-			DNS: gardencorev1beta1.SeedDNS{Internal: first.Spec.DNS.Internal, Defaults: first.Spec.DNS.Defaults},
+			Backup: first.Spec.Backup,
+			DNS:    gardencorev1beta1.SeedDNS{Internal: first.Spec.DNS.Internal, Defaults: first.Spec.DNS.Defaults},
 			Settings: &gardencorev1beta1.SeedSettings{
 				ExcessCapacityReservation: &gardencorev1beta1.SeedSettingExcessCapacityReservation{Enabled: new(false)},
 				Scheduling:                &gardencorev1beta1.SeedSettingScheduling{Visible: false},
@@ -187,6 +208,34 @@ func managedSeedSpec(ctx context.Context, name string) seedmanagementv1alpha1.Ma
 			Config:     runtime.RawExtension{Raw: config},
 			Deployment: &seedmanagementv1alpha1.GardenletDeployment{ReplicaCount: new(int32(1))},
 		},
+	}
+}
+
+// startStatusController runs the landscape's status controller for a seed that is a shoot, until what it returns is called.
+func startStatusController(cluster *landscape.Cluster) (stop func()) {
+	GinkgoHelper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["seed"] = &clientcmdapi.Cluster{
+		Server: cluster.Config.Host, TLSServerName: cluster.Config.ServerName, CertificateAuthorityData: cluster.Config.CAData,
+	}
+	config.AuthInfos["seed"] = &clientcmdapi.AuthInfo{ClientCertificateData: cluster.Config.CertData, ClientKeyData: cluster.Config.KeyData}
+	config.Contexts["seed"] = &clientcmdapi.Context{Cluster: "seed", AuthInfo: "seed"}
+	config.CurrentContext = "seed"
+	folder, err := os.MkdirTemp("", "e2e-seed-")
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig := filepath.Join(folder, "kubeconfig")
+	Expect(clientcmd.WriteToFile(*config, kubeconfig)).To(Succeed())
+
+	program := landscape.State("..", "bin", "landscape", "landscape")
+	Expect(program).To(BeARegularFile(), "`make up` builds it")
+	command := exec.Command(program, "status-controller", "--managed-seed", "--kubeconfig", kubeconfig) // #nosec G204 -- The landscape's own program.
+	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(command.Start()).To(Succeed())
+	return func() {
+		GinkgoHelper()
+		Expect(os.RemoveAll(folder)).To(Succeed())
+		Expect(command.Process.Signal(os.Interrupt)).To(Succeed(), "it still runs")
+		Expect(command.Wait()).To(Succeed())
 	}
 }
 

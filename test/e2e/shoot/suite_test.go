@@ -6,8 +6,8 @@
 // with KUBECONFIG naming its runtime cluster, which is also the seed, and leave it as they found it. Everything is asked for
 // at Gardener's own API in the virtual garden, as a user does it; the seed is looked at only for what becomes of it there.
 //
-// Each container has a label beside "shoot", so that it can be run alone. Those with the labels migration and managedseed
-// take more than every landscape has, and so run only if the filter names them.
+// Each container has a label beside "shoot", so that it can be run alone. That with the labels migration and managedseed
+// takes more memory than every machine has, and so runs only if the filter names one of them.
 //
 // A shoot of a spec is an example with another name. One at a time is made, and the example with machines hibernates as long
 // as there is one, so that two control planes run at most; KEEP_EXAMPLES=true leaves it awake where there is memory for it.
@@ -63,6 +63,8 @@ func TestShoot(t *testing.T) {
 // In this order, so that the examples need not be woken up in between.
 var _ = Describe("Shoots", Serial, func() {
 	Describe("The examples", Label("examples"), Ordered, exampleSpecs)
+	Describe("The files of the examples", Label("examples", "files"), Ordered, exampleFileSpecs)
+	Describe("The example that is asleep", Label("examples", "asleep"), sleepingSpecs)
 	Describe("gardenlet", Label("seed", "gardenlet"), gardenletSpecs)
 	Describe("A workerless one", Label("workerless"), Ordered, func() {
 		lifeSpecs("e2e-life", func(context.Context, *gardencorev1beta1.Shoot) {})
@@ -72,8 +74,7 @@ var _ = Describe("Shoots", Serial, func() {
 	})
 	Describe("One with machines", Label("pools"), Ordered, poolSpecs)
 	Describe("Force-deletion", Label("force-delete"), forceDeleteSpecs)
-	Describe("One that moves between seeds", Label("migration"), Ordered, migrationSpecs)
-	Describe("One that is a seed", Label("seed", "managedseed"), Ordered, managedSeedSpecs)
+	Describe("One that is a seed", Label("seed", "managedseed", "migration"), Ordered, managedSeedSpecs)
 })
 
 var _ = BeforeSuite(func(ctx SpecContext) {

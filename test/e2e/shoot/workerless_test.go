@@ -177,7 +177,7 @@ func expectNoControlPlane(ctx context.Context, shoot *gardencorev1beta1.Shoot) {
 	GinkgoHelper()
 	apiServer := landscape.Named[*appsv1.Deployment](shoot.Status.TechnicalID, v1beta1constants.DeploymentNameKubeAPIServer)
 	Eventually(landscape.Get(ctx, l.Client, apiServer)).WithContext(ctx).Should(HaveField("Status.Replicas", BeZero()))
-	pods := &corev1.PodList{}
-	Expect(l.Client.List(ctx, pods, client.InNamespace(shoot.Status.TechnicalID))).To(Succeed())
-	Expect(pods.Items).NotTo(ContainElement(HaveField("Name", HavePrefix("etcd-main"))))
+	Eventually(func() ([]corev1.Pod, error) {
+		return landscape.PodsOf(ctx, l.Client, shoot.Status.TechnicalID, client.MatchingLabels{"app.kubernetes.io/part-of": "etcd-main"})
+	}).WithContext(ctx).Should(BeEmpty(), "the members of etcd end")
 }

@@ -41,7 +41,7 @@ var _ = Describe("a Bastion in the seed", func() {
 
 		By("reconciling again")
 		change(ctx, b, func(*extensionsv1alpha1.Bastion) {})
-		Eventually(ctx, requests.Writes).Should(HaveLen(3), "the annotation, and the beginning and the end of the operation")
+		Eventually(ctx, requests.Writes).Should(HaveLen(2), "the annotation, and the end of the operation")
 		Expect(requests.Writes()).To(HaveEach(HaveField("Path", ContainSubstring("/bastions/ready"))), "nothing but the Bastion itself")
 		Expect(status(ctx, b)()).To(HavePrefix("Succeeded "))
 

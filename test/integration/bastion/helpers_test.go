@@ -175,6 +175,7 @@ func change(ctx context.Context, b *extensionsv1alpha1.Bastion, change func(*ext
 		before := b.DeepCopy()
 		change(b)
 		metav1.SetMetaDataAnnotation(&b.ObjectMeta, "gardener.cloud/operation", "reconcile")
+		metav1.SetMetaDataAnnotation(&b.ObjectMeta, "gardener.cloud/timestamp", time.Now().UTC().Format(time.RFC3339Nano))
 		g.Expect(seed.Patch(ctx, b, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
 	}).Should(Succeed())
 }

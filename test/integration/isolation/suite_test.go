@@ -9,7 +9,6 @@ package isolation_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -19,12 +18,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	logzap "sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/logger"
@@ -75,7 +72,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	c = env.Client
 	Expect(env.CreateNamespaces(ctx, gardenNamespace, gardenPlace, seedPlace)).To(Succeed())
 	for i := range namespaces {
-		createShoot(ctx, shootNamespace(i))
+		suite.CreateShoot(ctx, c, suite.NewCluster(shootNamespace(i), nil))
 		Expect(env.CreateNamespaces(ctx, seedNamespace(i))).To(Succeed())
 	}
 	secrets := []string{"dns", ofGarden, ofSeed}
@@ -123,12 +120,7 @@ func runSeed(ctx context.Context, buckets, dnsServer string) {
 	Expect(err).NotTo(HaveOccurred())
 	config := configure(release.Config, buckets, dnsServer)
 	// The API server would have to reach them, and they touch no object of a class.
-	for _, webhook := range []*configv1alpha1.WebhookConfiguration{
-		&config.Webhooks.ControlPlane, &config.Webhooks.DNSConfig, &config.Webhooks.ETCD,
-		&config.Webhooks.MachineControllerManager, &config.Webhooks.Node, &config.Webhooks.Shoot,
-	} {
-		webhook.Disabled = true
-	}
+	suite.DisableWebhooks(config)
 	suite.Background("seed instance", func(ctx context.Context) error {
 		return seedapp.Run(ctx, seedapp.Options{Log: logf.Log, Config: config, RESTConfig: restConfig, Namespace: seedPlace, AllowRestart: true})
 	})
@@ -159,25 +151,3 @@ func startCoreDNS(ctx context.Context, port int) {
 func shootNamespace(i int) string { return fmt.Sprintf("shoot--local--%d", i) }
 
 func seedNamespace(i int) string { return fmt.Sprintf("of-seed-%d", i) }
-
-// createShoot creates the namespace of a shoot and its Cluster.
-func createShoot(ctx context.Context, namespace string) {
-	GinkgoHelper()
-	raw := func(obj runtime.Object) runtime.RawExtension {
-		data, err := json.Marshal(obj)
-		Expect(err).NotTo(HaveOccurred())
-		return runtime.RawExtension{Raw: data}
-	}
-	typeMeta := func(kind string) metav1.TypeMeta {
-		return metav1.TypeMeta{APIVersion: gardencorev1beta1.SchemeGroupVersion.String(), Kind: kind}
-	}
-	Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"gardener.cloud/role": "shoot"}}})).To(Succeed())
-	Expect(c.Create(ctx, &extensionsv1alpha1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec: extensionsv1alpha1.ClusterSpec{
-			CloudProfile: raw(&gardencorev1beta1.CloudProfile{TypeMeta: typeMeta("CloudProfile"), ObjectMeta: metav1.ObjectMeta{Name: "local"}}),
-			Seed:         new(raw(&gardencorev1beta1.Seed{TypeMeta: typeMeta("Seed"), ObjectMeta: metav1.ObjectMeta{Name: "local"}})),
-			Shoot:        raw(&gardencorev1beta1.Shoot{TypeMeta: typeMeta("Shoot"), ObjectMeta: metav1.ObjectMeta{Namespace: "garden-local", Name: namespace}}),
-		},
-	})).To(Succeed())
-}

@@ -8,14 +8,11 @@ package mock_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,10 +76,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(env.Stop)
 	c = env.Client
 	Expect(env.CreateNamespaces(ctx, gardenNamespace, gardenPlace, seedPlace)).To(Succeed())
-	createShoot(ctx, shootNamespace, nil)
-	createShoot(ctx, failedNamespace, func(shoot *gardencorev1beta1.Shoot) {
+	suite.CreateShoot(ctx, c, newCluster(shootNamespace, nil))
+	suite.CreateShoot(ctx, c, newCluster(failedNamespace, func(shoot *gardencorev1beta1.Shoot) {
 		shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
-	})
+	}))
 
 	By("running both instances with the permissions of the chart")
 	inGarden = newInstance(ctx, gardenPlace, gardenapp.Name, suite.GardenValues(), func(ctx context.Context, config *configv1alpha1.ExtensionConfiguration, access *rest.Config) error {
@@ -128,7 +125,7 @@ func newInstance(ctx context.Context, place, name string, values map[string]any,
 
 // disableAllButMock leaves nothing but what is tested here. The webhooks would have to be reached by the API server.
 func disableAllButMock(config *configv1alpha1.ExtensionConfiguration) {
-	controllers, webhooks := &config.Controllers, &config.Webhooks
+	controllers := &config.Controllers
 	for _, controller := range []*configv1alpha1.ControllerConfiguration{
 		&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Bastion, &controllers.ControlPlane, &controllers.DNSRecord,
 		&controllers.Extension, &controllers.HealthCheck.ControllerConfiguration, &controllers.Infrastructure, &controllers.Ingress,
@@ -136,44 +133,20 @@ func disableAllButMock(config *configv1alpha1.ExtensionConfiguration) {
 	} {
 		controller.Disabled = true
 	}
-	for _, webhook := range []*configv1alpha1.WebhookConfiguration{
-		&webhooks.ControlPlane, &webhooks.DNSConfig, &webhooks.ETCD, &webhooks.MachineControllerManager, &webhooks.Node, &webhooks.Shoot,
-	} {
-		webhook.Disabled = true
-	}
+	suite.DisableWebhooks(config)
 }
 
-// createShoot creates the namespace of a shoot and its Cluster.
-func createShoot(ctx context.Context, namespace string, change func(*gardencorev1beta1.Shoot)) {
+func newCluster(namespace string, change func(*gardencorev1beta1.Shoot)) *extensionsv1alpha1.Cluster {
 	GinkgoHelper()
-	Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"gardener.cloud/role": "shoot"}}})).To(Succeed())
-	Expect(c.Create(ctx, &extensionsv1alpha1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec: extensionsv1alpha1.ClusterSpec{
-			CloudProfile: raw(&gardencorev1beta1.CloudProfile{TypeMeta: typeMeta("CloudProfile"), ObjectMeta: metav1.ObjectMeta{Name: "mock"}}),
-			Shoot:        rawShoot(namespace, change),
-		},
-	})).To(Succeed())
+	return suite.NewCluster(namespace, func(shoot *gardencorev1beta1.Shoot) {
+		shoot.Spec.Networking = &gardencorev1beta1.Networking{Nodes: new("10.5.0.0/16")}
+		if change != nil {
+			change(shoot)
+		}
+	})
 }
 
 func rawShoot(namespace string, change func(*gardencorev1beta1.Shoot)) runtime.RawExtension {
-	shoot := &gardencorev1beta1.Shoot{
-		TypeMeta: typeMeta("Shoot"), ObjectMeta: metav1.ObjectMeta{Namespace: "garden-local", Name: namespace},
-		Spec: gardencorev1beta1.ShootSpec{Networking: &gardencorev1beta1.Networking{Nodes: new("10.5.0.0/16")}},
-	}
-	if change != nil {
-		change(shoot)
-	}
-	return raw(shoot)
-}
-
-func typeMeta(kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: gardencorev1beta1.SchemeGroupVersion.String(), Kind: kind}
-}
-
-func raw(obj runtime.Object) runtime.RawExtension {
 	GinkgoHelper()
-	data, err := json.Marshal(obj)
-	Expect(err).NotTo(HaveOccurred())
-	return runtime.RawExtension{Raw: data}
+	return newCluster(namespace, change).Spec.Shoot
 }

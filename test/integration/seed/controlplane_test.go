@@ -80,7 +80,7 @@ var _ = Describe("A ControlPlane", Ordered, func() {
 		By("having nothing but compressed and immutable Secrets behind its ManagedResources")
 		list := &resourcesv1alpha1.ManagedResourceList{}
 		Expect(seed.List(ctx, list, client.InNamespace(shootNamespace))).To(Succeed())
-		Expect(list.Items).To(HaveLen(4))
+		Expect(list.Items).To(HaveLen(3))
 		for _, mr := range list.Items {
 			for _, ref := range mr.Spec.SecretRefs {
 				secret := named[*corev1.Secret](shootNamespace, ref.Name)
@@ -132,11 +132,35 @@ var _ = Describe("A ControlPlane", Ordered, func() {
 		Eventually(get(ctx, shoot, storageClass)).ShouldNot(BeNil())
 	})
 
+	It("takes over a StorageClass that has a ManagedResource of its own, as the provider-local of Gardener makes it", func(ctx SpecContext) {
+		secret := named[*corev1.Secret](shootNamespace, "former-storage-class")
+		secret.StringData = map[string]string{"default.yaml": `apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata:
+  name: default
+provisioner: rancher.io/local-path
+volumeBindingMode: WaitForFirstConsumer
+`}
+		create(ctx, secret)
+		former := named[*resourcesv1alpha1.ManagedResource](shootNamespace, "extension-controlplane-storageclasses")
+		former.Spec.SecretRefs = []corev1.LocalObjectReference{{Name: secret.Name}}
+		Expect(seed.Create(ctx, former)).To(Succeed())
+		Eventually(get(ctx, shoot, storageClass)).ShouldNot(BeNil())
+		uid := storageClass.UID
+
+		eventuallySucceeded(ctx, create(ctx, newControlPlane(shootNamespace)))
+		Eventually(isGone(ctx, seed, former)).Should(BeTrue())
+		Eventually(get(ctx, shoot, storageClass)).Should(And(
+			HaveField("UID", uid),
+			HaveField("Annotations", HaveKeyWithValue("resources.gardener.cloud/origin", HaveSuffix("/extension-controlplane-shoot"))),
+		))
+	})
+
 	It("heals what was deleted by hand", func(ctx SpecContext) {
 		controlPlane := create(ctx, newControlPlane(shootNamespace))
 		eventuallySucceeded(ctx, controlPlane)
 		Eventually(get(ctx, shoot, storageClass)).ShouldNot(BeNil())
-		Expect(seed.Delete(ctx, named[*resourcesv1alpha1.ManagedResource](shootNamespace, "extension-controlplane-storageclasses"))).To(Succeed())
+		Expect(seed.Delete(ctx, named[*resourcesv1alpha1.ManagedResource](shootNamespace, "extension-controlplane-shoot"))).To(Succeed())
 		Eventually(isGone(ctx, shoot, storageClass)).Should(BeTrue())
 		operate(ctx, controlPlane, "reconcile")
 		Eventually(get(ctx, shoot, storageClass)).ShouldNot(BeNil())

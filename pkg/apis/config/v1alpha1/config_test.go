@@ -85,6 +85,7 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 		"a namespace that is none":       {"dns: {coreDNS: {image: c, namespace: A}}\n", "dns.coreDNS.namespace: Invalid value"},
 		"a domain that is none":          {"dns: {coreDNS: {image: c, clusterDomain: '-'}}\n", "dns.coreDNS.clusterDomain: Invalid value"},
 		"an address that is none":        {"dns: {coreDNS: {image: c, clusterIP: ten}}\n", "dns.coreDNS.clusterIP: Invalid value"},
+		"a network that is none":         {"dns: {coreDNS: {image: c, serviceNetwork: 10.0.0.1}}\n", "dns.coreDNS.serviceNetwork: Invalid value"},
 		"a server without a port":        {"dns: {coreDNS: {image: c, servers: [127.0.0.1]}}\n", "dns.coreDNS.servers[0]: Invalid value"},
 		"no replicas":                    {"dns: {coreDNS: {image: c, replicas: 0}}\n", "dns.coreDNS.replicas: Invalid value"},
 		"a negative window":              {"dns: {coreDNS: {image: c, batchWindow: -1s}}\n", "dns.coreDNS.batchWindow: Invalid value"},

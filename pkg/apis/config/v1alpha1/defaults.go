@@ -33,12 +33,14 @@ const (
 
 // SetDefaults fills in what the user left out. It never fills in ExtensionClasses.
 func SetDefaults(config *ExtensionConfiguration) {
-	setConnectionDefaults(config)
-
-	setDefault(&config.LogLevel, "info")
-	setDefault(&config.LogFormat, "json")
-	setPointerDefault(&config.Server.HealthProbes, Server{Port: 8081})
-	setPointerDefault(&config.Server.Metrics, Server{Port: 8080})
+	qps := float32(500)
+	if config.Mock.Enabled {
+		qps = -1
+	}
+	setConnectionDefaults(&config.ClientConnection, qps, 1000)
+	setLeaderElectionDefaults(&config.LeaderElection)
+	setLoggingDefaults(&config.Logging)
+	setServerDefaults(&config.Server)
 
 	controllers := &config.Controllers
 	for _, controller := range []*ControllerConfiguration{&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Extension,
@@ -49,7 +51,6 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setPointerDefault(&controllers.DNSRecord.ConcurrentSyncs, 50)
 
 	setPointerDefault(&controllers.HealthCheck.SyncPeriod, metav1.Duration{Duration: 5 * time.Minute})
-	setPointerDefault(&config.Server.Webhooks, Server{Port: 10443})
 	setPointerDefault(&config.Webhooks.ServicePort, 443)
 
 	setDefault(&config.Charts.Cache.Directory, DefaultChartCacheDirectory)
@@ -78,19 +79,30 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setPointerDefault(&config.Heartbeat.RenewIntervalSeconds, 30)
 }
 
-func setConnectionDefaults(config *ExtensionConfiguration) {
-	if config.ClientConnection.QPS == 0 {
-		config.ClientConnection.QPS = 500
-		if config.Mock.Enabled {
-			config.ClientConnection.QPS = -1
-		}
+func setConnectionDefaults(connection *componentbaseconfigv1alpha1.ClientConnectionConfiguration, qps float32, burst int32) {
+	if connection.QPS == 0 {
+		connection.QPS = qps
 	}
-	if config.ClientConnection.Burst == 0 {
-		config.ClientConnection.Burst = 1000
+	if connection.Burst == 0 {
+		connection.Burst = burst
 	}
+}
+
+func setLeaderElectionDefaults(leaderElection *componentbaseconfigv1alpha1.LeaderElectionConfiguration) {
 	// The recommended default is the lock that client-go does not have any more.
-	setDefault(&config.LeaderElection.ResourceLock, resourcelock.LeasesResourceLock)
-	componentbaseconfigv1alpha1.RecommendedDefaultLeaderElectionConfiguration(&config.LeaderElection)
+	setDefault(&leaderElection.ResourceLock, resourcelock.LeasesResourceLock)
+	componentbaseconfigv1alpha1.RecommendedDefaultLeaderElectionConfiguration(leaderElection)
+}
+
+func setLoggingDefaults(logging *Logging) {
+	setDefault(&logging.LogLevel, "info")
+	setDefault(&logging.LogFormat, "json")
+}
+
+func setServerDefaults(server *ServerConfiguration) {
+	setPointerDefault(&server.HealthProbes, Server{Port: 8081})
+	setPointerDefault(&server.Metrics, Server{Port: 8080})
+	setPointerDefault(&server.Webhooks, Server{Port: 10443})
 }
 
 func setDNSDefaults(dns *DNSConfiguration) {

@@ -20,6 +20,7 @@ import (
 // garden) or gardenlet-extension (classes seed and shoot).
 type ExtensionConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
+	Logging         `json:",inline"`
 
 	// ClientConnection configures the client of the cluster in which the instance runs. Default: 500 requests a second and
 	// bursts of 1000; with the mock provider, which is there to be fast, no limit (-1). Every object costs several requests,
@@ -28,12 +29,6 @@ type ExtensionConfiguration struct {
 	ClientConnection componentbaseconfigv1alpha1.ClientConnectionConfiguration `json:"clientConnection"`
 	// LeaderElection configures which replica of the instance works.
 	LeaderElection componentbaseconfigv1alpha1.LeaderElectionConfiguration `json:"leaderElection"`
-	// LogLevel is "debug", "info" (default) or "error".
-	// +optional
-	LogLevel string `json:"logLevel,omitempty"`
-	// LogFormat is "json" (default) or "text".
-	// +optional
-	LogFormat string `json:"logFormat,omitempty"`
 	// Server configures what the instance listens on.
 	Server ServerConfiguration `json:"server"`
 	// ExtensionClasses are the classes of extension objects that the instance serves. There is no default, as an empty
@@ -63,28 +58,6 @@ type ExtensionConfiguration struct {
 	Mock MockConfiguration `json:"mock"`
 	// Heartbeat configures the Lease by which Gardener sees that the instance is alive.
 	Heartbeat HeartbeatConfiguration `json:"heartbeat"`
-}
-
-// ServerConfiguration are the servers of an instance.
-type ServerConfiguration struct {
-	// HealthProbes serves /healthz and /readyz. Default: port 8081 on all addresses.
-	// +optional
-	HealthProbes *Server `json:"healthProbes,omitempty"`
-	// Metrics serves /metrics. Default: port 8080 on all addresses.
-	// +optional
-	Metrics *Server `json:"metrics,omitempty"`
-	// Webhooks serves the webhooks. Default: port 10443 on all addresses.
-	// +optional
-	Webhooks *Server `json:"webhooks,omitempty"`
-}
-
-// Server is an address to listen on.
-type Server struct {
-	// BindAddress is an IP address; empty for all of them.
-	// +optional
-	BindAddress string `json:"bindAddress,omitempty"`
-	// Port is a TCP port, 1 to 65535.
-	Port int `json:"port"`
 }
 
 // ControllersConfiguration are the controllers of an instance.
@@ -286,6 +259,10 @@ type CoreDNSConfiguration struct {
 	// ClusterIP fixes the address of CoreDNS' Service; empty for any.
 	// +optional
 	ClusterIP string `json:"clusterIP,omitempty"`
+	// ServiceNetwork is the range of the cluster's Services, a CIDR, for which ClusterIP is meant: one configuration serves
+	// all seeds of a Garden, and where ClusterIP is in another range, the Service gets any address. Default: every range.
+	// +optional
+	ServiceNetwork string `json:"serviceNetwork,omitempty"`
 	// ClusterDomain is the domain of the cluster's Services. Default: cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`

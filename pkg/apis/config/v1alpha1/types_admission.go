@@ -16,6 +16,7 @@ import (
 // webhooks of the virtual garden from the garden runtime cluster.
 type AdmissionConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
+	Logging         `json:",inline"`
 
 	// ClientConnection configures the client of the virtual garden. Default: the kubeconfig that the environment variable
 	// GARDEN_KUBECONFIG names, which gardener-operator sets; 100 requests a second and bursts of 200.
@@ -23,12 +24,6 @@ type AdmissionConfiguration struct {
 	// LeaderElection configures which replica keeps the certificates and the registration. The Lease is in the garden runtime
 	// cluster. All replicas serve.
 	LeaderElection componentbaseconfigv1alpha1.LeaderElectionConfiguration `json:"leaderElection"`
-	// LogLevel is "debug", "info" (default) or "error".
-	// +optional
-	LogLevel string `json:"logLevel,omitempty"`
-	// LogFormat is "json" (default) or "text".
-	// +optional
-	LogFormat string `json:"logFormat,omitempty"`
 	// Server configures what the program listens on.
 	Server ServerConfiguration `json:"server"`
 	// Webhooks configures the registration of the webhooks.

@@ -15,13 +15,8 @@ import (
 // the Services of type LoadBalancer of one shoot.
 type CloudControllerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
+	Logging         `json:",inline"`
 
-	// LogLevel is "debug", "info" (default) or "error".
-	// +optional
-	LogLevel string `json:"logLevel,omitempty"`
-	// LogFormat is "json" (default) or "text".
-	// +optional
-	LogFormat string `json:"logFormat,omitempty"`
 	// Seed is the cluster in which the machines of the shoot are.
 	Seed CloudControllerSeed `json:"seed"`
 	// Shoot is the cluster whose Services are served.

@@ -6,6 +6,7 @@ package v1alpha1
 
 import (
 	"net"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -27,15 +28,7 @@ var (
 
 // Validate checks a defaulted configuration.
 func Validate(config *ExtensionConfiguration) field.ErrorList {
-	var allErrs field.ErrorList
-
-	if !sets.New(logLevels...).Has(config.LogLevel) {
-		allErrs = append(allErrs, field.NotSupported(field.NewPath("logLevel"), config.LogLevel, logLevels))
-	}
-	if !sets.New(logFormats...).Has(config.LogFormat) {
-		allErrs = append(allErrs, field.NotSupported(field.NewPath("logFormat"), config.LogFormat, logFormats))
-	}
-
+	allErrs := validateLogging(config.Logging)
 	allErrs = append(allErrs, validateClasses(config.ExtensionClasses, field.NewPath("extensionClasses"))...)
 	allErrs = append(allErrs, validateServers(&config.Server, field.NewPath("server"))...)
 	allErrs = append(allErrs, validateControllers(&config.Controllers, field.NewPath("controllers"))...)
@@ -54,6 +47,17 @@ func Validate(config *ExtensionConfiguration) field.ErrorList {
 		allErrs = append(allErrs, field.Invalid(field.NewPath("heartbeat", "renewIntervalSeconds"), *config.Heartbeat.RenewIntervalSeconds, "must be greater than 0"))
 	}
 
+	return allErrs
+}
+
+func validateLogging(logging Logging) field.ErrorList {
+	var allErrs field.ErrorList
+	if !slices.Contains(logLevels, logging.LogLevel) {
+		allErrs = append(allErrs, field.NotSupported(field.NewPath("logLevel"), logging.LogLevel, logLevels))
+	}
+	if !slices.Contains(logFormats, logging.LogFormat) {
+		allErrs = append(allErrs, field.NotSupported(field.NewPath("logFormat"), logging.LogFormat, logFormats))
+	}
 	return allErrs
 }
 
@@ -81,18 +85,24 @@ func validateClasses(extensionClasses []extensionsv1alpha1.ExtensionClass, path 
 func validateServers(server *ServerConfiguration, path *field.Path) field.ErrorList {
 	var allErrs field.ErrorList
 	for name, s := range map[string]*Server{"healthProbes": server.HealthProbes, "metrics": server.Metrics, "webhooks": server.Webhooks} {
-		for _, msg := range validation.IsValidPortNum(s.Port) {
-			allErrs = append(allErrs, field.Invalid(path.Child(name, "port"), s.Port, msg))
-		}
-		if s.BindAddress != "" && net.ParseIP(s.BindAddress) == nil {
-			allErrs = append(allErrs, field.Invalid(path.Child(name, "bindAddress"), s.BindAddress, "must be an IP address"))
-		}
+		allErrs = append(allErrs, validateServer(s.BindAddress, s.Port, path.Child(name))...)
 	}
 	if *server.HealthProbes == *server.Metrics {
 		allErrs = append(allErrs, field.Duplicate(path.Child("metrics", "port"), server.Metrics.Port))
 	}
 	if *server.Webhooks == *server.Metrics || *server.Webhooks == *server.HealthProbes {
 		allErrs = append(allErrs, field.Duplicate(path.Child("webhooks", "port"), server.Webhooks.Port))
+	}
+	return allErrs
+}
+
+func validateServer(bindAddress string, port int, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for _, msg := range validation.IsValidPortNum(port) {
+		allErrs = append(allErrs, field.Invalid(path.Child("port"), port, msg))
+	}
+	if bindAddress != "" && net.ParseIP(bindAddress) == nil {
+		allErrs = append(allErrs, field.Invalid(path.Child("bindAddress"), bindAddress, "must be an IP address"))
 	}
 	return allErrs
 }

@@ -74,6 +74,11 @@ func validateCoreDNS(coreDNS *CoreDNSConfiguration, path *field.Path) field.Erro
 			allErrs = append(allErrs, field.Invalid(path.Child("clusterIP"), coreDNS.ClusterIP, "must be an IP address"))
 		}
 	}
+	if coreDNS.ServiceNetwork != "" {
+		if _, err := netip.ParsePrefix(coreDNS.ServiceNetwork); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("serviceNetwork"), coreDNS.ServiceNetwork, "must be a CIDR"))
+		}
+	}
 	for i, server := range coreDNS.Servers {
 		if _, _, err := net.SplitHostPort(server); err != nil {
 			allErrs = append(allErrs, field.Invalid(path.Child("servers").Index(i), server, "must be host:port"))

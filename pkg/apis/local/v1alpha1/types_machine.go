@@ -122,6 +122,12 @@ type WorkerConfig struct {
 	// configuration, which is Exact by default.
 	// +optional
 	Sizing MachineSizing `json:"sizing,omitempty"`
+	// SharedBackupBuckets mounts the folder of the seed's backup buckets into the machines, where the extension has it in a
+	// seed that the shoot becomes (a ManagedSeed): then control planes can move between both seeds. Whoever can run
+	// privileged pods in the shoot can read and change all these backups, which is why only a Shoot in the garden namespace
+	// may ask for it.
+	// +optional
+	SharedBackupBuckets bool `json:"sharedBackupBuckets,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -173,4 +179,7 @@ type MachineProviderSpec struct {
 	IPPoolNameV4 string `json:"ipPoolNameV4,omitempty"`
 	// +optional
 	IPPoolNameV6 string `json:"ipPoolNameV6,omitempty"`
+	// BackupHostPath is the folder of backup buckets on the node that the pod mounts, under the same path; empty for none.
+	// +optional
+	BackupHostPath string `json:"backupHostPath,omitempty"`
 }

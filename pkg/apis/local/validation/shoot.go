@@ -13,6 +13,7 @@ import (
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
@@ -34,10 +35,11 @@ func Empty(config *runtime.RawExtension, path *field.Path) field.ErrorList {
 
 // Worker checks what machines make of a worker pool. path is that of the pool. old is the pool as it was, nil if it is new;
 // what it had before is not complained about, so that an object that is older than a rule can be changed in other ways.
-func Worker(worker, old *gardencorev1beta1.Worker, path *field.Path) field.ErrorList {
+// namespace is that of the Shoot.
+func Worker(namespace string, worker, old *gardencorev1beta1.Worker, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if old == nil || !sameConfig(worker.ProviderConfig, old.ProviderConfig) {
-		errs = append(errs, workerConfig(worker, old, path.Child("providerConfig"))...)
+		errs = append(errs, workerConfig(namespace, worker, old, path.Child("providerConfig"))...)
 	}
 	if len(worker.DataVolumes) > 0 && (old == nil || len(old.DataVolumes) == 0) {
 		errs = append(errs, field.Forbidden(path.Child("dataVolumes"), "machines have no data volumes: take them out"))
@@ -66,24 +68,37 @@ func rawOf(config *runtime.RawExtension) []byte {
 	return config.Raw
 }
 
-func workerConfig(worker, old *gardencorev1beta1.Worker, path *field.Path) field.ErrorList {
-	config, err := localv1alpha1.WorkerConfigAt(worker.ProviderConfig, path)
-	if err != nil {
-		return field.ErrorList{err}
+func workerConfig(namespace string, worker, old *gardencorev1beta1.Worker, path *field.Path) field.ErrorList {
+	config, problem := localv1alpha1.WorkerConfigAt(worker.ProviderConfig, path)
+	if problem != nil {
+		return field.ErrorList{problem}
 	}
 	if config.Sizing != "" {
 		if errs := localv1alpha1.ValidateMachineSizing(config.Sizing, path.Child("sizing")); len(errs) > 0 {
 			return errs
 		}
 	}
+	if config.SharedBackupBuckets && namespace != v1beta1constants.GardenNamespace {
+		return field.ErrorList{field.Forbidden(path.Child("sharedBackupBuckets"),
+			"the machines could read the backups of all shoots of the seed: only a Shoot in the namespace garden, which may become a seed, can have them; take it out")}
+	}
 	if old == nil || !v1beta1helper.IsUpdateStrategyInPlace(worker.UpdateStrategy) {
 		return nil
 	}
-	if before, err := localv1alpha1.WorkerConfigAt(old.ProviderConfig, path); err == nil && before.Sizing != config.Sizing {
-		return field.ErrorList{field.Forbidden(path.Child("sizing"),
-			"machines that are updated in place keep their size: add a pool with another name and sizing, and then take this one out")}
+	before, err := localv1alpha1.WorkerConfigAt(old.ProviderConfig, path)
+	if err != nil {
+		return nil
 	}
-	return nil
+	var errs field.ErrorList
+	if before.Sizing != config.Sizing {
+		errs = append(errs, field.Forbidden(path.Child("sizing"),
+			"machines that are updated in place keep their size: add a pool with another name and sizing, and then take this one out"))
+	}
+	if before.SharedBackupBuckets != config.SharedBackupBuckets {
+		errs = append(errs, field.Forbidden(path.Child("sharedBackupBuckets"),
+			"machines that are updated in place keep their folders: add a pool with another name, and then take this one out"))
+	}
+	return errs
 }
 
 // Nodes checks the range of a shoot's nodes. path is that of spec.networking.

@@ -5,6 +5,7 @@
 package validation_test
 
 import (
+	"cmp"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -30,12 +31,17 @@ func TestEmptyConfigurations(t *testing.T) {
 	expectErrors(t, Empty(&runtime.RawExtension{Raw: []byte("{}")}, at), []string{"at: Forbidden: there is nothing to configure for type local: take it out"})
 }
 
+// sharedBackups asks for the seed's backup buckets.
+const sharedBackups = `, "sharedBackupBuckets": true`
+
 func TestWorkerPools(t *testing.T) {
 	inPlace := gardencorev1beta1.AutoInPlaceUpdate
 	for name, test := range map[string]struct {
-		pool gardencorev1beta1.Worker
-		old  *gardencorev1beta1.Worker
-		errs []string
+		// namespace is that of the Shoot; by default one of a project.
+		namespace string
+		pool      gardencorev1beta1.Worker
+		old       *gardencorev1beta1.Worker
+		errs      []string
 	}{
 		"nothing special":   {},
 		"a sizing":          {pool: gardencorev1beta1.Worker{ProviderConfig: workerConfig(`, "sizing": "Overcommit"`)}},
@@ -54,15 +60,24 @@ func TestWorkerPools(t *testing.T) {
 			pool: gardencorev1beta1.Worker{DataVolumes: []gardencorev1beta1.DataVolume{{Name: "a"}}, KubeletDataVolumeName: new("a")},
 			errs: []string{"at.dataVolumes: Forbidden: machines have no data volumes", "at.kubeletDataVolumeName: Forbidden"},
 		},
-		"an encrypted volume":                     {pool: gardencorev1beta1.Worker{Volume: &gardencorev1beta1.Volume{Encrypted: new(true)}}, errs: []string{"at.volume.encrypted: Forbidden"}},
-		"another sizing of machines that roll":    {pool: gardencorev1beta1.Worker{ProviderConfig: workerConfig(`, "sizing": "Exact"`)}, old: &gardencorev1beta1.Worker{}},
-		"another sizing of machines that stay":    {pool: gardencorev1beta1.Worker{UpdateStrategy: &inPlace, ProviderConfig: workerConfig(`, "sizing": "Exact"`)}, old: &gardencorev1beta1.Worker{}, errs: []string{"at.providerConfig.sizing: Forbidden: machines that are updated in place keep their size"}},
-		"the same sizing of machines that stay":   {pool: gardencorev1beta1.Worker{UpdateStrategy: &inPlace, ProviderConfig: workerConfig("")}, old: &gardencorev1beta1.Worker{}},
-		"a sizing for a new pool of such":         {pool: gardencorev1beta1.Worker{UpdateStrategy: &inPlace, ProviderConfig: workerConfig(`, "sizing": "Exact"`)}},
-		"what it had before the rules were there": {pool: older(), old: new(older())},
+		"an encrypted volume":                                               {pool: gardencorev1beta1.Worker{Volume: &gardencorev1beta1.Volume{Encrypted: new(true)}}, errs: []string{"at.volume.encrypted: Forbidden"}},
+		"another sizing of machines that roll":                              {pool: gardencorev1beta1.Worker{ProviderConfig: workerConfig(`, "sizing": "Exact"`)}, old: &gardencorev1beta1.Worker{}},
+		"another sizing of machines that stay":                              {pool: gardencorev1beta1.Worker{UpdateStrategy: &inPlace, ProviderConfig: workerConfig(`, "sizing": "Exact"`)}, old: &gardencorev1beta1.Worker{}, errs: []string{"at.providerConfig.sizing: Forbidden: machines that are updated in place keep their size"}},
+		"the same sizing of machines that stay":                             {pool: gardencorev1beta1.Worker{UpdateStrategy: &inPlace, ProviderConfig: workerConfig("")}, old: &gardencorev1beta1.Worker{}},
+		"a sizing for a new pool of such":                                   {pool: gardencorev1beta1.Worker{UpdateStrategy: &inPlace, ProviderConfig: workerConfig(`, "sizing": "Exact"`)}},
+		"what it had before the rules were there":                           {pool: older(), old: new(older())},
+		"the seed's backups for machines of a shoot that may become a seed": {namespace: "garden", pool: gardencorev1beta1.Worker{ProviderConfig: workerConfig(sharedBackups)}},
+		"the seed's backups for machines of anybody": {
+			pool: gardencorev1beta1.Worker{ProviderConfig: workerConfig(sharedBackups)},
+			errs: []string{"at.providerConfig.sharedBackupBuckets: Forbidden: the machines could read the backups of all shoots of the seed"},
+		},
+		"the seed's backups for machines that stay": {
+			namespace: "garden", pool: gardencorev1beta1.Worker{UpdateStrategy: &inPlace, ProviderConfig: workerConfig(sharedBackups)}, old: &gardencorev1beta1.Worker{},
+			errs: []string{"at.providerConfig.sharedBackupBuckets: Forbidden: machines that are updated in place keep their folders"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectErrors(t, Worker(&test.pool, test.old, field.NewPath("at")), test.errs)
+			expectErrors(t, Worker(cmp.Or(test.namespace, "garden-local"), &test.pool, test.old, field.NewPath("at")), test.errs)
 		})
 	}
 }

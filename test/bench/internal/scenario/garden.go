@@ -39,7 +39,7 @@ func (b *Bench) garden(ctx context.Context) error {
 func (b *Bench) gardenTurn(ctx context.Context, w *world.World, turn int, program world.Program, provider string) error {
 	opts := world.StartOptions{Program: program, Place: world.Garden, DNSProvider: provider}
 	return b.with(ctx, w, opts, func(s subject) error {
-		for _, n := range b.sizesFor(program) {
+		for _, n := range b.sizesFor(program, turn) {
 			for _, kind := range world.GardenKinds() {
 				names := gardenNames(program, kind.Name, provider, n)
 				if len(names) == 0 {

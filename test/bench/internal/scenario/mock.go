@@ -33,7 +33,10 @@ func mockKinds() []world.Kind {
 func (b *Bench) mock(ctx context.Context) error {
 	return b.in(ctx, func(w *world.World) error {
 		for turn := range b.Rounds {
-			for _, n := range b.MockSizes {
+			for i, n := range b.MockSizes {
+				if i > 0 && turn > 0 {
+					continue
+				}
 				opts := world.StartOptions{Program: world.Ours, Place: world.Seed, Mock: true}
 				round := fmt.Sprintf("m%d-%d", turn, n)
 				if err := b.with(ctx, w, opts, func(s subject) error { return s.mockTurn(ctx, round, n) }); err != nil {

@@ -21,21 +21,24 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
+// equip returns what each program needs: a kubeconfig, free ports, and folders of the given names.
+func (w *World) equip(opts StartOptions, numPorts int, names ...string) (kubeconfig string, free []int, folders []string, err error) {
+	if free, err = ports(numPorts); err != nil {
+		return "", nil, nil, err
+	}
+	folders = make([]string, len(names))
+	for i, name := range names {
+		if folders[i], err = w.folder(name); err != nil {
+			return "", nil, nil, err
+		}
+	}
+	kubeconfig, err = w.kubeconfig(opts.Program, opts.Place)
+	return kubeconfig, free, folders, err
+}
+
 // launchOurs configures an instance of this extension as its chart does, but for ports and folders.
 func (w *World) launchOurs(ctx context.Context, opts StartOptions, namespace string) (*launch, error) {
-	free, err := ports(4)
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig, err := w.kubeconfig(opts.Program, opts.Place)
-	if err != nil {
-		return nil, err
-	}
-	buckets, err := w.folder("buckets-" + namespace)
-	if err != nil {
-		return nil, err
-	}
-	cache, err := w.folder("charts-" + namespace)
+	kubeconfig, free, folders, err := w.equip(opts, 4, "buckets-"+namespace, "charts-"+namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +55,7 @@ func (w *World) launchOurs(ctx context.Context, opts StartOptions, namespace str
 	}
 	config := release.Config
 	config.ClientConnection.Kubeconfig = kubeconfig
-	config.Backup.Directory, config.Charts.Cache.Directory = buckets, cache
+	config.Backup.Directory, config.Charts.Cache.Directory = folders[0], folders[1]
 	config.Server = configv1alpha1.ServerConfiguration{
 		HealthProbes: &configv1alpha1.Server{BindAddress: "127.0.0.1", Port: free[0]},
 		Metrics:      &configv1alpha1.Server{BindAddress: "127.0.0.1", Port: free[1]},
@@ -115,19 +118,7 @@ func (w *World) configureDNS(ctx context.Context, opts StartOptions, config *con
 
 // launchPeer has the flags that the chart of the in-tree extension gives it, but for ports and folders.
 func (w *World) launchPeer(ctx context.Context, opts StartOptions, namespace string) (*launch, error) {
-	free, err := ports(3)
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig, err := w.kubeconfig(opts.Program, opts.Place)
-	if err != nil {
-		return nil, err
-	}
-	buckets, err := w.folder("buckets-" + namespace)
-	if err != nil {
-		return nil, err
-	}
-	certs, err := w.folder("certs-" + namespace)
+	kubeconfig, free, folders, err := w.equip(opts, 3, "buckets-"+namespace, "certs-"+namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -145,10 +136,10 @@ func (w *World) launchPeer(ctx context.Context, opts StartOptions, namespace str
 		"--bastion-max-concurrent-reconciles=5", "--controlplane-max-concurrent-reconciles=5", "--dnsrecord-max-concurrent-reconciles=5",
 		"--healthcheck-max-concurrent-reconciles=5", "--infrastructure-max-concurrent-reconciles=5", "--worker-max-concurrent-reconciles=5",
 		"--operatingsystemconfig-max-concurrent-reconciles=5", "--ignore-operation-annotation=false",
-		"--backupbucket-local-dir=" + buckets, "--backupbucket-container-mount-path=/etc/gardener/local-backupbuckets",
+		"--backupbucket-local-dir=" + folders[0], "--backupbucket-container-mount-path=/etc/gardener/local-backupbuckets",
 		"--heartbeat-namespace=" + namespace, "--heartbeat-renew-interval-seconds=30",
 		"--webhook-config-mode=url", "--webhook-config-url=127.0.0.1:" + strconv.Itoa(free[2]),
-		"--webhook-config-server-port=" + strconv.Itoa(free[2]), "--webhook-config-cert-dir=" + certs,
+		"--webhook-config-server-port=" + strconv.Itoa(free[2]), "--webhook-config-cert-dir=" + folders[1],
 		"--metrics-bind-address=127.0.0.1:" + strconv.Itoa(free[1]), "--health-bind-address=127.0.0.1:" + strconv.Itoa(free[0]),
 		"--gardener-version=v1.149.3", "--log-level=info", "--log-format=json",
 	}
@@ -166,11 +157,7 @@ func (w *World) launchPeer(ctx context.Context, opts StartOptions, namespace str
 
 // launchKwok has kwok care for all Nodes, with Leases as ours have.
 func (w *World) launchKwok(ctx context.Context, opts StartOptions) (*launch, error) {
-	free, err := ports(1)
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig, err := w.kubeconfig(opts.Program, opts.Place)
+	kubeconfig, free, _, err := w.equip(opts, 1)
 	if err != nil {
 		return nil, err
 	}

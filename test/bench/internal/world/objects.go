@@ -6,6 +6,7 @@ package world
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,7 +104,7 @@ func objectMeta(round, namespace, name string) metav1.ObjectMeta {
 		Namespace: namespace, Name: name,
 		Labels: map[string]string{RoundLabel: round},
 		// Gardener writes them with every object.
-		Annotations: map[string]string{"gardener.cloud/operation": "reconcile", "gardener.cloud/timestamp": "2026-01-01T00:00:00Z"},
+		Annotations: map[string]string{"gardener.cloud/operation": "reconcile", "gardener.cloud/timestamp": time.Now().UTC().Format(time.RFC3339Nano)},
 	}
 }
 

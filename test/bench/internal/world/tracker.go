@@ -122,20 +122,22 @@ func (t *Tracker) await(ctx context.Context, is func(known, ready int) bool) err
 
 // CreateAll creates objects as fast as the API server takes them.
 func (w *World) CreateAll(ctx context.Context, objects []client.Object) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for _, obj := range objects {
-		group.Go(func() error { return w.Client.Create(ctx, obj) })
-	}
-	return group.Wait()
+	return Each(ctx, objects, func(ctx context.Context, obj client.Object) error { return w.Client.Create(ctx, obj) })
 }
 
-// DeleteAll deletes objects as fast as the API server takes them, as Gardener does: with the annotation that confirms it.
+// DeleteAll deletes objects as fast as the API server takes it; one that is gone is no error.
 func (w *World) DeleteAll(ctx context.Context, objects []client.Object) error {
+	return Each(ctx, objects, func(ctx context.Context, obj client.Object) error {
+		return client.IgnoreNotFound(w.Client.Delete(ctx, obj))
+	})
+}
+
+// Each writes objects, as many at a time as all scenarios do.
+func Each(ctx context.Context, objects []client.Object, write func(context.Context, client.Object) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
 	for _, obj := range objects {
-		group.Go(func() error { return client.IgnoreNotFound(w.Client.Delete(ctx, obj)) })
+		group.Go(func() error { return write(ctx, obj) })
 	}
 	return group.Wait()
 }

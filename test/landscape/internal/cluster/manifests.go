@@ -45,7 +45,7 @@ func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructure
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"ippools.yaml", "times.yaml"} {
+	for _, name := range []string{"gateway.yaml", "ippools.yaml", "times.yaml"} {
 		more, err := render(name, nil, false)
 		if err != nil {
 			return nil, err
@@ -59,9 +59,15 @@ func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructure
 	return append(objects, policies...), nil
 }
 
-// Shoot renders what each shoot needs: what makes room for the stand-ins, and its system components small and quick.
+// Shoot renders what each shoot needs: what makes room for the stand-ins, and its system components small and quick; and what
+// the stand-in for gateways may read, should it become a seed.
 func Shoot(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	return commonPolicies(table, dropSysResource, true)
+	objects, err := commonPolicies(table, dropSysResource, true)
+	if err != nil {
+		return nil, err
+	}
+	gateway, err := render("gateway.yaml", nil, true)
+	return append(objects, gateway...), err
 }
 
 // ShootManifest is the same as YAML, for this machine and the landscape's table.

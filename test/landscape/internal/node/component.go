@@ -28,6 +28,10 @@ type Component struct {
 	Timeout time.Duration
 }
 
+// preferred is the nice value of those without which nobody gets on: if they don't answer within ten seconds while all that
+// Gardener runs is busy, its controllers lose their leases, start anew, and have even more to do.
+const preferred = -10
+
 // Names of the components, which are those of their programs.
 const (
 	Registry          = "registry"
@@ -78,6 +82,7 @@ func etcd(l layout.Layout) Component {
 				// Nothing in here must survive a power cut, and a laptop's disk is what everything else waits for.
 				"--unsafe-no-fsync",
 			},
+			Nice: preferred,
 		},
 		Ready:   httpOK("http://127.0.0.1:2379/health", nil),
 		Timeout: 30 * time.Second,
@@ -126,7 +131,11 @@ func apiServer(l layout.Layout) Component {
 				// Megabytes. Rotated files are compressed and kept as long as the landscape is.
 				"--audit-log-maxsize=64", "--audit-log-compress", "--audit-log-maxbackup=0", "--audit-log-maxage=0",
 			},
+			// Some 1 GB lives on its heap with the whole of Gardener and two Shoots, and more with a third; by default, the garbage collector
+			// waits for as much again. A limit near to what lives would have it collect without end, and nobody be answered.
+			Env:    []string{"GOGC=80", "GOMEMLIMIT=4GiB"},
 			Inputs: []string{pki("ca.crt"), pki("kube-apiserver.crt"), pki("kube-apiserver-kubelet.crt"), pki("sa.pub"), policy},
+			Nice:   preferred,
 		},
 		Configs: []string{"audit-policy.yaml"},
 		Ready:   httpOK("https://"+layout.NodeIP+":6443/readyz", insecure()),

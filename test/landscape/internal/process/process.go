@@ -38,6 +38,8 @@ type Spec struct {
 	Env []string
 	// Inputs are files the process reads at its start only: if one changes, the process is started anew.
 	Inputs []string
+	// Nice is how the process is preferred to others when CPU is short, -20 (most) to 19; 0 like any other.
+	Nice int
 }
 
 // Record is what is kept on disk about a process.
@@ -119,7 +121,38 @@ func (k Keeper) start(spec Spec, digest string) error {
 	if err != nil {
 		return fmt.Errorf("starting %s: it ended at once: %w\n%s", spec.Name, err, k.Tail(spec.Name, 10))
 	}
+	if err := prefer(pid, spec.Nice); err != nil {
+		// Without a record nobody would find it again.
+		return errors.Join(fmt.Errorf("starting %s: %w", spec.Name, err), cmd.Process.Kill())
+	}
 	return k.write(Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.ticks, Boot: boot, Digest: digest})
+}
+
+// prefer sets the nice value of a process that has just been started: of the threads that it has by now, from which others
+// take it. Where the kernel shares the CPU between sessions first (sched_autogroup_enabled), it is the session's that counts,
+// and each process of a Keeper is a session. Where that is not allowed, as in some containers, it goes on like any other.
+func prefer(pid, nice int) error {
+	if nice == 0 {
+		return nil
+	}
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return fmt.Errorf("setting its nice value to %d: %w", nice, err)
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			continue
+		}
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, nice); err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, os.ErrPermission) {
+			return fmt.Errorf("setting its nice value to %d: %w", nice, err)
+		}
+	}
+	err = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(nice)), 0)
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("setting the nice value of its session to %d: %w", nice, err)
+	}
+	return nil
 }
 
 // closeOnExec keeps a child from holding on to what this program was given besides its standard streams, such as a lock
@@ -270,7 +303,7 @@ func (s Spec) digest() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("starting %s: %w", s.Name, err)
 	}
-	_, _ = fmt.Fprintf(hash, "%q %q %d %d\n", s.Command, s.Env, program.Size(), program.ModTime().UnixNano())
+	_, _ = fmt.Fprintf(hash, "%q %q %d %d %d\n", s.Command, s.Env, s.Nice, program.Size(), program.ModTime().UnixNano())
 	for _, path := range s.Inputs {
 		content, err := os.ReadFile(path) // #nosec G304 -- the landscape's own files.
 		if err != nil {

@@ -8,9 +8,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -100,6 +103,46 @@ func TestEnsureStartsAnewWhatChanged(t *testing.T) {
 			g.Expect(after.PID).NotTo(Equal(before.PID))
 		})
 	}
+}
+
+func TestAProcessIsPreferredAsASession(t *testing.T) {
+	g := NewWithT(t)
+	keeper := newKeeper(t)
+	// Anybody may be less important than others.
+	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{sleeper, "60"}, Nice: 5})
+	g.Expect(err).NotTo(HaveOccurred())
+	record, _, err := keeper.Find("x")
+	g.Expect(err).NotTo(HaveOccurred())
+
+	// The kernel says 20 less than the nice value, so that it is never negative.
+	priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, record.PID)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(20 - priority).To(Equal(5))
+	session, err := os.ReadFile(fmt.Sprintf("/proc/%d/autogroup", record.PID))
+	if !errors.Is(err, os.ErrNotExist) {
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(session)).To(HaveSuffix(" nice 5\n"))
+	}
+}
+
+func TestAProcessThatCannotBePreferredDoesNotGoOn(t *testing.T) {
+	g := NewWithT(t)
+	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
+		t.Skip("the kernel takes any nice value where it does not share the CPU between sessions")
+	}
+	keeper := newKeeper(t)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "echo $$ > " + pidFile + "; exec sleep 60"}, Nice: 40})
+	g.Expect(err).To(MatchError(ContainSubstring("setting the nice value of its session to 40")))
+	if content, err := os.ReadFile(pidFile); err == nil {
+		pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+		if err == nil {
+			g.Eventually(func() error { return syscall.Kill(pid, 0) }).Should(MatchError(syscall.ESRCH), "it is ended")
+		}
+	}
+	_, running, err := keeper.Find("x")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(running).To(BeFalse())
 }
 
 func TestFindTakesNobodyElseForTheProcess(t *testing.T) {

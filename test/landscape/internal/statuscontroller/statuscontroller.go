@@ -41,8 +41,10 @@ type Options struct {
 	Provisioner string
 	// ShootManifest are the objects, as YAML, that each shoot is given.
 	ShootManifest []byte
-	// Health is the address of the health endpoint.
+	// Health is the address of the health endpoint; empty for none.
 	Health string
+	// ManagedSeed says that the cluster is a shoot, and a seed. It has load balancers and volumes of its own.
+	ManagedSeed bool
 }
 
 // Run runs the controllers until ctx ends.
@@ -69,7 +71,11 @@ func Run(ctx context.Context, config *rest.Config, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	for _, add := range []func(manager.Manager, Options) error{addLoadBalancers, addRootCertificates, addMonitoring, addShoots, addVolumes} {
+	controllers := []func(manager.Manager, Options) error{addRootCertificates, addMonitoring, addShoots}
+	if !opts.ManagedSeed {
+		controllers = append(controllers, addLoadBalancers, addVolumes)
+	}
+	for _, add := range controllers {
 		if err := add(mgr, opts); err != nil {
 			return err
 		}

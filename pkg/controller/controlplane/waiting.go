@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package controlplane
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
+)
+
+const (
+	// retryWait is when a ControlPlane that waits for a ManagedResource is looked at again, should the watch not wake it
+	// before.
+	retryWait = 30 * time.Second
+	// failAfter is how long a wait may take until it is called an error, which Gardener shows to users.
+	failAfter = 30 * time.Second
+	// hibernatedWait is when a ControlPlane is looked at again whose kube-apiserver is to go, for which there is no watch.
+	hibernatedWait = 2 * time.Second
+)
+
+// wait returns what has an operation go on when the watch on ManagedResources wakes the ControlPlane.
+func (a *actuator) wait(op *operation, cause error) error {
+	taken := a.Clock.Since(startOf(op.Object))
+	if taken >= failAfter {
+		return &reconcilerutils.RequeueAfterError{Cause: cause, RequeueAfter: retryWait}
+	}
+	return reconciler.Waiting(cause, min(retryWait, failAfter-taken))
+}
+
+// startOf is when an operation was asked for.
+func startOf(cp *extensionsv1alpha1.ControlPlane) time.Time {
+	if cp.DeletionTimestamp != nil {
+		return cp.DeletionTimestamp.Time
+	}
+	return reconciler.NotBefore(reconciler.Requested(cp), cp.CreationTimestamp.Time)
+}
+
+// keys are those of some objects. They may be used by several goroutines.
+type keys struct {
+	lock sync.Mutex
+	keys map[client.ObjectKey]struct{}
+}
+
+func (k *keys) set(key client.ObjectKey, in bool) {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	if in {
+		k.keys[key] = struct{}{}
+	} else {
+		delete(k.keys, key)
+	}
+}
+
+func (k *keys) has(key client.ObjectKey) bool {
+	k.lock.Lock()
+	defer k.lock.Unlock()
+	_, ok := k.keys[key]
+	return ok
+}
+
+// returning has ControlPlanes looked at again that are done, but whose shoot is being hibernated. As with the generic
+// actuator, the operation has succeeded meanwhile: Gardener scales kube-apiserver down after it.
+type returning struct {
+	*reconciler.Reconciler[*extensionsv1alpha1.ControlPlane]
+	hibernating *keys
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *returning) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	result, err := r.Reconciler.Reconcile(ctx, request)
+	if err == nil && result.IsZero() && r.hibernating.has(request.NamespacedName) {
+		result.RequeueAfter = hibernatedWait
+	}
+	return result, err
+}

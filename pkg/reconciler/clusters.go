@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+)
+
+// clustersMax is how many decoded Clusters are kept.
+const clustersMax = 64
+
+// Clusters keep decoded Clusters as long as they don't change: a shoot has a dozen objects and more, which come at the same
+// time, and to decode its Cluster takes longer than all else that is done for one of them.
+type Clusters struct {
+	reader  client.Reader
+	decoded *lru.Cache
+}
+
+type decodedCluster struct {
+	resourceVersion string
+	cluster         *extensioncluster.Cluster
+}
+
+// NewClusters returns Clusters that are read by reader, the client of a manager, which caches them.
+func NewClusters(reader client.Reader) *Clusters {
+	return &Clusters{reader: reader, decoded: lru.New(clustersMax)}
+}
+
+// Get returns the Cluster of the name, or nil if there is none.
+func (c *Clusters) Get(ctx context.Context, name string) (*extensioncluster.Cluster, error) {
+	current := &extensionsv1alpha1.Cluster{}
+	if err := c.reader.Get(ctx, client.ObjectKey{Name: name}, current); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
+	}
+	if known, ok := c.decoded.Get(name); ok && known.(decodedCluster).resourceVersion == current.ResourceVersion {
+		return known.(decodedCluster).cluster, nil
+	}
+
+	cluster, err := extensioncluster.Get(ctx, alreadyRead{c.reader, current}, name)
+	if err != nil {
+		return nil, err
+	}
+	c.decoded.Add(name, decodedCluster{resourceVersion: current.ResourceVersion, cluster: cluster})
+	return cluster, nil
+}
+
+// alreadyRead is a reader of a single Cluster.
+type alreadyRead struct {
+	client.Reader
+	cluster *extensionsv1alpha1.Cluster
+}
+
+// Get implements client.Reader.
+func (r alreadyRead) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if cluster, ok := obj.(*extensionsv1alpha1.Cluster); ok && key.Name == r.cluster.Name {
+		*cluster = *r.cluster
+		return nil
+	}
+	return r.Reader.Get(ctx, key, obj, opts...)
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reconciler has the one reconciler for extension objects, which the controllers of type local and the mock provider
+// share. It takes the place of those of the extension library (extensions/pkg/controller/KIND), and keeps their contract with
+// Gardener: the annotation gardener.cloud/operation, the finalizer, lastOperation, lastError with codes and
+// observedGeneration, migration and restoration, forced deletion, and that it leaves objects of failed shoots, of other types
+// and of other classes alone.
+//
+// The reason is what the library spends on an object: two writes for finalizer and annotation, two or more for the status, and
+// two of a status that nobody reads when an object goes. Here a creation is two writes (finalizer and annotation; status), a
+// reconcile is two (annotation; status), and a deletion is one (finalizer), besides what the actuator sends. Processing is said
+// only by an operation that waits for longer than Options.Quiet, or that takes longer than Options.Patience, and at the start of a reconcile whose result could
+// not be told from the last one: in the same second, or if it was asked for without gardener.cloud/timestamp.
+//
+// What is done for a kind is an Actuator. It changes the status of Operation.Object as it likes; all of that is written in the
+// end, together with lastOperation. How an operation goes on is what the Actuator returns:
+//   - nil: it has succeeded.
+//   - Waiting(cause, retryAfter): nothing is wrong, something is just not there yet. lastOperation is Processing and tells the
+//     cause. A watch is to wake the object; retryAfter is for when it does not. No worker is held meanwhile.
+//   - a RequeueAfterError of Gardener (pkg/controllerutils/reconciler), with a cause that may have codes: lastOperation is
+//     Error, lastError the cause, and it is tried again after that time: what only a user can put right is not retried hot.
+//   - any other error: the same, and it is tried again with the back-off of the queue.
+//   - Later(retryAfter): nothing was done, and the status stays as it is.
+//
+// What is said already is not written again. Events that come from these writes are dropped by the predicate, so an object is
+// reconciled once for each request of Gardener.
+//
+// A kind that has more to say before it goes on, such as what it is about to write elsewhere, calls Operation.SaveStatus.
+//
+//	type actuator struct{ client client.Client }
+//
+//	func (a *actuator) Reconcile(ctx context.Context, op *reconciler.Operation[*extensionsv1alpha1.Network]) error {
+//		if op.Cluster.Shoot() == nil {
+//			return reconciler.Waiting(errors.New("there is no Cluster yet"), time.Minute)
+//		}
+//		op.Object.Status.IPFamilies = op.Object.Spec.IPFamilies // written in the end
+//		return nil
+//	}
+//	// ... Restore, Migrate, Delete and ForceDelete
+//
+//	func add(mgr manager.Manager, classes class.Set) error {
+//		r := reconciler.New(reconciler.Options[*extensionsv1alpha1.Network]{
+//			Client: mgr.GetClient(), Kind: extensionsv1alpha1.NetworkResource,
+//			NewObject: func() *extensionsv1alpha1.Network { return &extensionsv1alpha1.Network{} },
+//			Types: []string{"local"}, Classes: classes, Finalizer: network.FinalizerName,
+//			Clusters: reconciler.NewClusters(mgr.GetClient()),
+//			Actuator: &actuator{client: mgr.GetClient()},
+//		})
+//		return builder.ControllerManagedBy(mgr).Named("network").
+//			Watches(&extensionsv1alpha1.Network{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
+//			Complete(r)
+//	}
+package reconciler

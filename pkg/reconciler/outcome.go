@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
+)
+
+// outcome is what the queue is told.
+type outcome struct {
+	retryAfter time.Duration
+	// err is an error of the Actuator: it is logged, and tried again with a back-off.
+	err error
+}
+
+// conclude says on the object what has become of an attempt. The error is one of these writes.
+func (r *Reconciler[T]) conclude(ctx context.Context, op *Operation[T], err error) (outcome, error) {
+	var (
+		early *later
+		retry *reconcilerutils.RequeueAfterError
+	)
+	switch {
+	case err == nil:
+		return outcome{}, r.succeed(ctx, op)
+	case errors.As(err, &early):
+		return outcome{retryAfter: early.retryAfter}, r.dropOperation(ctx, op)
+	case !errors.As(err, &retry):
+		return outcome{err: err}, r.fail(ctx, op, err, err)
+	case IsWaiting(retry):
+		return r.wait(ctx, op, retry)
+	}
+	cause := retry.Cause
+	if cause == nil {
+		cause = err
+	}
+	op.Log.Info("Operation failed", "reason", cause.Error(), "retryAfter", retry.RequeueAfter.String())
+	return outcome{retryAfter: retry.RequeueAfter}, r.fail(ctx, op, cause, err)
+}
+
+// succeed says that the operation has succeeded. Of a migration and a restoration the status comes first, and then what says that
+// nothing is left to do: whoever stops in between finds it the next time, and Gardener takes an object for ready only after both.
+func (r *Reconciler[T]) succeed(ctx context.Context, op *Operation[T]) error {
+	op.Log.V(1).Info("Operation succeeded")
+	if op.Type == gardencorev1beta1.LastOperationTypeDelete {
+		// Nobody could read the status of what is gone.
+		if err := r.writeMetadata(ctx, op, change{removeFinalizer: true}); err != nil {
+			return err
+		}
+		r.Reported(op, nil)
+		return nil
+	}
+
+	status := op.Object.GetExtensionStatus()
+	status.SetLastError(nil)
+	status.SetObservedGeneration(op.read.generation)
+	if err := r.report(ctx, op, gardencorev1beta1.LastOperationStateSucceeded, 100, r.Describe(op, nil)); err != nil {
+		return err
+	}
+	r.Reported(op, nil)
+	if err := r.checkState(op); err != nil || !op.isOfMigration() {
+		return err
+	}
+	return r.writeMetadata(ctx, op, change{removeOperation: true, removeFinalizer: op.Type == gardencorev1beta1.LastOperationTypeMigrate})
+}
+
+// fail says that an attempt has failed, and why, unless the object says so already.
+func (r *Reconciler[T]) fail(ctx context.Context, op *Operation[T], cause, err error) error {
+	var (
+		description = v1beta1helper.FormatLastErrDescription(errors.New(r.Describe(op, cause)))
+		codes       = v1beta1helper.ExtractErrorCodes(cause)
+		status      = op.Object.GetExtensionStatus()
+		last        = status.GetLastOperation()
+		lastError   = status.GetLastError()
+	)
+	isSaid := !r.RepeatErrors && !op.Asked && !op.announced && last != nil && last.Type == op.Type && last.State == gardencorev1beta1.LastOperationStateError &&
+		lastError != nil && lastError.Description == description && slices.Equal(lastError.Codes, codes) &&
+		status.GetObservedGeneration() == op.read.generation && op.isUnchanged()
+	if !isSaid {
+		status.SetObservedGeneration(op.read.generation)
+		status.SetLastError(&gardencorev1beta1.LastError{Description: description, Codes: codes, LastUpdateTime: &metav1.Time{Time: r.Clock.Now()}})
+		if err := r.report(ctx, op, gardencorev1beta1.LastOperationStateError, 50, description); err != nil {
+			return err
+		}
+	}
+	r.Reported(op, err)
+	return r.dropOperation(ctx, op)
+}
+
+// wait says that the operation is under way, unless the object says so already or it is too early.
+func (r *Reconciler[T]) wait(ctx context.Context, op *Operation[T], err *reconcilerutils.RequeueAfterError) (outcome, error) {
+	var (
+		description = err.Cause.Error()
+		status      = op.Object.GetExtensionStatus()
+		last        = status.GetLastOperation()
+	)
+	isSaid := last != nil && last.Type == op.Type && last.State == gardencorev1beta1.LastOperationStateProcessing &&
+		last.Description == description && status.GetLastError() == nil && op.isUnchanged()
+	if quiet := r.quiet(op); !isSaid && quiet > 0 {
+		return outcome{retryAfter: min(err.RequeueAfter, quiet)}, r.dropOperation(ctx, op)
+	}
+	if !isSaid {
+		// Nothing is wrong any more; Gardener would take an older error for a failure.
+		status.SetLastError(nil)
+		if err := r.report(ctx, op, gardencorev1beta1.LastOperationStateProcessing, 1, description); err != nil {
+			return outcome{}, err
+		}
+	}
+	r.Reported(op, err)
+	return outcome{retryAfter: err.RequeueAfter}, r.dropOperation(ctx, op)
+}
+
+// quiet is for how much longer an operation may wait without a word. Of a reconcile the status would say meanwhile that the
+// last one has succeeded, and an error would look like one of now.
+func (r *Reconciler[T]) quiet(op *Operation[T]) time.Duration {
+	begin := Requested(op.Object)
+	switch {
+	case op.Type == gardencorev1beta1.LastOperationTypeReconcile, op.Object.GetExtensionStatus().GetLastError() != nil, !op.isUnchanged():
+		return 0
+	case op.Type == gardencorev1beta1.LastOperationTypeDelete:
+		begin = op.Object.GetDeletionTimestamp().Time
+	case begin.IsZero():
+		// Only the status can tell the next instance that there is something to do.
+		return 0
+	}
+	return r.Quiet - max(r.Clock.Since(begin), 0)
+}
+
+// isUnchanged tells whether the status is as it is in the API server.
+func (o *Operation[T]) isUnchanged() bool {
+	now, err := statusOf(o.Object)
+	return err == nil && bytes.Equal(now, o.before)
+}
+
+// report writes lastOperation, and all else that has been changed in the status.
+func (r *Reconciler[T]) report(ctx context.Context, op *Operation[T], state gardencorev1beta1.LastOperationState, progress int32, description string) error {
+	op.Object.GetExtensionStatus().SetLastOperation(r.lastOperation(op, state, progress, description))
+	return r.writeStatus(ctx, op, true)
+}
+
+// underWay is the lastOperation of one that goes on.
+func (r *Reconciler[T]) underWay(op *Operation[T]) *gardencorev1beta1.LastOperation {
+	return r.lastOperation(op, gardencorev1beta1.LastOperationStateProcessing, 1, fmt.Sprintf("%s of %s is under way", op.Type, r.Kind))
+}
+
+func (r *Reconciler[T]) lastOperation(op *Operation[T], state gardencorev1beta1.LastOperationState, progress int32, description string) *gardencorev1beta1.LastOperation {
+	return &gardencorev1beta1.LastOperation{
+		Type: op.Type, State: state, Progress: progress, Description: description,
+		LastUpdateTime: metav1.Time{Time: NotBefore(r.Clock.Now(), Requested(op.Object))},
+	}
+}
+
+// dropOperation takes the annotation away of an operation that has been taken up: by now the status says that there is one.
+func (r *Reconciler[T]) dropOperation(ctx context.Context, op *Operation[T]) error {
+	if op.isOfMigration() {
+		return nil
+	}
+	if err := r.checkState(op); err != nil {
+		return err
+	}
+	return r.writeMetadata(ctx, op, change{removeOperation: true})
+}
+
+// takeUp takes the annotation away by which a reconcile is asked for, and adds the finalizer. gardenlet's controllers that wait for an
+// event, those of BackupBuckets, BackupEntries and Bastions, hear of a result only if the object has no annotation by then, and
+// if lastOperation differs from the one before (pkg/controllerutils/predicate, LastOperationChanged). If it would not differ, or
+// if nothing but the annotation told the next instance that a result is due, lastOperation says before that one is under way. The
+// Actuator still sees the last one that has ended.
+func (r *Reconciler[T]) takeUp(ctx context.Context, op *Operation[T], addFinalizer bool) error {
+	underWay := r.underWay(op)
+	if last := op.Object.GetExtensionStatus().GetLastOperation(); op.Asked && last != nil && last.State != underWay.State &&
+		(!IsUnanswered(op.Object) || !last.LastUpdateTime.Time.Before(underWay.LastUpdateTime.Truncate(time.Second))) {
+		if err := r.sayUnderWay(ctx, op)(); err != nil {
+			return err
+		}
+		op.adopt()
+		if err := r.checkState(op); err != nil {
+			return err
+		}
+	}
+	before := op.Object.GetExtensionStatus().GetLastOperation().DeepCopy()
+	err := r.writeMetadata(ctx, op, change{addFinalizer: addFinalizer, removeOperation: op.Asked})
+	op.Object.GetExtensionStatus().SetLastOperation(before)
+	return err
+}
+
+// checkState returns a conflict if something else is asked for by now: the annotation is not ours to take away then.
+func (r *Reconciler[T]) checkState(op *Operation[T]) error {
+	if stateOf(op.Object) == op.read {
+		return nil
+	}
+	resource := schema.GroupResource{Group: extensionsv1alpha1.SchemeGroupVersion.Group, Resource: r.Kind}
+	return apierrors.NewConflict(resource, op.Object.GetName(), errors.New("another operation is asked for"))
+}
+
+// describe returns the texts of the extension library.
+func describe[T extensionsv1alpha1.Object](kind string) func(*Operation[T], error) string {
+	return func(op *Operation[T], err error) string {
+		doing, done := "reconciling", "reconciled"
+		switch op.Type {
+		case gardencorev1beta1.LastOperationTypeDelete:
+			doing, done = "deleting", "deleted"
+		case gardencorev1beta1.LastOperationTypeMigrate:
+			doing, done = "migrating", "migrated"
+		case gardencorev1beta1.LastOperationTypeRestore:
+			doing, done = "restoring", "restored"
+		}
+		if err != nil {
+			return fmt.Sprintf("Error %s %s: %v", doing, kind, err)
+		}
+		return fmt.Sprintf("Successfully %s %s", done, kind)
+	}
+}
+
+// Requested is when Gardener asked for an operation, in whole seconds as times in a status are; zero if it did not say.
+func Requested(obj extensionsv1alpha1.Object) time.Time {
+	timestamp, err := time.Parse(time.RFC3339Nano, obj.GetAnnotations()[v1beta1constants.GardenerTimestamp])
+	if err != nil {
+		return time.Time{}
+	}
+	return timestamp.Truncate(time.Second)
+}
+
+// NotBefore returns the later of two times. Gardener's clock may be ahead of this one, and it takes an object for ready only
+// if lastOperation is not older than its request.
+func NotBefore(t, earliest time.Time) time.Time {
+	if t.Before(earliest) {
+		return earliest
+	}
+	return t
+}

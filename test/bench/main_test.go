@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestAPageNamesNoFoldersOfTheMachine(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(withoutFolders([]string{"--programs", "/a", "--quick", "--out=/b", "--docs", "/c", "--n", "5"})).To(Equal([]string{"--quick", "--n", "5"}))
+	g.Expect(withoutFolders([]string{"--docs"})).To(BeEmpty())
+}
+
+func TestAPageNamesTheMinorVersionOfTheKernel(t *testing.T) {
+	g := NewWithT(t)
+	for version, want := range map[string]string{"6.18.44-x": "6.18", "6.1": "6.1", "unknown": "unknown"} {
+		g.Expect(minor(version)).To(Equal(want))
+	}
+}
