@@ -159,8 +159,9 @@ volumeBindingMode: WaitForFirstConsumer
 	It("heals what was deleted by hand", func(ctx SpecContext) {
 		controlPlane := create(ctx, newControlPlane(shootNamespace))
 		eventuallySucceeded(ctx, controlPlane)
-		Eventually(get(ctx, shoot, storageClass)).ShouldNot(BeNil())
-		Expect(seed.Delete(ctx, named[*resourcesv1alpha1.ManagedResource](shootNamespace, "extension-controlplane-shoot"))).To(Succeed())
+		mr := named[*resourcesv1alpha1.ManagedResource](shootNamespace, "extension-controlplane-shoot")
+		Eventually(get(ctx, seed, mr)).Should(HaveField("Status.Resources", Not(BeEmpty())), "gardener-resource-manager deletes what it has noted there, no more")
+		Expect(seed.Delete(ctx, mr)).To(Succeed())
 		Eventually(isGone(ctx, shoot, storageClass)).Should(BeTrue())
 		operate(ctx, controlPlane, "reconcile")
 		Eventually(get(ctx, shoot, storageClass)).ShouldNot(BeNil())
