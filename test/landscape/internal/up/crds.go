@@ -7,7 +7,9 @@ package up
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"go/build"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -68,26 +70,54 @@ func (l Landscape) crds(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d definitions", len(objects)), nil
 }
 
-// readCRDs reads all CustomResourceDefinitions in files below the folders.
+// readCRDs reads the CustomResourceDefinitions that Go packages in the folders and below them embed. Folders also have files
+// that nobody applies: those of VictoriaMetrics one of 23, the rest of which an API server would keep hundreds of MB for.
 func readCRDs(folders []string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, folder := range folders {
-		err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-			// For API servers that are too old for validation rules.
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || strings.Contains(path, "without_cel") {
-				return err
-			}
-			content, err := os.ReadFile(path) // #nosec G304 -- in the folder of a Go module.
-			if err != nil || !bytes.Contains(content, []byte("\nkind: CustomResourceDefinition")) {
-				return err
-			}
-			objects, err := cluster.Read(path)
-			all = append(all, objects...)
-			return err
-		})
+		files, err := embedded(folder)
 		if err != nil {
-			return nil, fmt.Errorf("reading CustomResourceDefinitions: %w", err)
+			return nil, fmt.Errorf("looking for CustomResourceDefinitions: %w", err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file) // #nosec G304 -- in the folder of a Go module.
+			if err != nil {
+				return nil, fmt.Errorf("reading CustomResourceDefinitions: %w", err)
+			}
+			// Not all that is embedded is YAML before it is rendered. Those without validation rules are for older API servers.
+			if !bytes.Contains(content, []byte("\nkind: CustomResourceDefinition")) || strings.Contains(file, "without_cel") {
+				continue
+			}
+			objects, err := cluster.Read(file)
+			if err != nil {
+				return nil, fmt.Errorf("reading CustomResourceDefinitions: %w", err)
+			}
+			all = append(all, objects...)
 		}
 	}
 	return slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() != "CustomResourceDefinition" }), nil
+}
+
+// embedded returns the YAML files that Go packages in a folder and below it embed by name. A folder that is embedded as a whole is a chart.
+func embedded(folder string) ([]string, error) {
+	var files []string
+	return files, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		pkg, err := build.ImportDir(path, 0)
+		if none := (*build.NoGoError)(nil); errors.As(err, &none) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for _, pattern := range pkg.EmbedPatterns {
+			names, err := filepath.Glob(filepath.Join(path, filepath.FromSlash(pattern)))
+			if err != nil {
+				return fmt.Errorf("%s embeds %s: %w", path, pattern, err)
+			}
+			files = append(files, slices.DeleteFunc(names, func(name string) bool { return filepath.Ext(name) != ".yaml" })...)
+		}
+		return nil
+	})
 }
