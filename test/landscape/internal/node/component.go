@@ -131,9 +131,9 @@ func apiServer(l layout.Layout) Component {
 				// Megabytes. Rotated files are compressed and kept as long as the landscape is.
 				"--audit-log-maxsize=64", "--audit-log-compress", "--audit-log-maxbackup=0", "--audit-log-maxage=0",
 			},
-			// Some 1 GB lives on its heap with the whole of Gardener and two Shoots, and more with a third; by default, the garbage collector
-			// waits for as much again. A limit near to what lives would have it collect without end, and nobody be answered.
-			Env:    []string{"GOGC=80", "GOMEMLIMIT=4GiB"},
+			// Some 450 MB live on its heap with the whole of Gardener and two Shoots, and more with a third. Collected at twice as much
+			// again instead of at as much, a Garden takes 10 % less time. A limit near to what lives would have it collect without end.
+			Env:    []string{"GOGC=200", "GOMEMLIMIT=4GiB"},
 			Inputs: []string{pki("ca.crt"), pki("kube-apiserver.crt"), pki("kube-apiserver-kubelet.crt"), pki("sa.pub"), policy},
 			Nice:   preferred,
 		},
