@@ -105,7 +105,8 @@ func run(cmd *cobra.Command, f *flags) error {
 	rows := bench.Result.Rows()
 	errs := []error{problems, report.Table(cmd.OutOrStdout(), rows), bench.Result.WriteJSON(f.out)}
 	if f.docs != "" {
-		errs = append(errs, report.WritePage(f.docs, about(cmd.Context()), rows))
+		// Also after an interruption, when what was measured is written.
+		errs = append(errs, report.WritePage(f.docs, about(context.WithoutCancel(cmd.Context())), rows))
 	}
 	return errors.Join(errs...)
 }

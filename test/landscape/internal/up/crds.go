@@ -31,7 +31,7 @@ var crdFolders = []string{
 	"observability/opentelemetry",
 }
 
-// crds creates the CustomResourceDefinitions that gardener-operator is going to apply: an API server takes some 20 seconds to
+// crds creates the CustomResourceDefinitions that gardener-operator is going to apply: an API server takes seconds to
 // serve all of them, which it has while Skaffold deploys. gardener-operator finds them as they should be, or corrects them.
 func (l Landscape) crds(ctx context.Context) (string, error) {
 	gardener, err := l.moduleFolder(ctx, "github.com/gardener/gardener")
