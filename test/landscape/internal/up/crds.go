@@ -101,7 +101,7 @@ func readCRDs(folders []string) ([]*unstructured.Unstructured, error) {
 // embedded returns the YAML files that Go packages in a folder and below it embed by name. A folder that is embedded as a whole is a chart.
 func embedded(folder string) ([]string, error) {
 	var files []string
-	return files, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
 			return err
 		}
@@ -120,4 +120,5 @@ func embedded(folder string) ([]string, error) {
 		}
 		return nil
 	})
+	return files, err
 }
