@@ -17,8 +17,10 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -217,6 +219,33 @@ func TestMemberWaitsForBackupRestore(t *testing.T) {
 	}))
 	g.Expect(m.status(http.MethodPost, "/stop")()).To(Equal(http.StatusOK))
 	g.Eventually(done, patience).Should(Receive(BeNil()))
+}
+
+func TestWhoAsksItToStopIsAnswered(t *testing.T) {
+	g := NewWithT(t)
+	m := newMember(t, false)
+	cfg, err := configuration(m.yaml)
+	g.Expect(err).NotTo(HaveOccurred())
+	stopping, closed := make(chan struct{}), make(chan struct{})
+	// The handler goes on only after the listener is gone, when an end without patience would cut the connection.
+	s, err := serve(m.opts, cfg, func() {
+		close(stopping)
+		g.Eventually(func() error {
+			connection, err := net.Dial("tcp", net.JoinHostPort("localhost", strconv.Itoa(m.opts.Port)))
+			if err == nil {
+				err = connection.Close()
+			}
+			return err
+		}, patience).Should(MatchError(syscall.ECONNREFUSED))
+	}, m.log)
+	g.Expect(err).NotTo(HaveOccurred())
+	go func() {
+		defer close(closed)
+		<-stopping
+		s.close()
+	}()
+	g.Expect(m.status(http.MethodPost, "/stop")()).To(Equal(http.StatusOK))
+	g.Eventually(closed, patience).Should(BeClosed())
 }
 
 func TestMemberEndsWhileItWaits(t *testing.T) {

@@ -26,6 +26,9 @@ import (
 // readyTimeout is below the second that kubelet gives a probe, so that the answer is one of ours.
 const readyTimeout = 900 * time.Millisecond
 
+// answerTimeout is how long requests may take to be answered once the process is to end. POST /stop is one of them.
+const answerTimeout = time.Second
+
 // server answers the readiness probe, and backup-restore when it wants etcd restarted.
 type server struct {
 	http *http.Server
@@ -82,9 +85,15 @@ func (s *server) ready(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// close may be called again.
+// close lets who asked have their answers, within bounds. It may be called again.
 func (s *server) close() {
-	if err := errors.Join(s.http.Close(), s.etcd.Close()); err != nil && !errors.Is(err, context.Canceled) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	if err := errors.Join(err, s.etcd.Close()); err != nil && !errors.Is(err, context.Canceled) {
 		s.log.Info("Ending the readiness check", "error", err)
 	}
 }
