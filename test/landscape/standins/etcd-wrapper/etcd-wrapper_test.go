@@ -248,6 +248,28 @@ func TestWhoAsksItToStopIsAnswered(t *testing.T) {
 	g.Eventually(closed, patience).Should(BeClosed())
 }
 
+func TestWhoNeverEndsTheQuestionDoesNotHoldTheEnd(t *testing.T) {
+	g := NewWithT(t)
+	m := newMember(t, false)
+	cfg, err := configuration(m.yaml)
+	g.Expect(err).NotTo(HaveOccurred())
+	s, err := serve(m.opts, cfg, func() {}, m.log)
+	g.Expect(err).NotTo(HaveOccurred())
+	connection, err := net.Dial("tcp", net.JoinHostPort("localhost", strconv.Itoa(m.opts.Port)))
+	g.Expect(err).NotTo(HaveOccurred())
+	defer connection.Close()
+	_, err = io.WriteString(connection, "POST /stop HTTP/1.1\r\n")
+	g.Expect(err).NotTo(HaveOccurred())
+
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.close()
+	}()
+	g.Eventually(closed, s.http.ReadHeaderTimeout/2).Should(BeClosed(), "long before the header would have to be there")
+	s.close()
+}
+
 func TestMemberEndsWhileItWaits(t *testing.T) {
 	g := NewWithT(t)
 	m := newMember(t, false)
