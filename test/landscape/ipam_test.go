@@ -175,7 +175,7 @@ func (n cniNode) del(name string, pod namespace) {
 // reserved are the files of addresses that are in use.
 func (n cniNode) reserved() []string {
 	n.t.Helper()
-	paths, err := filepath.Glob(n.layout.State("cni", node.CNINetwork, "[0-9]*"))
+	paths, err := filepath.Glob(n.layout.State("cni", layout.CNINetwork, "[0-9]*"))
 	NewWithT(n.t).Expect(err).NotTo(HaveOccurred())
 	for i := range paths {
 		paths[i] = filepath.Base(paths[i])

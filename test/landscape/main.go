@@ -9,10 +9,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/invoker"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/registry"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/statuscontroller"
@@ -30,59 +33,177 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/up"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	err := command().ExecuteContext(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
+// Exit codes, as shells and other programs use them.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+	exitSignal  = 128
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	// sudo and su leave out where Go is, and the programs of administration.
+	if err := os.Setenv("PATH", invoker.SearchPath(os.Getenv("PATH"))); err != nil {
+		return exitFailure
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	interrupted := make(chan int, 1)
+	go func() {
+		first, _ := (<-signals).(syscall.Signal)
+		interrupted <- exitSignal + int(first)
+		cancel()
+		fmt.Fprintln(os.Stderr, "interrupted: finishing what can't be left half-way; interrupt again to end at once")
+		second, _ := (<-signals).(syscall.Signal)
+		os.Exit(exitSignal + int(second))
+	}()
+	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	root := command()
+	// A command that is never run was called wrongly.
+	called := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { called = true }
+	err := root.ExecuteContext(ctx)
+	select {
+	case code := <-interrupted:
+		fmt.Fprintln(os.Stderr, "interrupted; run it again to continue")
+		return code
+	default:
+	}
+	switch {
+	case err == nil:
+		return 0
+	case !called || errors.As(err, new(step.UnknownError)):
+		fmt.Fprintf(os.Stderr, "error: %v\nrun '%s --help' for usage\n", err, filepath.Base(os.Args[0]))
+		return exitUsage
+	}
+	fmt.Fprintln(os.Stderr, "error:", err)
+	return exitFailure
 }
 
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "landscape",
 		Short:         "A local Gardener landscape on one machine, without Docker",
+		Long:          "Runs a whole Gardener on one machine: Kubernetes, a Garden that is its own first seed, and two Shoots. make up and make down call it.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), registryCommand(), statusControllerCommand())
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), doctorCommand(), logsCommand(), kubeconfigCommand(), registryCommand(), statusControllerCommand())
 	return root
 }
 
 // open finds the landscape of the clone in which the program runs.
 func open() (up.Landscape, error) {
 	found, err := layout.Find(".")
-	return up.Landscape{Layout: found, Out: os.Stdout, Now: time.Now}, err
+	if err != nil {
+		return up.Landscape{}, err
+	}
+	user, err := invoker.Current()
+	return up.Landscape{Layout: found, Out: os.Stdout, Now: time.Now, Invoker: user}, err
 }
 
 func upCommand() *cobra.Command {
 	var until string
-	steps := strings.Join(step.Names(up.Landscape{}.Steps()), ", ")
+	var goals bool
+	var steps strings.Builder
+	for _, s := range (up.Landscape{}).Steps() {
+		fmt.Fprintf(&steps, "  %-14s %s\n", s.Name, s.Title)
+	}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the landscape up; running it again continues or repairs",
-		Long:  "Brings the landscape up in these steps, each of which is skipped if it is done already:\n" + steps,
+		Long: "Brings the landscape up in these steps. A step that is done already is skipped, so running it again continues after an\n" +
+			"interruption, deploys what changed, and repairs, for example after a reboot.\n\n" + steps.String() + `
+It needs root, Debian 12 or Ubuntu 22.04 or later, Go 1.21 or newer, 2 cores, 8 GB of memory and 25 GB of disk; 'landscape doctor'
+checks that and more. The first run builds everything from source, which takes an hour on two cores; later ones take 6 minutes.
+Logs are in .landscape/logs ('landscape logs NAME').`,
+		Example: `  sudo make up                  # everything
+  sudo make up UNTIL=garden     # stop when there is a Garden; the next run continues
+  landscape up --until dns      # a Kubernetes cluster only`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			landscape, err := open()
+			if err != nil {
+				return err
+			}
+			landscape.Goals = goals
+			return landscape.Up(cmd.Context(), until)
+		},
+	}
+	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
+	cmd.Flags().BoolVar(&goals, "goals", false, "compare the times with the goals for two idle cores")
+	return cmd
+}
+
+func doctorCommand() *cobra.Command {
+	var until string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check whether this machine can take a landscape, and change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			landscape, err := open()
 			if err != nil {
 				return err
 			}
-			return landscape.Up(cmd.Context(), until)
+			return landscape.Doctor(cmd.Context(), until)
 		},
 	}
-	cmd.Flags().StringVar(&until, "until", "", "last step to execute")
+	cmd.Flags().StringVar(&until, "until", "", "check for a landscape up to this step")
 	return cmd
+}
+
+func logsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "logs [NAME]",
+		Short: "Print the log of a process, or list the logs",
+		Long:  "Prints the log of a process of the landscape, or of Skaffold; without NAME lists them. The logs of pods: kubectl logs.",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			landscape, err := open()
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return landscape.Logs(args[0])
+			}
+			names, err := landscape.LogNames()
+			for _, name := range names {
+				_, _ = fmt.Fprintln(landscape.Out, name)
+			}
+			return err
+		},
+	}
+}
+
+func kubeconfigCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubeconfig [virtual-garden | SHOOT]",
+		Short: "Print a kubeconfig: of the runtime cluster, the virtual garden, or a Shoot",
+		Long: `Prints a kubeconfig that works on this machine: of the runtime cluster, which is the seed as well; of the virtual garden, with
+its Seeds and Shoots; or of a Shoot, named NAME (in project local) or NAMESPACE/NAME, valid for a day.`,
+		Example: "  landscape kubeconfig local > local.kubeconfig\n  kubectl --kubeconfig local.kubeconfig get nodes",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			landscape, err := open()
+			if err != nil {
+				return err
+			}
+			return landscape.PrintKubeconfig(cmd.Context(), strings.Join(args, ""))
+		},
+	}
 }
 
 func downCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
 		Short: "Take the landscape down and verify that nothing is left",
-		Args:  cobra.NoArgs,
+		Long: `Stops and removes what up made, and nothing else: processes, mounts, network devices, firewall rules, cgroups, kernel parameters.
+What others changed on the machine meanwhile is listed and left alone. Debian packages and bin/ stay.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			landscape, err := open()
 			if err != nil {

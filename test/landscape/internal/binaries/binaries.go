@@ -24,6 +24,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/invoker"
 )
 
 // Program is something to build.
@@ -40,9 +42,10 @@ type Program struct {
 	Module string
 }
 
-// Builder builds programs into Out.
+// Builder builds programs into Out, as Invoker.
 type Builder struct {
-	Out string
+	Out     string
+	Invoker invoker.Invoker
 }
 
 // Version returns the version of the upstream module that the program's module pins, or "" for our own sources.
@@ -90,7 +93,7 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	digest, err := p.digest(ctx, flags)
+	digest, err := p.digest(ctx, flags, b.Invoker)
 	if err != nil {
 		return false, err
 	}
@@ -102,6 +105,7 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	made := out + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", made, p.Package) // #nosec G204 -- from the table of programs.
 	cmd.Dir, cmd.Env = p.Dir, environment()
+	b.Invoker.Run(cmd)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
@@ -186,7 +190,7 @@ func (b Builder) fresh(out, name, digest string) bool {
 	return err == nil && string(stamp) == digest
 }
 
-func (p Program) digest(ctx context.Context, flags string) (string, error) {
+func (p Program) digest(ctx context.Context, flags string, user invoker.Invoker) (string, error) {
 	hash := sha256.New()
 	_, _ = fmt.Fprintf(hash, "%s %s %s %s\n", runtime.Version(), runtime.GOARCH, p.Package, flags)
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -200,7 +204,7 @@ func (p Program) digest(ctx context.Context, flags string) (string, error) {
 		_, _ = hash.Write(content)
 	}
 	if p.Module == "" {
-		if err := p.sources(ctx, hash); err != nil {
+		if err := p.sources(ctx, hash, user); err != nil {
 			return "", err
 		}
 	}
@@ -209,9 +213,10 @@ func (p Program) digest(ctx context.Context, flags string) (string, error) {
 
 // sources writes the files that the compiler reads for the program to hash, as far as no go.sum vouches for them. Asking which
 // these are is a matter of a moment; to link the program, only to see that nothing has changed, is not.
-func (p Program) sources(ctx context.Context, hash io.Writer) error {
+func (p Program) sources(ctx context.Context, hash io.Writer, user invoker.Invoker) error {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", p.Package) // #nosec G204 -- from the table of programs.
 	cmd.Dir, cmd.Env = p.Dir, environment()
+	user.Run(cmd)
 	var output bytes.Buffer
 	cmd.Stderr = &output
 	listed, err := cmd.Output()

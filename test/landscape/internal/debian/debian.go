@@ -27,6 +27,10 @@ import (
 // suite is the release of Debian that layers are made of.
 const suite = "bookworm"
 
+// keyring has the keys that Debian's packages are signed with, which apt does not trust by itself on Ubuntu. The package
+// debian-archive-keyring is among those that `up` installs.
+const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
 // Tree describes a file system.
 type Tree struct {
 	// Recipe goes up when the same description is to give another tree.
@@ -92,6 +96,7 @@ func (c Cache) Layer(ctx context.Context, tree Tree, report func(format string, 
 }
 
 func mmdebstrap(ctx context.Context, args []string) error {
+	args = append([]string{"--keyring=" + keyring}, args...)
 	cmd := exec.CommandContext(ctx, "mmdebstrap", args...) // #nosec G204 -- arguments from files of this repository.
 	// Times of files become the same in each run.
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=0", "DEBIAN_FRONTEND=noninteractive")

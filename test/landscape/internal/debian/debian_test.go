@@ -53,7 +53,7 @@ func TestALayerIsMadeOnce(t *testing.T) {
 	content, err := first.Uncompressed()
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = content.Close() })
-	g.Expect(io.ReadAll(content)).To(BeEquivalentTo("0 --quiet --mode=root --variant=extract --include=a --format=tar bookworm\n"))
+	g.Expect(io.ReadAll(content)).To(BeEquivalentTo("0 --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --quiet --mode=root --variant=extract --include=a --format=tar bookworm\n"))
 	g.Expect(reports).To(Equal(1))
 
 	second, err := cache.Layer(t.Context(), tree, report)

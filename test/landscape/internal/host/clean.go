@@ -21,23 +21,27 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 )
 
-// Cleaner removes what a landscape leaves outside of its own folders. Before is the snapshot from before it came up: what
-// is in there belongs to somebody else.
+// Cleaner removes what a landscape leaves outside of its own folders. It acts on things that bear the landscape's own names, and,
+// where others choose the names (the chains of Kubernetes, kernel parameters), on those that Before lacks.
 type Cleaner struct {
 	// State is the landscape's state folder.
 	State string
-	// Before is the machine as it was.
-	Before Snapshot
-	// Devices are the landscape's network devices.
-	Devices []string
+	// Before is the machine as it was before the landscape; nil if `up` did not get as far as changing it.
+	Before *Snapshot
 }
 
-// KillContainers kills every process in the cgroups of pods, until none is left.
+// KillContainers kills every process in the landscape's cgroup, until none is left.
 func (c Cleaner) KillContainers(ctx context.Context) error {
-	roots := c.ownCgroups()
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	roots, err := ownCgroups(cgroupRoot)
+	if err != nil {
+		return err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		pids := pidsBelow(roots)
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -96,12 +100,12 @@ func (c Cleaner) Unmount(context.Context) error {
 
 // RemoveDevices removes the landscape's network devices; veth pairs went with their pods.
 func (c Cleaner) RemoveDevices(ctx context.Context) error {
-	present, err := links(ctx)
+	present, err := Links()
 	if err != nil {
 		return err
 	}
-	for _, device := range c.Devices {
-		if !slices.Contains(present, device) || slices.Contains(c.Before.Links, device) {
+	for _, device := range devices() {
+		if !slices.Contains(present, device) {
 			continue
 		}
 		ports, err := globNames("/sys/class/net/" + device + "/brif/*")
@@ -120,39 +124,82 @@ func (c Cleaner) RemoveDevices(ctx context.Context) error {
 	return nil
 }
 
-// RemoveRules removes the chains of kubelet, kube-proxy and the CNI plugins, and the rules that lead into them.
+// RemoveRules removes the landscape's own rules, and the chains of kubelet, kube-proxy and the CNI plugins with the rules that
+// lead into them.
 func (c Cleaner) RemoveRules(ctx context.Context) error {
+	if err := CloseFirewall(ctx); err != nil || c.Before == nil {
+		return err
+	}
+	// The landscape's own kubelet and kube-proxy have ended by now.
+	another := len(OtherKubernetes(nil)) > 0
 	for _, family := range []string{"iptables", "ip6tables"} {
 		saved, err := save(ctx, family)
 		if err != nil {
 			return err
 		}
-		script := removal(string(saved), func(table, chain string) bool {
-			return slices.Contains(c.Before.Rules, family+" "+table+" :"+chain+" -")
-		})
-		if script == "" {
-			continue
+		ours := func(table, chain string) bool {
+			return !another && kubernetesChain(string(saved), chain) && !slices.Contains(c.Before.Rules, family+" "+table+" :"+chain+" -")
 		}
-		cmd := exec.CommandContext(ctx, family+"-restore", "--noflush") // #nosec G204 -- one of two names.
-		cmd.Stdin = strings.NewReader(script)
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("removing iptables rules with %s-restore: %w: %s", family, err, strings.TrimSpace(out.String()))
+		if err := restore(ctx, family, removal(string(saved), ours)); err != nil {
+			return err
 		}
+	}
+	ruleset, err := listRuleset(ctx)
+	if err != nil {
+		return err
+	}
+	return nft(ctx, nftEmpty(ruleset, c.Before.Tables))
+}
+
+// kubernetesChain reports whether a chain is one of kubelet or kube-proxy, or one that the CNI plugin portmap made for the
+// landscape: podman may use the same plugin, and shares with it the chains from which those for each container are reached.
+func kubernetesChain(saved, chain string) bool {
+	const own = `name: \"` + layout.CNINetwork + `\"`
+	switch {
+	case strings.HasPrefix(chain, "KUBE-"):
+		return true
+	case strings.HasPrefix(chain, "CNI-HOSTPORT-"):
+		for line := range strings.Lines(saved) {
+			if strings.HasPrefix(line, "-A CNI-") && strings.Contains(line, "name: ") && !strings.Contains(line, own) {
+				return false
+			}
+		}
+		return true
+	case strings.HasPrefix(chain, "CNI-"):
+		for line := range strings.Lines(saved) {
+			if strings.Contains(line, own) && slices.Contains(strings.Fields(line), chain) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func restore(ctx context.Context, family, script string) error {
+	if script == "" {
+		return nil
+	}
+	path, err := exec.LookPath(family + "-restore")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, "--noflush", "--wait") // #nosec G204 -- iptables-restore.
+	cmd.Stdin = strings.NewReader(script)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("changing iptables rules with %s-restore: %w: %s", family, err, strings.TrimSpace(out.String()))
 	}
 	return nil
 }
 
-// removal turns the output of iptables-save into a script for iptables-restore --noflush that removes the chains of
-// Kubernetes and CNI, and the rules that lead into them; keep spares chains that were there before.
-func removal(saved string, keep func(table, chain string) bool) string {
+// removal turns the output of iptables-save into a script for iptables-restore --noflush that removes the chains that are ours,
+// and the rules that lead into them.
+func removal(saved string, isOurs func(table, chain string) bool) string {
 	var script strings.Builder
 	var chains, jumps []string
 	table := ""
-	ours := func(chain string) bool {
-		return (strings.HasPrefix(chain, "KUBE-") || strings.HasPrefix(chain, "CNI-")) && !keep(table, chain)
-	}
+	ours := func(chain string) bool { return isOurs(table, chain) }
 	for line := range strings.Lines(saved) {
 		line = strings.TrimSpace(line)
 		switch {
@@ -186,23 +233,18 @@ func removal(saved string, keep func(table, chain string) bool) string {
 	return script.String()
 }
 
-// RemoveCgroups removes the cgroups of pods.
+// RemoveCgroups removes the landscape's cgroup, and takes back the controllers that it needed.
 func (c Cleaner) RemoveCgroups(context.Context) error {
-	var errs []error
-	for _, root := range c.ownCgroups() {
-		var all []string
-		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				all = append(all, path)
-			}
-			return nil
-		})
-		errs = append(errs, err)
-		slices.Reverse(all)
-		for _, path := range all {
-			// A cgroup's files go with it, so that it is removed like an empty folder.
-			if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOENT) {
-				errs = append(errs, fmt.Errorf("removing cgroup %s: %w", path, err))
+	roots, err := ownCgroups(cgroupRoot)
+	errs := []error{err}
+	for _, root := range roots {
+		errs = append(errs, removeCgroup(root))
+	}
+	if c.Before != nil && c.Before.Controllers != nil {
+		for _, controller := range controllers(cgroupRoot) {
+			if !slices.Contains(c.Before.Controllers, controller) {
+				// Somebody else may use it by now, and keeps it then.
+				_ = os.WriteFile(filepath.Join(cgroupRoot, "cgroup.subtree_control"), []byte("-"+controller), 0)
 			}
 		}
 	}
@@ -222,6 +264,9 @@ func (c Cleaner) RemoveFolders(context.Context) error {
 				errs = append(errs, os.Remove(path))
 			}
 		}
+	}
+	if c.Before == nil {
+		return errors.Join(errs...)
 	}
 	for _, folder := range existing(folders()) {
 		if !slices.Contains(c.Before.Folders, folder) {
@@ -258,7 +303,8 @@ func deadSocket(path string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// removeEmpty removes a tree of empty folders, and leaves those that have something in them.
+// removeEmpty removes a tree of empty folders, and leaves those that have something in them or are mounted: "ip netns" mounts
+// /run/netns onto itself.
 func removeEmpty(root string) error {
 	var all []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -272,53 +318,35 @@ func removeEmpty(root string) error {
 	}
 	slices.Reverse(all)
 	for _, path := range all {
-		if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+		if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
 			return fmt.Errorf("removing %s: %w", path, err)
 		}
 	}
 	return nil
 }
 
-// RestoreSysctls sets kernel parameters back to what they were.
-func (c Cleaner) RestoreSysctls(context.Context) error {
+// RestoreKernel sets kernel parameters back to what they were, unless somebody else has set them since or needs them now.
+func (c Cleaner) RestoreKernel(ctx context.Context) error {
+	boot, err := process.BootID()
+	if err != nil || c.Before == nil || c.Before.Boot != boot {
+		return err
+	}
+	now, err := Take(ctx, c.State)
+	if err != nil {
+		return err
+	}
+	needed := forwarders(*c.Before, now)
 	var errs []error
-	for _, name := range sysctls() {
-		old, known := c.Before.Sysctls[name]
-		if now, err := readSysctl(name); known && err == nil && now != old {
-			errs = append(errs, writeSysctl(name, old))
+	for _, parameter := range sysctls() {
+		old, known := c.Before.Sysctls[parameter.name]
+		if known && now.Sysctls[parameter.name] == parameter.value && old != parameter.value && !(parameter.forwarding && needed) {
+			errs = append(errs, writeSysctl(parameter.name, old))
 		}
 	}
+	if _, loaded := c.Before.Sysctls["net/bridge/bridge-nf-call-iptables"]; !loaded && !needed {
+		errs = append(errs, unloadBridgeFilter(ctx))
+	}
 	return errors.Join(errs...)
-}
-
-func (c Cleaner) ownCgroups() []string {
-	all, err := cgroups()
-	if err != nil {
-		return nil
-	}
-	return slices.DeleteFunc(all, func(path string) bool { return slices.Contains(c.Before.Cgroups, path) })
-}
-
-func pidsBelow(roots []string) []int {
-	var pids []int
-	for _, root := range roots {
-		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.Name() != "cgroup.procs" {
-				return nil
-			}
-			content, err := os.ReadFile(path) // #nosec G304 -- a kernel file.
-			if err != nil {
-				return nil
-			}
-			for field := range strings.FieldsSeq(string(content)) {
-				if pid, err := strconv.Atoi(field); err == nil {
-					pids = append(pids, pid)
-				}
-			}
-			return nil
-		})
-	}
-	return pids
 }
 
 // landscapeProcesses finds processes by what they run: a program of the landscape's that was given the state folder.

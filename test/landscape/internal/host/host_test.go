@@ -5,6 +5,7 @@
 package host
 
 import (
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -35,12 +36,12 @@ COMMIT
 func TestRemoval(t *testing.T) {
 	for _, test := range []struct {
 		name, saved string
-		keep        func(table, chain string) bool
+		ours        func(table, chain string) bool
 		want        string
 	}{
 		{
 			name: "removes the chains of Kubernetes and CNI and what leads there, and nothing else", saved: savedRules,
-			keep: func(string, string) bool { return false },
+			ours: func(_, chain string) bool { return kubernetesChain(savedRules, chain) },
 			want: `*nat
 -D PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
 -F KUBE-SERVICES
@@ -54,41 +55,101 @@ COMMIT
 		},
 		{
 			name: "spares chains that were there before", saved: savedRules,
-			keep: func(table, chain string) bool { return table == "nat" && chain != "CNI-HOSTPORT-DNAT" },
+			ours: func(_, chain string) bool { return chain == "CNI-HOSTPORT-DNAT" },
 			want: "*nat\n-F CNI-HOSTPORT-DNAT\n-X CNI-HOSTPORT-DNAT\nCOMMIT\n",
 		},
-		{name: "has nothing to do on a machine without rules", saved: "", keep: func(string, string) bool { return false }, want: ""},
+		{name: "has nothing to do on a machine without rules", saved: "", ours: func(string, string) bool { return true }, want: ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			NewWithT(t).Expect(removal(test.saved, test.keep)).To(Equal(test.want))
+			NewWithT(t).Expect(removal(test.saved, test.ours)).To(Equal(test.want))
 		})
 	}
 }
 
+func TestChainsOfPodmansPortsAreLeftAlone(t *testing.T) {
+	g := NewWithT(t)
+	const ours = `-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"provider-local\" id: \"a\"" -j CNI-DN-1
+-A CNI-DN-1 -p tcp -j DNAT --to-destination 10.244.0.2:80
+`
+	const podmans = `-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"podman\" id: \"b\"" -j CNI-DN-2
+`
+	g.Expect(kubernetesChain(ours, "CNI-DN-1")).To(BeTrue())
+	g.Expect(kubernetesChain(ours, "CNI-HOSTPORT-DNAT")).To(BeTrue())
+	g.Expect(kubernetesChain(ours+podmans, "CNI-DN-2")).To(BeFalse())
+	g.Expect(kubernetesChain(ours+podmans, "CNI-HOSTPORT-DNAT")).To(BeFalse(), "podman's rule is in it")
+	g.Expect(kubernetesChain(ours, "DOCKER")).To(BeFalse())
+}
+
 func TestCompare(t *testing.T) {
-	before := Snapshot{Links: []string{"eth0", "lo"}, Routes: []string{"default via 192.0.2.1 dev eth0"}, Sysctls: map[string]string{"net/ipv4/ip_forward": "0", "kernel/panic": "1"}}
+	const state = "/clone/.landscape"
+	before := Snapshot{
+		Links: []string{"eth0", "lo"}, Bridges: []string{}, Routes: []string{"default via 192.0.2.1 dev eth0"},
+		Sysctls: map[string]string{"net/ipv4/ip_forward": "0", "kernel/panic": "1"},
+	}
+	with := func(change func(*Snapshot)) Snapshot {
+		after := before
+		after.Sysctls = maps.Clone(before.Sysctls)
+		change(&after)
+		return after
+	}
 	for _, test := range []struct {
-		name  string
-		after Snapshot
-		want  []string
+		name         string
+		after        Snapshot
+		ours, others []string
 	}{
 		{name: "finds nothing on an unchanged machine", after: before},
-		{name: "doesn't mind what is gone", after: Snapshot{Links: []string{"lo"}}},
 		{
-			name: "names what is left",
-			after: Snapshot{
-				Links: []string{"cni0", "eth0", "lo"}, Routes: []string{"default via 192.0.2.1 dev eth0", "local 172.18.255.128/25 dev pl0"}, Rules: []string{"iptables nat :KUBE-SVC-A -"}, Mounts: []string{"/clone/.landscape/x"},
-				Namespaces: []string{"cni-1"}, Cgroups: []string{"/sys/fs/cgroup/cpu/kubepods"}, Folders: []string{"/var/lib/cni"}, Processes: []string{"7 etcd"},
-				Sysctls: map[string]string{"net/ipv4/ip_forward": "1", "kernel/panic": "1"},
+			name: "names what the landscape left",
+			after: with(func(s *Snapshot) {
+				s.Links, s.Routes = []string{"eth0", "lo", "pl-pods"}, append(before.Routes, "local 172.18.255.128/25 dev pl0")
+				s.Rules, s.Mounts, s.Cgroups = []string{"iptables nat :KUBE-SVC-A -", "iptables filter :PROVIDER-LOCAL -"}, []string{state + "/x"}, []string{"/sys/fs/cgroup/provider-local"}
+				s.Processes, s.Sysctls["net/ipv4/ip_forward"] = []string{"7 etcd"}, "1"
+			}),
+			ours: []string{
+				"network device pl-pods", "route local 172.18.255.128/25 dev pl0", "mount /clone/.landscape/x", "iptables rule iptables nat :KUBE-SVC-A -",
+				"iptables rule iptables filter :PROVIDER-LOCAL -", "cgroup /sys/fs/cgroup/provider-local", "process 7 etcd", "kernel parameter net/ipv4/ip_forward is 1 and was 0",
 			},
-			want: []string{
-				"network device cni0", "route local 172.18.255.128/25 dev pl0", "network namespace cni-1", "mount /clone/.landscape/x", "iptables rule iptables nat :KUBE-SVC-A -",
-				"cgroup /sys/fs/cgroup/cpu/kubepods", "folder /var/lib/cni", "process 7 etcd", "kernel parameter net/ipv4/ip_forward is 1 and was 0",
+		},
+		{
+			name: "leaves to others what a VPN, Wi-Fi, ip netns or a firewall changed",
+			after: with(func(s *Snapshot) {
+				s.Links, s.Routes = []string{"eth0", "lo", "tun0", "cni0"}, []string{"default via 198.51.100.1 dev eth0"}
+				s.Namespaces, s.Mounts, s.Rules, s.Folders = []string{"mine"}, []string{"/run/netns", "/clone/.landscape2"}, []string{"iptables filter -A INPUT -j DROP"}, []string{"/run/netns"}
+				s.Sysctls["kernel/panic"] = "5"
+			}),
+			others: []string{
+				"network device cni0", "network device tun0", "route default via 198.51.100.1 dev eth0", "route default via 192.0.2.1 dev eth0 is gone",
+				"network namespace mine", "mount /run/netns", "mount /clone/.landscape2", "iptables rule iptables filter -A INPUT -j DROP", "folder /run/netns",
+				"kernel parameter kernel/panic is 5 and was 1",
 			},
+		},
+		{
+			name: "lets Docker have forwarding if it was started since",
+			after: with(func(s *Snapshot) {
+				s.Bridges, s.Sysctls["net/ipv4/ip_forward"] = []string{"docker0"}, "1"
+			}),
+			others: []string{"kernel parameter net/ipv4/ip_forward is 1 and was 0"},
+		},
+		{
+			name: "leaves the chains of another Kubernetes to it",
+			after: with(func(s *Snapshot) {
+				s.Rules, s.Kubernetes = []string{"iptables nat :KUBE-SVC-A -"}, []string{"k3s-server (PID 7)"}
+			}),
+			others: []string{"iptables rule iptables nat :KUBE-SVC-A -"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			NewWithT(t).Expect(Compare(before, test.after)).To(Equal(test.want))
+			g := NewWithT(t)
+			var ours, others []string
+			for _, d := range Compare(before, test.after, state) {
+				if d.Ours {
+					ours = append(ours, d.Text)
+				} else {
+					others = append(others, d.Text)
+				}
+			}
+			g.Expect(ours).To(Equal(test.ours))
+			g.Expect(others).To(ConsistOf(test.others))
 		})
 	}
 }

@@ -5,19 +5,21 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 // Network makes sure that the landscape's interface is there with all its addresses, that the load balancers' addresses
-// lead to this machine, and that it forwards between pods. It tells how many addresses it added.
+// lead to this machine, and that it forwards between pods. It returns how many addresses it added.
 func Network(ctx context.Context) (int, error) {
-	names, err := links(ctx)
+	names, err := Links()
 	if err != nil {
 		return 0, err
 	}
@@ -31,9 +33,9 @@ func Network(ctx context.Context) (int, error) {
 	if err := run(ctx, "ip", "link", "set", layout.Interface, "up"); err != nil {
 		return 0, err
 	}
-	present, err := exec.CommandContext(ctx, "ip", "-o", "-4", "address", "show").Output()
+	present, err := output(ctx, "ip", "-o", "-4", "address", "show")
 	if err != nil {
-		return 0, fmt.Errorf("listing the machine's addresses: %w", err)
+		return 0, err
 	}
 	added := 0
 	for _, address := range layout.Addresses() {
@@ -55,16 +57,39 @@ func Network(ctx context.Context) (int, error) {
 	if err := run(ctx, "ip", "route", "replace", "local", layout.LoadBalancerPool, "dev", layout.Interface); err != nil {
 		return added, err
 	}
-	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} {
-		// Bridged packets must meet kube-proxy's rules, or answers of a pod on the same bridge keep the wrong source. Where
-		// there is no such parameter, the kernel has no such shortcut either.
-		if value, err := readSysctl(name); err == nil && value != "1" {
-			if err := writeSysctl(name, "1"); err != nil {
-				return added, err
-			}
+	return added, prepareKernel(ctx)
+}
+
+// prepareKernel has the kernel forward between pods and let iptables see it, and makes the pods' cgroup.
+func prepareKernel(ctx context.Context) error {
+	if err := LoadModules(ctx); err != nil {
+		return err
+	}
+	for _, parameter := range sysctls() {
+		value, err := readSysctl(parameter.name)
+		if parameter.setter != "" || value == parameter.value {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading kernel parameter %s: %w", parameter.name, err)
+		}
+		if parameter.atLeast && larger(value, parameter.value) {
+			continue
+		}
+		if err := writeSysctl(parameter.name, parameter.value); err != nil {
+			return err
 		}
 	}
-	return added, nil
+	if err := MakeCgroup(); err != nil {
+		return err
+	}
+	return OpenFirewall(ctx)
+}
+
+func larger(a, b string) bool {
+	left, errLeft := strconv.Atoi(a)
+	right, errRight := strconv.Atoi(b)
+	return errLeft == nil && errRight == nil && left > right
 }
 
 // deviceOf finds the device of an address in the output of "ip -o -4 address show".
@@ -79,6 +104,17 @@ func deviceOf(listing, address string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+func output(ctx context.Context, name string, args ...string) ([]byte, error) {
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...) // #nosec G204 -- fixed commands of this package.
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return out, nil
 }
 
 func run(ctx context.Context, name string, args ...string) error {

@@ -5,72 +5,145 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
-// packages maps a file that must be there to the Debian package that has it.
-func packages() map[string]string {
-	return map[string]string{
-		"/usr/bin/containerd":     "containerd",
-		"/usr/sbin/runc":          "runc",
-		"/usr/lib/cni/bridge":     "containernetworking-plugins",
-		"/usr/sbin/iptables-save": "iptables",
-		"/usr/sbin/nft":           "nftables",
-		"/usr/sbin/conntrack":     "conntrack",
-		"/usr/sbin/ipset":         "ipset",
-		"/usr/bin/kmod":           "kmod",
-		"/usr/sbin/ethtool":       "ethtool",
-		"/usr/bin/socat":          "socat",
-		"/usr/bin/dig":            "bind9-dnsutils",
-		"/usr/bin/mount":          "mount",
-		"/usr/bin/ip":             "iproute2",
-		"/usr/bin/mmdebstrap":     "mmdebstrap",
+// requirement is something that has to be on the machine, and the Debian package that brings it.
+type requirement struct {
+	pkg   string
+	found func() bool
+}
+
+func requirements() []requirement {
+	program := func(name string) func() bool {
+		return func() bool { _, err := exec.LookPath(name); return err == nil }
+	}
+	return []requirement{
+		// Docker's own package containerd.io brings both, elsewhere than Debian's.
+		{"containerd", program("containerd")},
+		{"runc", program("runc")},
+		{"containernetworking-plugins", func() bool { return PluginFolder() != "" }},
+		{"iptables", program("iptables-save")},
+		{"nftables", program("nft")},
+		{"conntrack", program("conntrack")},
+		{"ipset", program("ipset")},
+		{"kmod", program("modprobe")},
+		{"ethtool", program("ethtool")},
+		{"socat", program("socat")},
+		{"bind9-dnsutils", program("dig")},
+		{"mount", program("mount")},
+		{"iproute2", program("ip")},
+		{"mmdebstrap", program("mmdebstrap")},
+		{"debian-archive-keyring", func() bool { return exists("/usr/share/keyrings/debian-archive-keyring.gpg") }},
 	}
 }
+
+// PluginFolder returns the folder in which the machine has the CNI plugins that the landscape uses, "" if there is none.
+func PluginFolder() string {
+	folders := []string{"/usr/lib/cni", "/usr/libexec/cni", "/opt/cni/bin"}
+	i := slices.IndexFunc(folders, func(folder string) bool {
+		return !slices.ContainsFunc(Plugins(), func(name string) bool { return !exists(filepath.Join(folder, name)) })
+	})
+	if i < 0 {
+		return ""
+	}
+	return folders[i]
+}
+
+// Plugins are the CNI plugins that the landscape uses.
+func Plugins() []string { return []string{"bridge", "host-local", "loopback", "portmap"} }
 
 // Missing returns the Debian packages that have to be installed.
 func Missing() []string {
 	var missing []string
-	for path, name := range packages() {
-		// /bin and /usr/bin are one folder on today's machines, but not on all.
-		if _, err := os.Stat(path); err == nil {
-			continue
-		}
-		if _, err := os.Stat(strings.TrimPrefix(path, "/usr")); err != nil {
-			missing = append(missing, name)
+	for _, r := range requirements() {
+		if !r.found() {
+			missing = append(missing, r.pkg)
 		}
 	}
 	return missing
 }
 
-// Install installs the packages that are missing and returns them. Where systemd runs, it may start containerd's service,
-// which the landscape neither uses nor minds: it has a containerd of its own.
+// aptInstall is the command that installs packages, and never removes one for it.
+func aptInstall(packages []string, options ...string) []string {
+	return slices.Concat([]string{"apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300"}, options,
+		[]string{"install", "--no-remove", "--no-install-recommends"}, packages)
+}
+
+// Removed returns why apt-get refuses to install the packages without removing others, "" if it doesn't.
+func Removed(ctx context.Context, packages []string) string {
+	args := aptInstall(packages, "--simulate")
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput() // #nosec G204 -- packages from the table above.
+	if err == nil || !bytes.Contains(out, []byte("will be REMOVED")) {
+		return ""
+	}
+	_, after, _ := strings.Cut(string(out), "will be REMOVED:\n")
+	names, _, _ := strings.Cut(after, "\nThe following")
+	return strings.Join(strings.Fields(names), ", ")
+}
+
+// Install installs the packages that are missing and returns them. It removes none, and starts no service that comes with one:
+// the landscape has a containerd of its own.
 func Install(ctx context.Context) ([]string, error) {
 	missing := Missing()
 	if len(missing) == 0 {
 		return nil, nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return nil, fmt.Errorf("%s missing, and there is no apt-get to install them with", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("%s missing, and there is no apt-get to install them with; install them with the package manager of this system", strings.Join(missing, ", "))
 	}
-	for _, args := range [][]string{
-		{"update", "-q"},
-		append([]string{"install", "-q", "-y", "--no-install-recommends"}, missing...),
-	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...) // #nosec G204 -- packages from the table above.
+	allow, err := startNoServices()
+	if err != nil {
+		return nil, err
+	}
+	defer allow()
+	for _, args := range [][]string{{"apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", "update"}, aptInstall(missing)} {
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...) // #nosec G204 -- packages from the table above.
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		// Interrupted, apt-get finishes the package that it is at.
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+		cmd.WaitDelay = time.Minute
 		if out, err := cmd.CombinedOutput(); err != nil {
 			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			return nil, fmt.Errorf("apt-get %s: %w: %s", args[0], err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
+			return nil, fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
+		}
+	}
+	if slices.Contains(missing, "containerd") && exists("/run/systemd/system") {
+		// Or it would start with the next boot.
+		if err := run(ctx, "systemctl", "disable", "--quiet", "containerd.service"); err != nil {
+			return nil, err
 		}
 	}
 	if still := Missing(); len(still) > 0 {
 		return nil, errors.New("still missing after installing: " + strings.Join(still, ", "))
 	}
 	return missing, nil
+}
+
+// startNoServices keeps packages from starting their services, by the file that Debian has for it, until the returned function
+// is called. A file that is there stays as it is.
+func startNoServices() (func(), error) {
+	const policy = "/usr/sbin/policy-rc.d"
+	file, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755) // #nosec G302 -- a program.
+	if errors.Is(err, os.ErrExist) {
+		return func() {}, nil
+	}
+	if err == nil {
+		_, err = file.WriteString("#!/bin/sh\nexit 101\n")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keeping services from being started: %w", err)
+	}
+	return func() { _ = os.Remove(policy) }, nil
 }

@@ -14,33 +14,70 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 )
 
-// Snapshot is the part of the machine's state that a landscape touches. All lists are sorted.
+// Snapshot is the part of the machine's state that a landscape may touch. All lists are sorted.
 type Snapshot struct {
-	Links      []string          `json:"links"`
-	Routes     []string          `json:"routes"`
-	Namespaces []string          `json:"networkNamespaces"`
-	Mounts     []string          `json:"mounts"`
-	Rules      []string          `json:"iptables"`
-	Cgroups    []string          `json:"cgroups"`
-	Folders    []string          `json:"folders"`
-	Processes  []string          `json:"processes"`
-	Sysctls    map[string]string `json:"sysctls"`
+	// Boot is the machine's boot id: what is not on disk is gone after the next boot.
+	Boot       string   `json:"boot"`
+	Links      []string `json:"links"`
+	Bridges    []string `json:"bridges"`
+	Routes     []string `json:"routes"`
+	Namespaces []string `json:"networkNamespaces"`
+	Mounts     []string `json:"mounts"`
+	Rules      []string `json:"iptables"`
+	// Tables are those of nftables, as "family name".
+	Tables    []string `json:"nftables"`
+	Cgroups   []string `json:"cgroups"`
+	Folders   []string `json:"folders"`
+	Processes []string `json:"processes"`
+	// Kubernetes are the processes of another Kubernetes.
+	Kubernetes []string `json:"-"`
+	// Controllers are those which cgroup v2 hands down from its root.
+	Controllers []string          `json:"cgroupControllers"`
+	Sysctls     map[string]string `json:"sysctls"`
 }
 
-// sysctls are the kernel parameters that kubelet, kube-proxy or the CNI plugins set.
-func sysctls() []string {
-	return []string{
-		"net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet",
-		"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables", "net/ipv6/conf/all/forwarding",
-		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
-		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/netfilter/nf_conntrack_max",
+// sysctl is a kernel parameter that the landscape, or a program in it, sets.
+type sysctl struct {
+	name string
+	// value is what it is set to.
+	value string
+	// atLeast says that the machine's own value stays if it is larger.
+	atLeast bool
+	// forwarding says that whoever connects containers or virtual machines wants it as well.
+	forwarding bool
+	// setter is who sets it: "" for the landscape itself.
+	setter string
+}
+
+func sysctls() []sysctl {
+	return []sysctl{
+		{name: "net/ipv4/ip_forward", value: "1", forwarding: true},
+		// Packets that a bridge passes on must meet kube-proxy's rules: the answer of a pod on the same bridge would otherwise
+		// come from the pod's address in place of the Service's.
+		{name: "net/bridge/bridge-nf-call-iptables", value: "1", forwarding: true},
+		// A machine of a shoot has a systemd, a kubelet and a containerd, all of them root's.
+		{name: "fs/inotify/max_user_instances", value: "8192", atLeast: true},
+		{name: "fs/inotify/max_user_watches", value: "524288", atLeast: true},
+		{name: "net/bridge/bridge-nf-call-ip6tables", value: "1", forwarding: true, setter: "br_netfilter"},
+		{name: "net/ipv6/conf/all/forwarding", value: "1", forwarding: true, setter: "the CNI plugin bridge"},
+		{name: "net/ipv4/conf/all/route_localnet", value: "1", setter: "the CNI plugin portmap"},
+		{name: "vm/overcommit_memory", value: "1", setter: "kubelet"},
+		{name: "vm/panic_on_oom", value: "0", setter: "kubelet"},
+		{name: "kernel/panic", value: "10", setter: "kubelet"},
+		{name: "kernel/panic_on_oops", value: "1", setter: "kubelet"},
+		{name: "kernel/keys/root_maxkeys", value: "1000000", setter: "kubelet"},
+		{name: "kernel/keys/root_maxbytes", value: "25000000", setter: "kubelet"},
 	}
 }
 
@@ -63,18 +100,26 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 		*into = slices.Compact(found)
 		errs = append(errs, err)
 	}
-	collect(&s.Links, links)
-	collect(&s.Routes, routes)
+	boot, err := process.BootID()
+	s.Boot, errs = boot, append(errs, err)
+	collect(&s.Links, func(context.Context) ([]string, error) { return Links() })
+	collect(&s.Bridges, func(context.Context) ([]string, error) { return bridges() })
+	collect(&s.Routes, Routes)
 	collect(&s.Namespaces, func(context.Context) ([]string, error) { return globNames("/run/netns/*") })
 	collect(&s.Mounts, func(context.Context) ([]string, error) { return mounts() })
 	collect(&s.Rules, rules)
-	collect(&s.Cgroups, func(context.Context) ([]string, error) { return cgroups() })
+	collect(&s.Tables, tables)
+	collect(&s.Cgroups, func(context.Context) ([]string, error) { return ownCgroups(cgroupRoot) })
 	collect(&s.Folders, func(context.Context) ([]string, error) { return existing(folders()), nil })
 	collect(&s.Processes, func(context.Context) ([]string, error) { return processes(state) })
+	if own, err := landscapeProcesses(state); err == nil {
+		s.Kubernetes = OtherKubernetes(slices.Collect(maps.Keys(own)))
+	}
+	s.Controllers = controllers(cgroupRoot)
 	s.Sysctls = map[string]string{}
-	for _, name := range sysctls() {
-		if value, err := readSysctl(name); err == nil {
-			s.Sysctls[name] = value
+	for _, parameter := range sysctls() {
+		if value, err := readSysctl(parameter.name); err == nil {
+			s.Sysctls[parameter.name] = value
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -83,34 +128,72 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 	return s, nil
 }
 
-// Compare lists what is in after and was not in before, and kernel parameters that differ: a landscape's left-overs.
-func Compare(before, after Snapshot) []string {
-	var left []string
-	added := func(kind string, before, after []string) {
+// Difference is something that is on the machine now and was not before, or the other way round.
+type Difference struct {
+	Text string
+	// Ours says that the landscape made it: others change the machine, too, while a landscape is up.
+	Ours bool
+}
+
+// Compare lists the differences between two snapshots. state is the landscape's state folder.
+func Compare(before, after Snapshot, state string) []Difference {
+	var found []Difference
+	compare := func(kind string, before, after []string, ours func(item string) bool) {
 		for _, item := range after {
 			if !slices.Contains(before, item) {
-				left = append(left, kind+" "+item)
+				found = append(found, Difference{Text: kind + " " + item, Ours: ours(item)})
+			}
+		}
+		for _, item := range before {
+			if !slices.Contains(after, item) {
+				found = append(found, Difference{Text: kind + " " + item + " is gone"})
 			}
 		}
 	}
-	added("network device", before.Links, after.Links)
-	// A snapshot of an earlier version has none at all, as there is no machine without any.
-	if before.Routes != nil {
-		added("route", before.Routes, after.Routes)
-	}
-	added("network namespace", before.Namespaces, after.Namespaces)
-	added("mount", before.Mounts, after.Mounts)
-	added("iptables rule", before.Rules, after.Rules)
-	added("cgroup", before.Cgroups, after.Cgroups)
-	added("folder", before.Folders, after.Folders)
-	added("process", before.Processes, after.Processes)
-	for _, name := range sysctls() {
-		old, known := before.Sysctls[name]
-		if now, exists := after.Sysctls[name]; known && exists && now != old {
-			left = append(left, fmt.Sprintf("kernel parameter %s is %s and was %s", name, now, old))
+	always := func(string) bool { return true }
+	never := func(string) bool { return false }
+	compare("network device", before.Links, after.Links, func(item string) bool { return slices.Contains(devices(), item) })
+	compare("route", before.Routes, after.Routes, ThroughOwnDevice)
+	compare("network namespace", before.Namespaces, after.Namespaces, never)
+	compare("mount", before.Mounts, after.Mounts, func(item string) bool { return strings.HasPrefix(item, state+"/") })
+	compare("iptables rule", before.Rules, after.Rules, func(item string) bool { return ownRule(item, len(after.Kubernetes) > 0) })
+	compare("nftables table", before.Tables, after.Tables, never)
+	compare("cgroup", before.Cgroups, after.Cgroups, always)
+	// What is left in them has an owner by now: the landscape's own files and empty folders are removed.
+	compare("folder", before.Folders, after.Folders, never)
+	compare("process", before.Processes, after.Processes, always)
+	for _, parameter := range sysctls() {
+		old, known := before.Sysctls[parameter.name]
+		if now, exists := after.Sysctls[parameter.name]; known && exists && now != old {
+			ours := now == parameter.value && !(parameter.forwarding && forwarders(before, after))
+			found = append(found, Difference{Text: fmt.Sprintf("kernel parameter %s is %s and was %s", parameter.name, now, old), Ours: ours})
 		}
 	}
-	return left
+	return found
+}
+
+// forwarders reports whether somebody else has connected containers or virtual machines by a bridge since, and so needs the
+// kernel to forward packets.
+func forwarders(before, after Snapshot) bool {
+	return slices.ContainsFunc(after.Bridges, func(name string) bool {
+		return !slices.Contains(before.Bridges, name) && !slices.Contains(devices(), name)
+	})
+}
+
+// devices are the landscape's network devices.
+func devices() []string { return []string{layout.PodBridge, layout.Interface} }
+
+// ThroughOwnDevice reports whether a route leads through one of the landscape's devices.
+func ThroughOwnDevice(route string) bool {
+	return slices.ContainsFunc(devices(), func(device string) bool { return strings.Contains(route+" ", " dev "+device+" ") })
+}
+
+// ownRule reports whether a line of rules belongs to a chain of the landscape or leads there. Those of Kubernetes may be another's.
+func ownRule(rule string, another bool) bool {
+	return slices.ContainsFunc(strings.Fields(rule), func(word string) bool {
+		word = strings.TrimPrefix(word, ":")
+		return (strings.HasPrefix(word, "KUBE-") && !another) || word == Chain || word == layout.PodBridge
+	})
 }
 
 // Load reads a snapshot from a file; the error is os.ErrNotExist if there is none.
@@ -138,21 +221,36 @@ func (s Snapshot) Save(path string) error {
 	return nil
 }
 
-// routes lists those of IPv4, in all tables. A landscape makes none of IPv6, of which routers on the network announce new ones
+// Routes lists those of IPv4, in all tables. A landscape makes none of IPv6, of which routers on the network announce new ones
 // at any time.
-func routes(ctx context.Context) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "ip", "-4", "-o", "route", "show", "table", "all").Output()
-	if err != nil {
-		return nil, fmt.Errorf("listing the machine's routes: %w", err)
-	}
+func Routes(ctx context.Context) ([]string, error) {
+	out, err := output(ctx, "ip", "-4", "-o", "route", "show", "table", "all")
 	var all []string
 	for line := range strings.Lines(string(out)) {
 		all = append(all, strings.Join(strings.Fields(line), " "))
 	}
-	return all, nil
+	return all, err
 }
 
-func links(context.Context) ([]string, error) { return globNames("/sys/class/net/*") }
+// Links lists the network devices.
+func Links() ([]string, error) { return globNames("/sys/class/net/*") }
+
+func bridges() ([]string, error) {
+	paths, err := filepath.Glob("/sys/class/net/*/bridge")
+	for i := range paths {
+		paths[i] = filepath.Base(filepath.Dir(paths[i]))
+	}
+	return paths, err
+}
+
+func tables(ctx context.Context) ([]string, error) {
+	ruleset, err := listRuleset(ctx)
+	var all []string
+	for _, t := range ruleset.tables() {
+		all = append(all, t.Family+" "+t.Name)
+	}
+	return all, err
+}
 
 func mounts() ([]string, error) {
 	content, err := os.ReadFile("/proc/self/mounts")
@@ -201,24 +299,7 @@ func save(ctx context.Context, family string) ([]byte, error) {
 	if err != nil {
 		return nil, nil
 	}
-	out, err := exec.CommandContext(ctx, path).Output() // #nosec G204 -- one of two names.
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return out, nil
-}
-
-// cgroups lists those that kubelet and containerd make.
-func cgroups() ([]string, error) {
-	var all []string
-	for _, pattern := range []string{"/sys/fs/cgroup/kubepods", "/sys/fs/cgroup/*/kubepods", "/sys/fs/cgroup/k8s.io", "/sys/fs/cgroup/*/k8s.io"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	return all, nil
+	return output(ctx, path)
 }
 
 func existing(paths []string) []string {

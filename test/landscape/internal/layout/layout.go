@@ -20,6 +20,9 @@ import (
 const (
 	// Interface carries all addresses of the landscape.
 	Interface = "pl0"
+	// PodBridge connects the pods, and CNINetwork is the name of their network. Both are nobody else's.
+	PodBridge  = "pl-pods"
+	CNINetwork = "provider-local"
 	// NodeName is the name of the only node.
 	NodeName = "node1"
 	// NodeIP is the node's address; kube-apiserver, kubelet and the cluster's DNS server listen on it.

@@ -11,6 +11,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
@@ -61,6 +64,7 @@ func registry(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    Registry,
+			Sockets: tcp(addresses...),
 			Command: []string{l.Binary("landscape"), "registry", "--dir", l.Registry(), "--listen", addresses[0], "--listen", addresses[1]},
 			// Uploads pass through memory; this makes the garbage collector give it back.
 			Env: []string{"GOMEMLIMIT=256MiB"},
@@ -73,7 +77,8 @@ func registry(l layout.Layout) Component {
 func etcd(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
-			Name: Etcd,
+			Name:    Etcd,
+			Sockets: tcp("127.0.0.1:2379", "127.0.0.1:2380"),
 			Command: []string{
 				l.Binary("etcd"), "--name=landscape", "--data-dir=" + l.State("etcd"), "--log-level=warn",
 				"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
@@ -93,7 +98,7 @@ func containerd(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    Containerd,
-			Command: []string{"/usr/bin/containerd", "--config", l.State("etc", "containerd.toml")},
+			Command: []string{program("containerd"), "--config", l.State("etc", "containerd.toml")},
 			Inputs:  []string{l.State("etc", "containerd.toml"), l.State("etc", "cni", "10-landscape.conflist")},
 		},
 		Configs: []string{"containerd.toml", "hosts.toml", "cni.conflist"},
@@ -113,7 +118,8 @@ func apiServer(l layout.Layout) Component {
 	policy := l.State("etc", "audit-policy.yaml")
 	return Component{
 		Spec: process.Spec{
-			Name: APIServer,
+			Name:    APIServer,
+			Sockets: tcp(layout.NodeIP + ":6443"),
 			Command: []string{
 				l.Binary("kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379",
 				"--bind-address=" + layout.NodeIP, "--advertise-address=" + layout.NodeIP, "--secure-port=6443",
@@ -147,7 +153,8 @@ func controllerManager(l layout.Layout) Component {
 	kubeconfig := l.State("pki", "kube-controller-manager.kubeconfig")
 	return Component{
 		Spec: process.Spec{
-			Name: ControllerManager,
+			Name:    ControllerManager,
+			Sockets: tcp("127.0.0.1:10257"),
 			Command: []string{
 				l.Binary("kube-controller-manager"), "--kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--leader-elect=false",
 				"--use-service-account-credentials", "--service-account-private-key-file=" + l.State("pki", "sa.key"),
@@ -166,6 +173,7 @@ func scheduler(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    Scheduler,
+			Sockets: tcp("127.0.0.1:10259"),
 			Command: []string{l.Binary("kube-scheduler"), "--kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--leader-elect=false"},
 			Inputs:  []string{kubeconfig},
 		},
@@ -178,7 +186,8 @@ func kubelet(l layout.Layout) Component {
 	kubeconfig := l.State("pki", "kubelet.kubeconfig")
 	return Component{
 		Spec: process.Spec{
-			Name: Kubelet,
+			Name:    Kubelet,
+			Sockets: tcp(layout.NodeIP+":10250", "127.0.0.1:10248"),
 			Command: []string{
 				l.Binary("kubelet"), "--config=" + l.State("etc", "kubelet.yaml"), "--kubeconfig=" + kubeconfig,
 				"--hostname-override=" + layout.NodeName, "--node-ip=" + layout.NodeIP,
@@ -198,6 +207,7 @@ func proxy(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    Proxy,
+			Sockets: tcp("127.0.0.1:10249", "127.0.0.1:10256"),
 			Command: []string{l.Binary("kube-proxy"), "--config=" + config},
 			Inputs:  []string{config, l.State("pki", "kube-proxy.kubeconfig")},
 		},
@@ -212,6 +222,7 @@ func dns(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    DNS,
+			Sockets: append(tcp(layout.NodeIP+":8080"), udpAndTCP(fmt.Sprintf("%s:%d", layout.NodeIP, layout.ClusterDNSPort), layout.HostDNSIP+":53")...),
 			Command: []string{l.Binary("coredns"), "-conf", config},
 			Inputs:  []string{config, l.State("pki", "coredns.kubeconfig")},
 		},
@@ -227,12 +238,38 @@ func statusController(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    StatusController,
+			Sockets: tcp(health),
 			Command: []string{l.Binary("landscape"), "status-controller", "--kubeconfig", kubeconfig, "--volumes", l.Volumes(), "--health", health},
 			Inputs:  []string{kubeconfig},
 		},
 		Ready:   httpOK("http://"+health+"/readyz", nil),
 		Timeout: 30 * time.Second,
 	}
+}
+
+// program finds a program of the machine, which Debian and Docker have in different folders.
+func program(name string) string {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return name
+	}
+	return path
+}
+
+func tcp(addresses ...string) []process.Socket {
+	var sockets []process.Socket
+	for _, address := range addresses {
+		sockets = append(sockets, process.Socket{Network: "tcp", Address: netip.MustParseAddrPort(address)})
+	}
+	return sockets
+}
+
+func udpAndTCP(addresses ...string) []process.Socket {
+	sockets := tcp(addresses...)
+	for _, socket := range slices.Clone(sockets) {
+		sockets = append(sockets, process.Socket{Network: "udp", Address: socket.Address})
+	}
+	return sockets
 }
 
 // httpOK asks a health endpoint.

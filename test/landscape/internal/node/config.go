@@ -14,19 +14,15 @@ import (
 	"path/filepath"
 	"text/template"
 
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 //go:embed files
 var files embed.FS
 
-// Bridge is the pods' network bridge, and CNINetwork the name of their network.
-const (
-	Bridge     = "cni0"
-	CNINetwork = "landscape"
-	// IPAM is the plugin that gives pods their addresses, by which name it is linked beside Debian's plugins.
-	IPAM = "landscape-ipam"
-)
+// IPAM is the plugin that gives pods their addresses, by which name it is linked beside the other plugins.
+const IPAM = "landscape-ipam"
 
 // Values are what the templates below files/ may use.
 type Values struct {
@@ -35,6 +31,7 @@ type Values struct {
 	PodCIDR, ClusterDNSIP, ExtensionDNSIP, RegistryHost string
 	ClusterDNSPort, RegistryPort                        int
 	PauseImage, Bridge, CNINetwork, CNIBinaries, IPAM   string
+	Cgroup                                              string
 }
 
 // NewValues fills in a layout's values.
@@ -45,7 +42,7 @@ func NewValues(l layout.Layout) Values {
 		PodCIDR: layout.PodCIDR, ClusterDNSIP: layout.ClusterDNSIP, ExtensionDNSIP: layout.ExtensionDNSIP, RegistryHost: layout.RegistryHost,
 		ClusterDNSPort: layout.ClusterDNSPort, RegistryPort: layout.RegistryPort,
 		PauseImage: fmt.Sprintf("127.0.0.1:%d/real/pause:latest", layout.RegistryPort),
-		Bridge:     Bridge, CNINetwork: CNINetwork, CNIBinaries: l.Plugins(), IPAM: IPAM,
+		Bridge:     layout.PodBridge, CNINetwork: layout.CNINetwork, Cgroup: host.Cgroup, CNIBinaries: l.Plugins(), IPAM: IPAM,
 	}
 }
 

@@ -9,21 +9,19 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
-// debianPlugins is where Debian's package containernetworking-plugins puts the plugins.
-const debianPlugins = "/usr/lib/cni"
-
 // links offers programs at their fixed places: kubectl, and in one folder, as containerd knows no more, our CNI plugin and those
-// of Debian that go with it.
+// of the machine that go with it.
 func links(l layout.Layout) error {
 	wanted := map[string]string{
 		l.Kubectl():                      l.Binary("kubectl"),
 		filepath.Join(l.Plugins(), IPAM): l.Binary("ipam"),
 	}
-	for _, name := range []string{"bridge", "host-local", "loopback", "portmap"} {
-		wanted[filepath.Join(l.Plugins(), name)] = filepath.Join(debianPlugins, name)
+	for _, name := range host.Plugins() {
+		wanted[filepath.Join(l.Plugins(), name)] = filepath.Join(host.PluginFolder(), name)
 	}
 	if err := os.MkdirAll(l.Plugins(), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
 		return fmt.Errorf("linking programs: %w", err)

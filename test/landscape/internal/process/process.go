@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -38,6 +39,8 @@ type Spec struct {
 	Env []string
 	// Inputs are files the process reads at its start only: if one changes, the process is started anew.
 	Inputs []string
+	// Sockets are those on which it listens. Somebody else's process on one of them is never taken for this one.
+	Sockets []Socket
 	// Nice is how the process is preferred to others when CPU is short, -20 (most) to 19; 0 like any other.
 	Nice int
 }
@@ -79,7 +82,46 @@ func (k Keeper) Ensure(ctx context.Context, spec Spec) (bool, error) {
 			return false, err
 		}
 	}
+	if err := free(spec); err != nil {
+		return false, err
+	}
 	return true, k.start(spec, digest)
+}
+
+// free reports an error that names who listens where the process is to listen.
+func free(spec Spec) error {
+	if len(spec.Sockets) == 0 {
+		return nil
+	}
+	listeners, err := Listeners()
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	for _, socket := range spec.Sockets {
+		for _, listener := range listeners {
+			if socket.Collides(listener.Socket) {
+				return fmt.Errorf("starting %s: %s listens on %s already; stop it", spec.Name, listener.Owner(), listener)
+			}
+		}
+	}
+	return nil
+}
+
+// listens reports an error unless the process has all of its sockets.
+func listens(spec Spec, pid int) error {
+	if len(spec.Sockets) == 0 {
+		return nil
+	}
+	listeners, err := Listeners()
+	if err != nil {
+		return err
+	}
+	for _, socket := range spec.Sockets {
+		if !slices.ContainsFunc(listeners, func(l Listener) bool { return l.Collides(socket) && slices.Contains(l.PIDs, pid) }) {
+			return fmt.Errorf("it does not listen on %s yet", socket)
+		}
+	}
+	return nil
 }
 
 func (k Keeper) start(spec Spec, digest string) error {
@@ -113,7 +155,7 @@ func (k Keeper) start(spec Spec, digest string) error {
 	// Reaps the child if it dies while this program still runs.
 	go func() { _ = cmd.Wait() }()
 
-	boot, err := bootID()
+	boot, err := BootID()
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
@@ -183,7 +225,7 @@ func (k Keeper) Find(name string) (Record, bool, error) {
 	if err := json.Unmarshal(content, &record); err != nil {
 		return Record{}, false, fmt.Errorf("reading the record of %s: %w; remove %s if the process is gone", name, err, k.recordPath(name))
 	}
-	boot, err := bootID()
+	boot, err := BootID()
 	if err != nil {
 		return Record{}, false, err
 	}
@@ -238,22 +280,23 @@ func (k Keeper) Stop(ctx context.Context, name string, grace time.Duration) erro
 	return nil
 }
 
-// WaitReady waits until check succeeds. It gives up at the timeout, and at once when the process ends; the error then has
-// the last lines of the log.
-func (k Keeper) WaitReady(ctx context.Context, name string, timeout time.Duration, check func(context.Context) error) error {
+// WaitReady waits until the process runs, check succeeds, and the process itself is who listens on its sockets. It gives up at
+// the timeout, and at once when the process ends; the error then has the last lines of the log.
+func (k Keeper) WaitReady(ctx context.Context, spec Spec, timeout time.Duration, check func(context.Context) error) error {
 	var last error
+	name := spec.Name
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
-		if last = check(ctx); last == nil {
-			return true, nil
-		}
-		_, running, err := k.Find(name)
+		record, running, err := k.Find(name)
 		if err != nil {
 			return false, err
 		}
 		if !running {
 			return false, errors.New("the process ended")
 		}
-		return false, nil
+		if last = check(ctx); last == nil {
+			last = listens(spec, record.PID)
+		}
+		return last == nil, nil
 	})
 	if err == nil {
 		return nil
@@ -347,7 +390,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-func bootID() (string, error) {
+// BootID returns an id that is new after each boot of the machine.
+func BootID() (string, error) {
 	content, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("reading the machine's boot id: %w", err)

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -177,12 +179,40 @@ func TestFindTakesNobodyElseForTheProcess(t *testing.T) {
 	}
 }
 
+func TestNobodyElseOnASocketIsTakenForTheProcess(t *testing.T) {
+	g := NewWithT(t)
+	keeper := newKeeper(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = listener.Close() })
+	address := netip.MustParseAddrPort(listener.Addr().String())
+	spec := process.Spec{Name: "x", Command: []string{sleeper, "60"}, Sockets: []process.Socket{{Network: "tcp", Address: address}}}
+
+	_, err = keeper.Ensure(t.Context(), spec)
+	g.Expect(err).To(MatchError(And(ContainSubstring(address.String()), ContainSubstring(fmt.Sprintf("(PID %d)", os.Getpid())), ContainSubstring("stop it"))))
+	_, running, err := keeper.Find("x")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(running).To(BeFalse(), "nothing was started")
+
+	// It runs, and somebody else answers in its place.
+	_, err = keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{sleeper, "60"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	answers := func(context.Context) error { return nil }
+	g.Expect(keeper.WaitReady(t.Context(), spec, 300*time.Millisecond, answers)).To(MatchError(ContainSubstring("does not listen on tcp " + address.String())))
+}
+
+func TestWaitReadyLooksWhetherTheProcessRunsFirst(t *testing.T) {
+	g := NewWithT(t)
+	answers := func(context.Context) error { return nil }
+	g.Expect(newKeeper(t).WaitReady(t.Context(), process.Spec{Name: "x"}, time.Minute, answers)).To(MatchError(ContainSubstring("the process ended")))
+}
+
 func TestWaitReadyShowsTheLogOfAProcessThatEnds(t *testing.T) {
 	g := NewWithT(t)
 	keeper := newKeeper(t)
 	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "sleep 0.1; echo port is taken; exit 1"}})
 	g.Expect(err).NotTo(HaveOccurred())
-	err = keeper.WaitReady(t.Context(), "x", time.Minute, func(context.Context) error { return errors.New("refused") })
+	err = keeper.WaitReady(t.Context(), process.Spec{Name: "x"}, time.Minute, func(context.Context) error { return errors.New("refused") })
 	g.Expect(err).To(MatchError(And(ContainSubstring("the process ended"), ContainSubstring("port is taken"))))
 }
 
@@ -191,7 +221,7 @@ func TestWaitReadySaysWhatIsMissingAtTheTimeout(t *testing.T) {
 	keeper := newKeeper(t)
 	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{sleeper, "60"}})
 	g.Expect(err).NotTo(HaveOccurred())
-	err = keeper.WaitReady(t.Context(), "x", 50*time.Millisecond, func(context.Context) error { return errors.New("refused") })
+	err = keeper.WaitReady(t.Context(), process.Spec{Name: "x"}, 50*time.Millisecond, func(context.Context) error { return errors.New("refused") })
 	g.Expect(err).To(MatchError(ContainSubstring("not ready after 50ms: refused")))
 }
 

@@ -46,6 +46,16 @@ func Names(steps []Step) []string {
 	return names
 }
 
+// UnknownError says that there is no step of that name.
+type UnknownError struct {
+	Name  string
+	Known []string
+}
+
+func (e UnknownError) Error() string {
+	return fmt.Sprintf("there is no step %q; the steps are: %s", e.Name, strings.Join(e.Known, ", "))
+}
+
 // Until cuts the list after the step of that name; the empty name keeps all.
 func Until(steps []Step, name string) ([]Step, error) {
 	if name == "" {
@@ -53,12 +63,13 @@ func Until(steps []Step, name string) ([]Step, error) {
 	}
 	i := slices.IndexFunc(steps, func(s Step) bool { return s.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no step %q; the steps are: %s", name, strings.Join(Names(steps), ", "))
+		return nil, UnknownError{Name: name, Known: Names(steps)}
 	}
 	return steps[:i+1], nil
 }
 
-// Run executes the steps in order and stops at the first that fails. The error names the step, the cause and the remedy.
+// Run executes the steps in order and stops at the first that fails. The error names the step, the cause and the remedy. If ctx
+// is cancelled it is the error of ctx, whatever became of the step.
 func (r Runner) Run(ctx context.Context, steps []Step) error {
 	begin := r.Now()
 	for i, s := range steps {
@@ -72,6 +83,10 @@ func (r Runner) Run(ctx context.Context, steps []Step) error {
 			result, err = s.Execute(ctx, progress)
 		}
 		took := seconds(r.Now().Sub(started))
+		if ctx.Err() != nil {
+			_, _ = fmt.Fprintf(r.Out, "[%2d/%2d] %-14s in %8s  interrupted: %s\n", i+1, len(steps), s.Name, took, s.Title)
+			return fmt.Errorf("step %s: %w", s.Name, ctx.Err())
+		}
 		if err != nil {
 			_, _ = fmt.Fprintf(r.Out, "[%2d/%2d] %-14s in %8s  FAILED: %s\n", i+1, len(steps), s.Name, took, s.Title)
 			return fmt.Errorf("step %s (%s): %w\nwhat to do: %s; then run it again, it continues here", s.Name, s.Title, err, s.Remedy)

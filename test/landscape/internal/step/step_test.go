@@ -85,6 +85,20 @@ func TestRunStartsNothingOnceItIsInterrupted(t *testing.T) {
 	g.Expect(ran).To(BeEmpty())
 }
 
+func TestAnInterruptedStepIsNoFailure(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	building := step.Step{Name: "build", Title: "built", Remedy: "look at the disk", Execute: func(context.Context, step.Progress) (string, error) {
+		cancel()
+		return "", errors.New("signal: killed")
+	}}
+	err := step.Runner{Out: &out, Now: time.Now}.Run(ctx, []step.Step{building})
+	g.Expect(err).To(MatchError(context.Canceled))
+	g.Expect(err).NotTo(MatchError(ContainSubstring("disk")), "the remedy has nothing to do with it")
+	g.Expect(out.String()).To(And(ContainSubstring("interrupted"), Not(ContainSubstring("FAILED"))))
+}
+
 func TestProgressShowsTheTimeSinceTheFirstStep(t *testing.T) {
 	g := NewWithT(t)
 	var out bytes.Buffer

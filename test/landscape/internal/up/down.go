@@ -9,12 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
@@ -33,11 +31,12 @@ func (l Landscape) Down(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	before, err := host.Load(l.snapshotPath())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	cleaner := host.Cleaner{State: l.Layout.State()}
+	if before, err := host.Load(l.snapshotPath()); err == nil {
+		cleaner.Before = &before
+	} else if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	cleaner := host.Cleaner{State: l.Layout.State(), Before: before, Devices: []string{node.Bridge, layout.Interface}}
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, l.downSteps(cleaner))
 }
 
@@ -56,13 +55,13 @@ func (l Landscape) downSteps(cleaner host.Cleaner) []step.Step {
 			node.Containerd, node.DNS, node.APIServer, node.Etcd, node.Registry)},
 		{Name: "strays", Title: "shims killed", Remedy: again, Execute: plain(cleaner.KillStrays)},
 		{Name: "mounts", Title: "everything unmounted", Remedy: again, Execute: plain(cleaner.Unmount)},
-		{Name: "rules", Title: "iptables chains removed", Remedy: again, Execute: plain(cleaner.RemoveRules)},
+		{Name: "rules", Title: "firewall rules removed", Remedy: again, Execute: plain(cleaner.RemoveRules)},
 		{Name: "devices", Title: "network devices removed", Remedy: again, Execute: plain(cleaner.RemoveDevices)},
 		{Name: "cgroups", Title: "cgroups removed", Remedy: again, Execute: plain(cleaner.RemoveCgroups)},
-		{Name: "kernel", Title: "kernel parameters restored", Remedy: again, Execute: plain(cleaner.RestoreSysctls)},
+		{Name: "kernel", Title: "kernel parameters restored", Remedy: again, Execute: plain(cleaner.RestoreKernel)},
 		{Name: "folders", Title: "folders outside of the clone removed", Remedy: again, Execute: plain(cleaner.RemoveFolders)},
-		{Name: "verify", Title: "the machine is as it was", Remedy: "remove what is named by hand", Execute: func(ctx context.Context, _ step.Progress) (string, error) {
-			return "nothing left", l.verify(ctx, cleaner.Before)
+		{Name: "verify", Title: "the machine is as it was", Remedy: again, Execute: func(ctx context.Context, progress step.Progress) (string, error) {
+			return l.verify(ctx, cleaner.Before, progress)
 		}},
 		{Name: "state", Title: "state folder removed", Remedy: again, Execute: plain(func(context.Context) error {
 			return os.RemoveAll(l.Layout.State())
@@ -82,23 +81,29 @@ func (l Landscape) stop(names ...string) func(context.Context, step.Progress) (s
 	}
 }
 
-// verify compares the machine with how it was before the landscape. Without such a snapshot (an `up` that was killed right
-// at its start) there is nothing to compare with, and nothing was changed yet.
-func (l Landscape) verify(ctx context.Context, before host.Snapshot) error {
-	if before.Links == nil {
-		return nil
+// verify compares the machine with how it was before the landscape. What others changed since is shown, and is theirs.
+// Without a snapshot nothing outside of the clone was changed.
+func (l Landscape) verify(ctx context.Context, before *host.Snapshot, progress step.Progress) (string, error) {
+	if before == nil {
+		return "nothing was changed", nil
 	}
 	after, err := host.Take(ctx, l.Layout.State())
 	if err != nil {
-		return err
+		return "", err
 	}
-	left := host.Compare(before, after)
-	// Devices and mounts of others may have come since; those of the landscape are known.
-	left = slices.DeleteFunc(left, func(item string) bool {
-		return strings.HasPrefix(item, "mount ") && !strings.Contains(item, l.Layout.State())
-	})
+	var left []string
+	others := 0
+	for _, difference := range host.Compare(*before, after, l.Layout.State()) {
+		switch {
+		case difference.Ours:
+			left = append(left, difference.Text)
+		case before.Boot == after.Boot:
+			others++
+			progress("changed by others since, and left alone: %s", difference.Text)
+		}
+	}
 	if len(left) > 0 {
-		return fmt.Errorf("left behind: %s", strings.Join(left, "; "))
+		return "", fmt.Errorf("left behind: %s", strings.Join(left, "; "))
 	}
-	return nil
+	return fmt.Sprintf("nothing left, %d changes by others", others), nil
 }

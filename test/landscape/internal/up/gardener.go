@@ -227,8 +227,8 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
 	}
-	if err := reachFromHere(config); err != nil {
-		return err
+	if err := reachFromHere(config, layout.VirtualGardenIP); err != nil {
+		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
 	}
 	rest, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
 	if err != nil {
@@ -253,20 +253,20 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 	if err := clientcmd.WriteToFile(*config, l.Layout.VirtualKubeconfig()); err != nil {
 		return fmt.Errorf("writing the kubeconfig of the virtual garden: %w", err)
 	}
-	return nil
+	return l.Invoker.Own(filepath.Dir(l.Layout.VirtualKubeconfig()))
 }
 
 // reachFromHere puts the gateway's address in the place of the server's name, which this machine may not resolve.
-func reachFromHere(config *clientcmdapi.Config) error {
+func reachFromHere(config *clientcmdapi.Config, gateway string) error {
 	for _, c := range config.Clusters {
 		host := strings.TrimPrefix(c.Server, "https://")
 		if host == "" || host == c.Server {
-			return errors.New("the kubeconfig of the virtual garden names no https server")
+			return errors.New("it names no https server")
 		}
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
-		c.TLSServerName, c.Server = host, "https://"+layout.VirtualGardenIP
+		c.TLSServerName, c.Server = host, "https://"+gateway
 	}
 	return nil
 }

@@ -159,24 +159,34 @@ func (t *times) save() {
 	}
 }
 
-// finish prints all milestones beside their goals.
-func (t *times) finish(out io.Writer, memory uint64) error {
+// finish prints all milestones, beside their goals if they are asked for.
+func (t *times) finish(out io.Writer, memory uint64, goals bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.content.Memory = memory
 	t.save()
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "\nMILESTONE\tSECONDS\tGOAL\t")
+	row := func(title, value, goal, verdict string) {
+		if goals {
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", title, value, goal, verdict)
+		} else {
+			_, _ = fmt.Fprintf(table, "%s\t%s\n", title, value)
+		}
+	}
+	_, _ = fmt.Fprintln(table)
+	row("MILESTONE", " SECONDS", "GOAL", "")
 	for _, m := range t.content.Milestones {
-		_, _ = fmt.Fprintf(table, "%s\t%8.1f\t%s\t%s\n", m.Title, m.Seconds, goal(m.Goal), m.verdict())
+		row(m.Title, fmt.Sprintf("%8.1f", m.Seconds), goal(m.Goal), m.verdict())
 	}
 	verdict := "met"
 	if memory > memoryGoal {
 		verdict = fmt.Sprintf("MISSED by %.1f GB", float64(memory-memoryGoal)/1e9)
 	}
-	_, _ = fmt.Fprintf(table, "memory in use\t%5.1f GB\t%d GB\t%s\n", float64(memory)/1e9, memoryGoal/1_000_000_000, verdict)
+	row("memory in use", fmt.Sprintf("%5.1f GB", float64(memory)/1e9), fmt.Sprintf("%d GB", memoryGoal/1_000_000_000), verdict)
 	err := errors.Join(table.Flush(), t.err)
-	_, _ = fmt.Fprintf(out, "The goals are for programs and images that are there already. Written to %s\n", t.path)
+	if goals {
+		_, _ = fmt.Fprintf(out, "The goals are for two idle cores, with programs and images that are there already. Written to %s\n", t.path)
+	}
 	return err
 }
 
@@ -193,5 +203,5 @@ func (l Landscape) summary() error {
 	if err != nil {
 		return err
 	}
-	return l.times.finish(l.Out, usage.Memory(processes))
+	return l.times.finish(l.Out, usage.Memory(processes), l.Goals)
 }

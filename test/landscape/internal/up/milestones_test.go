@@ -42,7 +42,7 @@ func TestMilestonesAreJudgedByTheirGoals(t *testing.T) {
 	kept.reach("Node Ready", 0)
 
 	var out bytes.Buffer
-	g.Expect(kept.finish(&out, 7_250_000_000)).To(Succeed())
+	g.Expect(kept.finish(&out, 7_250_000_000, true)).To(Succeed())
 	g.Expect(out.String()).To(And(
 		MatchRegexp(`Node Ready +10\.0 *\n`),
 		MatchRegexp(`Garden Succeeded +140\.0 +150 +met`),
@@ -62,6 +62,18 @@ func TestMilestonesAreJudgedByTheirGoals(t *testing.T) {
 	}))
 }
 
+func TestGoalsAreShownOnRequestOnly(t *testing.T) {
+	g := NewWithT(t)
+	c := newClock()
+	kept := c.times(milestonesFile(t))
+	g.Expect(kept.begin()).To(Succeed())
+	c.pass(240 * time.Second)
+	kept.reach("Seed healthy", seedGoal)
+	var out bytes.Buffer
+	g.Expect(kept.finish(&out, 8_000_000_000, false)).To(Succeed())
+	g.Expect(out.String()).To(And(MatchRegexp(`Seed healthy +240\.0\n`), Not(ContainSubstring("MISSED")), Not(ContainSubstring("GOAL"))))
+}
+
 func TestMilestonesOfAContinuedUpAreNotJudged(t *testing.T) {
 	g := NewWithT(t)
 	c, path := newClock(), milestonesFile(t)
@@ -77,7 +89,7 @@ func TestMilestonesOfAContinuedUpAreNotJudged(t *testing.T) {
 	second.reach("Garden Succeeded", gardenGoal)
 	second.reach("Seed healthy", seedGoal)
 	var out bytes.Buffer
-	g.Expect(second.finish(&out, 1)).To(Succeed())
+	g.Expect(second.finish(&out, 1, true)).To(Succeed())
 	g.Expect(out.String()).To(And(
 		MatchRegexp(`Garden Succeeded +140\.0 +150 +met`),
 		MatchRegexp(`Seed healthy +1\.0 +200 +not measured from the start`),

@@ -88,6 +88,8 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 	// Interrupted, it should stop its builders itself.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
+	// Images are built with the caches of the user.
+	l.Invoker.Run(cmd)
 	stop := l.heartbeat(ctx, func(time.Duration) { progress("%s", lastLine(log.Name())) })
 	err = cmd.Run()
 	stop()
@@ -118,7 +120,7 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 func (l Landscape) moduleFolder(ctx context.Context, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module) // #nosec G204 -- one of the landscape's own modules.
 	cmd.Dir = l.Layout.Module("modules", "gardener")
-	out, err := cmd.Output()
+	out, err := l.Invoker.Run(cmd).Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the source of %s: %w", module, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/invoker"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/machineimage"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
@@ -33,7 +34,13 @@ type Landscape struct {
 	Layout layout.Layout
 	Out    io.Writer
 	Now    func() time.Time
+	// Invoker is the user who owns what is built, and the kubeconfigs.
+	Invoker invoker.Invoker
+	// Goals has the goals for the times shown beside the milestones.
+	Goals bool
 
+	// until is the last step of this `up`.
+	until string
 	// times are when the milestones of this `up` are reached; nil for anything else than `up`.
 	times *times
 	// ahead is what is begun before its step; nil for anything else than `up`.
@@ -47,14 +54,21 @@ func (l Landscape) Processes() process.Keeper {
 
 // Up brings the landscape up to and including the step named until; "" means all. At its end, however it ends, it says when
 // which milestone was reached.
-func (l Landscape) Up(ctx context.Context, until string) error {
+func (l Landscape) Up(ctx context.Context, until string) (err error) {
 	l.times = &times{path: l.Layout.Milestones(), now: l.Now}
 	l.ahead = &ahead{}
+	names := step.Names(l.Steps())
+	l.until = names[len(names)-1]
+	if until != "" {
+		l.until = until
+	}
 	steps, err := step.Until(l.Steps(), until)
 	if err != nil {
 		return err
 	}
 	l.ahead.planned = step.Names(steps)
+	_, err = os.Stat(l.Layout.State())
+	unused := errors.Is(err, os.ErrNotExist)
 	unlock, err := l.prepare()
 	if err != nil {
 		return err
@@ -63,12 +77,23 @@ func (l Landscape) Up(ctx context.Context, until string) error {
 	if err := l.times.begin(); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, l.handOver()) }()
 	// When a step fails, nothing may go on in the background.
 	defer l.ahead.wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, l.times.watch(steps))
-	return errors.Join(err, l.summary())
+	if err != nil && unused && len(l.times.content.Steps) == 0 {
+		return errors.Join(err, os.RemoveAll(l.Layout.State()))
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	err = errors.Join(err, l.summary())
+	if err == nil {
+		l.next()
+	}
+	return err
 }
 
 // Steps are all steps of Up, in order.
@@ -79,14 +104,15 @@ func (l Landscape) Steps() []step.Step {
 	logs := "read the log in " + l.Layout.State("logs")
 	const look = "look at `make status`, and at the logs of the pods that it names"
 	return []step.Step{
-		{Name: "packages", Title: "Debian packages installed", Execute: l.packages, Remedy: "install them by hand, or look whether apt-get works"},
-		{Name: "binaries", Title: "programs built from their Go modules", Execute: l.binaries, Remedy: "look whether GOPROXY is reached and the disk has 15 GB free"},
-		{Name: "network", Title: "interface " + layout.Interface + " has the landscape's addresses", Execute: l.network, Remedy: "look at `ip address`, and stop what else uses 172.18.0.0/16"},
+		{Name: "preflight", Title: "the machine can take a landscape", Execute: l.preflight, Remedy: "change what is named above; make doctor looks again, and changes nothing"},
+		{Name: "packages", Title: "Debian packages installed", Execute: l.packages, Remedy: "run apt-get update and install them by hand"},
+		{Name: "binaries", Title: "programs built from their Go modules", Execute: l.binaries, Remedy: "look whether the Go module proxy (go env GOPROXY) is reached and the disk has room"},
+		{Name: "network", Title: "interface " + layout.Interface + " has the landscape's addresses", Execute: l.network, Remedy: "run make doctor"},
 		{Name: "certificates", Title: "certificates and kubeconfigs written", Execute: l.certificates, Remedy: "run down, and up again"},
 		{Name: "registry", Title: fmt.Sprintf("registry serves on %s:%d", layout.HostServicesIP, layout.RegistryPort), Execute: start(node.Registry), Remedy: logs},
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: logs},
-		{Name: "machine-image", Title: "machine image pushed", Execute: l.machineImage, Remedy: "look whether deb.debian.org is reached and /tmp has 1 GB free"},
-		{Name: "etcd", Title: "etcd serves", Execute: start(node.Etcd), Remedy: "stop what else listens on 127.0.0.1:2379, or " + logs},
+		{Name: "machine-image", Title: "machine image pushed", Execute: l.machineImage, Remedy: "look whether Debian's package mirror is reached and /tmp has 1 GB free"},
+		{Name: "etcd", Title: "etcd serves", Execute: start(node.Etcd), Remedy: logs},
 		{Name: "containerd", Title: "containerd serves", Execute: start(node.Containerd), Remedy: logs},
 		{Name: "apiserver", Title: "kube-apiserver is ready", Execute: l.apiServer, Remedy: logs},
 		{Name: "controllers", Title: "controller manager and scheduler are healthy", Execute: start(node.ControllerManager, node.Scheduler), Remedy: logs},
@@ -106,17 +132,30 @@ func (l Landscape) Steps() []step.Step {
 // prepare makes the state folder and keeps a second `up` out.
 func (l Landscape) prepare() (func(), error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("the landscape needs root: network devices, containers and iptables rules are made; run it with sudo")
+		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
 	}
 	if length := len(l.Layout.ContainerdSocket()); length > 90 {
 		return nil, fmt.Errorf("%s has %d characters, too many for the path of a socket; move the clone to a shorter path", l.Layout.ContainerdSocket(), length)
 	}
-	for _, dir := range []string{"run", "logs", "etc"} {
+	for _, dir := range []string{"", "run", "logs", "etc"} {
 		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
+			return nil, fmt.Errorf("making the state folder: %w", err)
+		}
+		if err := l.Invoker.OwnFile(l.Layout.State(dir)); err != nil {
 			return nil, fmt.Errorf("making the state folder: %w", err)
 		}
 	}
 	return l.lock()
+}
+
+// handOver gives the invoker what is theirs: what was built, the kubeconfigs, the logs and the records of processes.
+func (l Landscape) handOver() error {
+	err := l.Invoker.Own(filepath.Join(l.Layout.Root, "bin"), l.Layout.Kubeconfig(), filepath.Dir(l.Layout.VirtualKubeconfig()),
+		l.Layout.State("logs"), l.Layout.State("run"), l.Layout.State("helm"), l.Layout.Milestones(), l.artifacts())
+	if err != nil {
+		return fmt.Errorf("giving what was built to the user who called sudo: %w", err)
+	}
+	return nil
 }
 
 func (l Landscape) lock() (func(), error) {
@@ -150,7 +189,7 @@ func (l Landscape) start(ctx context.Context, names ...string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := keeper.WaitReady(ctx, name, component.Timeout, component.Ready); err != nil {
+		if err := keeper.WaitReady(ctx, component.Spec, component.Timeout, component.Ready); err != nil {
 			return "", err
 		}
 		results = append(results, name+map[bool]string{true: " started", false: " runs already"}[started])
@@ -173,8 +212,11 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 	if err := os.MkdirAll(l.Layout.Binary(""), 0o755); err != nil { // #nosec G301 -- build output.
 		return "", fmt.Errorf("making the folder of the programs: %w", err)
 	}
+	if err := l.Invoker.Own(filepath.Join(l.Layout.Root, "bin")); err != nil {
+		return "", fmt.Errorf("making the folder of the programs: %w", err)
+	}
 	programs := binaries.Programs(l.Layout.Root)
-	builder := binaries.Builder{Out: l.Layout.Binary("")}
+	builder := binaries.Builder{Out: l.Layout.Binary(""), Invoker: l.Invoker}
 	built := 0
 	if _, err := builder.Keep("landscape"); err != nil {
 		return "", err
@@ -219,12 +261,17 @@ func (l Landscape) heartbeat(ctx context.Context, report func(elapsed time.Durat
 }
 
 // network is the first step that changes the machine outside of the clone, apart from packages: before it does, it takes the
-// snapshot that `down` compares with.
+// snapshot that `down` compares with, and after the machine was booted a new one.
 func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error) {
-	if _, err := os.Stat(l.snapshotPath()); errors.Is(err, os.ErrNotExist) {
+	_, rebooted := l.rebooted()
+	if _, err := os.Stat(l.snapshotPath()); errors.Is(err, os.ErrNotExist) || rebooted {
 		before, err := host.Take(ctx, l.Layout.State())
 		if err != nil {
 			return "", err
+		}
+		if old, err := host.Load(l.snapshotPath()); err == nil {
+			// Folders outlive a boot.
+			before.Folders = old.Folders
 		}
 		if err := before.Save(l.snapshotPath()); err != nil {
 			return "", err
@@ -234,8 +281,23 @@ func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error)
 	return fmt.Sprintf("%d addresses added", added), err
 }
 
+// rebooted reports whether the machine was booted since the landscape came up, and when that was.
+func (l Landscape) rebooted() (string, bool) {
+	before, err := host.Load(l.snapshotPath())
+	boot, errBoot := process.BootID()
+	if err != nil || errBoot != nil || before.Boot == boot {
+		return "", false
+	}
+	info, err := os.Stat(l.snapshotPath())
+	if err != nil {
+		return "", false
+	}
+	return info.ModTime().Format(time.DateTime), true
+}
+
 func (l Landscape) certificates(context.Context, step.Progress) (string, error) {
-	return "admin: " + l.Layout.Kubeconfig(), node.Certificates(l.Layout, l.Now)
+	err := node.Certificates(l.Layout, l.Now)
+	return "admin: " + l.Layout.Kubeconfig(), errors.Join(err, l.Invoker.OwnFile(l.Layout.Kubeconfig()))
 }
 
 func (l Landscape) images(ctx context.Context, progress step.Progress) (string, error) {

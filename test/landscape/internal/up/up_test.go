@@ -21,7 +21,7 @@ func TestSteps(t *testing.T) {
 	g := NewWithT(t)
 	steps := Landscape{Layout: layout.Layout{Root: "/clone"}}.Steps()
 	g.Expect(step.Names(steps)).To(Equal([]string{
-		"packages", "binaries", "network", "certificates", "registry", "images", "machine-image", "etcd", "containerd", "apiserver", "controllers",
+		"preflight", "packages", "binaries", "network", "certificates", "registry", "images", "machine-image", "etcd", "containerd", "apiserver", "controllers",
 		"base", "kubelet", "proxy", "node", "dns", "deploy", "garden", "gardenlet", "seed", "shoot",
 	}), "these names are documented, and scripts use them with --until")
 	for _, s := range steps {

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Cgroup is the cgroup below which kubelet makes those of the landscape's pods. It has a name of its own, so that another
+// kubelet's pods can never be taken for the landscape's.
+const Cgroup = "provider-local"
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// hierarchies returns the roots of the cgroup hierarchies: one for cgroup v2, one per controller for v1.
+func hierarchies(root string) (paths []string, unified bool, err error) {
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		return []string{root}, true, nil
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, false, fmt.Errorf("listing the cgroup hierarchies: %w", err)
+	}
+	for _, entry := range entries {
+		// "cpu" may be a link to "cpu,cpuacct".
+		if path := filepath.Join(root, entry.Name()); entry.IsDir() && exists(filepath.Join(path, "cgroup.procs")) {
+			paths = append(paths, path)
+		}
+	}
+	return paths, false, nil
+}
+
+// MakeCgroup makes the landscape's cgroup in every hierarchy, with all controllers that the machine has.
+func MakeCgroup() error { return makeCgroup(cgroupRoot) }
+
+func makeCgroup(root string) error {
+	paths, unified, err := hierarchies(root)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		if unified {
+			controllers, err := os.ReadFile(filepath.Join(path, "cgroup.controllers")) // #nosec G304 -- a kernel file.
+			if err != nil {
+				return fmt.Errorf("reading the cgroup controllers: %w", err)
+			}
+			for controller := range strings.FieldsSeq(string(controllers)) {
+				if err := enable(path, controller); err != nil {
+					return err
+				}
+			}
+		}
+		own := filepath.Join(path, Cgroup)
+		if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // #nosec G301 -- as all cgroups have.
+			return fmt.Errorf("making cgroup %s: %w", own, err)
+		}
+		// A new cpuset of v1 has neither CPUs nor memory, and takes no process before it does.
+		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+			if value, err := os.ReadFile(filepath.Join(path, name)); err == nil && !unified { // #nosec G304 -- a kernel file.
+				if err := os.WriteFile(filepath.Join(own, name), value, 0); err != nil {
+					return fmt.Errorf("making cgroup %s: %w", own, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func enable(path, controller string) error {
+	if err := os.WriteFile(filepath.Join(path, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
+		return fmt.Errorf("enabling the cgroup controller %s: %w", controller, err)
+	}
+	return nil
+}
+
+// controllers returns the controllers that the children of the root have in cgroup v2; nil for v1.
+func controllers(root string) []string {
+	content, err := os.ReadFile(filepath.Join(root, "cgroup.subtree_control")) // #nosec G304 -- a kernel file.
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(content))
+}
+
+// ownCgroups returns the landscape's cgroups that exist, one per hierarchy.
+func ownCgroups(root string) ([]string, error) {
+	paths, _, err := hierarchies(root)
+	if err != nil {
+		return nil, err
+	}
+	for i := range paths {
+		paths[i] = filepath.Join(paths[i], Cgroup)
+	}
+	return slices.DeleteFunc(paths, func(path string) bool { return !exists(path) }), nil
+}
+
+// pidsBelow returns the processes in the cgroups and all those below.
+func pidsBelow(roots []string) []int {
+	var pids []int
+	for _, root := range roots {
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.Name() != "cgroup.procs" {
+				return nil
+			}
+			content, err := os.ReadFile(path) // #nosec G304 -- a kernel file.
+			if err != nil {
+				return nil
+			}
+			for field := range strings.FieldsSeq(string(content)) {
+				if pid, err := strconv.Atoi(field); err == nil {
+					pids = append(pids, pid)
+				}
+			}
+			return nil
+		})
+	}
+	return pids
+}
+
+// removeCgroup removes a cgroup and those below. A cgroup's files go with it, so that it is removed like an empty folder.
+func removeCgroup(root string) error {
+	var all []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			all = append(all, path)
+		}
+		return nil
+	})
+	errs := []error{err}
+	slices.Reverse(all)
+	for _, path := range all {
+		if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOENT) {
+			errs = append(errs, fmt.Errorf("removing cgroup %s: %w", path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

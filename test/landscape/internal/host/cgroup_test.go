@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestTheCgroupIsMadeInEveryHierarchy(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  map[string]string
+	}{
+		{
+			name:  "with all controllers for cgroup v2",
+			files: map[string]string{"cgroup.controllers": "cpu memory\n", "cgroup.subtree_control": ""},
+			want:  map[string]string{"cgroup.subtree_control": "+memory"},
+		},
+		{
+			name: "with the CPUs of the root for v1",
+			files: map[string]string{
+				"cpuset/cgroup.procs": "", "cpuset/cpuset.cpus": "0-1\n", "cpuset/cpuset.mems": "0\n", "memory/cgroup.procs": "", "other/file": "",
+			},
+			want: map[string]string{"cpuset/provider-local/cpuset.cpus": "0-1\n", "cpuset/provider-local/cpuset.mems": "0\n"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			root := t.TempDir()
+			for name, content := range test.files {
+				g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700)).To(Succeed())
+				g.Expect(os.WriteFile(filepath.Join(root, name), []byte(content), 0o600)).To(Succeed())
+			}
+			_, unified := test.files["cgroup.controllers"]
+			if !unified {
+				// The kernel makes these files with the cgroup.
+				g.Expect(os.MkdirAll(filepath.Join(root, "cpuset", Cgroup), 0o700)).To(Succeed())
+				for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+					g.Expect(os.WriteFile(filepath.Join(root, "cpuset", Cgroup, name), nil, 0o600)).To(Succeed())
+				}
+			}
+			for range 2 {
+				g.Expect(makeCgroup(root)).To(Succeed())
+			}
+			for name, content := range test.want {
+				g.Expect(os.ReadFile(filepath.Join(root, name))).To(BeEquivalentTo(content), name)
+			}
+			own, err := ownCgroups(root)
+			g.Expect(err).NotTo(HaveOccurred())
+			if unified {
+				g.Expect(own).To(ConsistOf(filepath.Join(root, Cgroup)))
+			} else {
+				g.Expect(own).To(ConsistOf(filepath.Join(root, "cpuset", Cgroup), filepath.Join(root, "memory", Cgroup)))
+			}
+		})
+	}
+}

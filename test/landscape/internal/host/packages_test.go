@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// onlyPrograms makes these the only programs of the search path.
+func onlyPrograms(t *testing.T, scripts map[string]string) {
+	t.Helper()
+	bin := t.TempDir()
+	for name, script := range scripts {
+		NewWithT(t).Expect(os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o700)).To(Succeed())
+	}
+	t.Setenv("PATH", bin)
+}
+
+func TestProgramsAreFoundWhereverTheyAre(t *testing.T) {
+	g := NewWithT(t)
+	onlyPrograms(t, map[string]string{"containerd": "", "runc": ""})
+	g.Expect(Missing()).To(And(ContainElement("socat"), Not(ContainElement("runc")), Not(ContainElement("containerd"))),
+		"Docker's package containerd.io has them in /usr/bin, and Debian's runc would remove it")
+}
+
+func TestAptGetIsNeverLetRemoveAnything(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(aptInstall([]string{"runc"})).To(And(ContainElement("--no-remove"), ContainElement("DPkg::Lock::Timeout=300"), ContainElement("runc")))
+}
+
+func TestRemovedNamesThePackagesThatWouldGo(t *testing.T) {
+	for _, test := range []struct{ name, script, want string }{
+		{
+			name: "when apt-get refuses",
+			script: `cat <<'END'
+Reading package lists...
+The following packages will be REMOVED:
+  containerd.io docker-ce
+The following NEW packages will be installed:
+  runc
+E: Packages need to be removed but remove is disabled.
+END
+exit 100`,
+			want: "containerd.io, docker-ce",
+		},
+		{name: "but not when it installs", script: "echo done"},
+		{name: "nor when it does not know a package yet", script: "echo 'E: Unable to locate package runc'; exit 100"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := os.Getenv("PATH")
+			onlyPrograms(t, map[string]string{"apt-get": test.script})
+			t.Setenv("PATH", os.Getenv("PATH")+":"+path)
+			NewWithT(t).Expect(Removed(t.Context(), []string{"runc"})).To(Equal(test.want))
+		})
+	}
+}
+
+func TestInstallSaysWhatToDoWithoutAptGet(t *testing.T) {
+	onlyPrograms(t, nil)
+	_, err := Install(t.Context())
+	NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("containerd"), ContainSubstring("no apt-get"), ContainSubstring("package manager"))))
+}

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package invoker is the user for whom the landscape is brought up. Kubernetes needs root, but what is built and the kubeconfigs
+// belong to whoever typed `sudo make up`, so that everything else works without sudo afterwards.
+package invoker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Invoker is a user other than root; the zero value is root itself.
+type Invoker struct {
+	uid, gid uint32
+	groups   []uint32
+	name     string
+	home     string
+}
+
+// Current returns the user who called sudo, as the environment says.
+func Current() (Invoker, error) {
+	id := os.Getenv("SUDO_UID")
+	if os.Geteuid() != 0 || id == "" || id == "0" {
+		return Invoker{}, nil
+	}
+	account, err := user.LookupId(id)
+	if err != nil {
+		return Invoker{}, fmt.Errorf("looking up the user of SUDO_UID: %w", err)
+	}
+	ids, err := account.GroupIds()
+	if err != nil {
+		return Invoker{}, fmt.Errorf("looking up the groups of %s: %w", account.Username, err)
+	}
+	var numbers []uint32
+	for _, text := range append([]string{account.Uid, account.Gid}, ids...) {
+		number, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return Invoker{}, fmt.Errorf("looking up the user %s: %w", account.Username, err)
+		}
+		numbers = append(numbers, uint32(number))
+	}
+	return Invoker{uid: numbers[0], gid: numbers[1], groups: numbers[2:], name: account.Username, home: account.HomeDir}, nil
+}
+
+// Run has a command run as the invoker, with the invoker's home and so with their caches.
+func (i Invoker) Run(cmd *exec.Cmd) *exec.Cmd {
+	if i.uid == 0 {
+		return cmd
+	}
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, "HOME="+i.home, "USER="+i.name, "LOGNAME="+i.name)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: i.uid, Gid: i.gid, Groups: i.groups}}
+	return cmd
+}
+
+// Own gives the invoker what is root's at the paths and below. A path that is not there is no error.
+func (i Invoker) Own(paths ...string) error {
+	if i.uid == 0 {
+		return nil
+	}
+	var errs []error
+	for _, root := range paths {
+		errs = append(errs, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			info, err := entry.Info()
+			if err != nil {
+				return nil
+			}
+			if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid != 0 {
+				return nil
+			}
+			return os.Lchown(path, int(i.uid), int(i.gid))
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// OwnFile gives the invoker one file or folder, without what is below.
+func (i Invoker) OwnFile(path string) error {
+	if i.uid == 0 {
+		return nil
+	}
+	return os.Lchown(path, int(i.uid), int(i.gid))
+}
+
+// SearchPath adds the folders of programs that sudo and su leave out of PATH: those of administration, and Go's own.
+func SearchPath(path string) string {
+	folders := strings.Split(path, ":")
+	for _, folder := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin"} {
+		present := false
+		for _, f := range folders {
+			present = present || f == folder
+		}
+		if !present {
+			folders = append(folders, folder)
+		}
+	}
+	return strings.Join(folders, ":")
+}

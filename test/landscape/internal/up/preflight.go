@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/preflight"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+// The needs in bytes, by the steps that are executed: memory for the cluster alone, for a Garden in it, and for the Seed and Shoots
+// as well; disk for the Go build and module caches of a first build, for what is built, and for what runs.
+const (
+	memoryNode   = 1_800_000_000
+	memoryGarden = 4_500_000_000
+	memoryAll    = 7_000_000_000
+
+	diskCaches = 14_000_000_000
+	diskBuilt  = 5_000_000_000
+	diskState  = 3_000_000_000
+	diskTmp    = 1_000_000_000
+)
+
+// Doctor prints how the machine fits a landscape up to the step, and changes nothing. The error says how many problems there are.
+func (l Landscape) Doctor(ctx context.Context, until string) error {
+	steps, err := step.Until(l.Steps(), until)
+	if err != nil {
+		return err
+	}
+	checks, err := l.checks(ctx, steps[len(steps)-1].Name)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(l.Out, 0, 4, 2, ' ', 0)
+	for _, check := range checks {
+		mark := good
+		if len(check.Problems) > 0 {
+			mark = bad
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", mark, check.Name, check.Found)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return refuse(checks)
+}
+
+// preflight is the first step. It leaves alone a machine that can't take a landscape.
+func (l Landscape) preflight(ctx context.Context, progress step.Progress) (string, error) {
+	checks, err := l.checks(ctx, l.until)
+	if err != nil {
+		return "", err
+	}
+	if before, rebooted := l.rebooted(); rebooted {
+		progress("the machine was booted since %s: everything is started anew", before)
+	}
+	return fmt.Sprintf("%d checks", len(checks)), refuse(checks)
+}
+
+// refuse lists all problems, each with its remedy.
+func refuse(checks []preflight.Check) error {
+	problems := preflight.Problems(checks)
+	if len(problems) == 0 {
+		return nil
+	}
+	var lines strings.Builder
+	for _, problem := range problems {
+		fmt.Fprintf(&lines, "\n- %s\n  what to do: %s", problem.Cause, problem.Remedy)
+	}
+	return fmt.Errorf("this machine can't take the landscape as it is:%s", lines.String())
+}
+
+func (l Landscape) checks(ctx context.Context, until string) ([]preflight.Check, error) {
+	needs, err := l.needs(until)
+	if err != nil {
+		return nil, err
+	}
+	var own []int
+	for _, component := range node.Components(l.Layout) {
+		record, running, err := l.Processes().Find(component.Name)
+		if err != nil {
+			return nil, err
+		}
+		if running {
+			own = append(own, record.PID)
+		}
+	}
+	_, err = os.Stat(l.snapshotPath())
+	machine, err := preflight.Read(ctx, needs, own, err == nil)
+	if err != nil {
+		return nil, err
+	}
+	return preflight.Judge(machine, needs), nil
+}
+
+// needs are those of the steps up to and including the one named until.
+func (l Landscape) needs(until string) (preflight.Needs, error) {
+	names := step.Names(l.Steps())
+	upTo := slices.Index(names, until)
+	needs := preflight.Needs{Network: netip.MustParsePrefix("172.18.0.0/16"), Memory: memoryAll}
+	switch {
+	case upTo < slices.Index(names, "deploy"):
+		needs.Memory = memoryNode
+	case upTo <= slices.Index(names, "garden"):
+		needs.Memory = memoryGarden
+	}
+	needs.Disks = []preflight.Disk{{Folder: l.Layout.State(), Purpose: "what runs", Need: diskState}, {Folder: os.TempDir(), Purpose: "temporary files", Need: diskTmp}}
+	if !l.built() {
+		needs.Disks = append(needs.Disks,
+			preflight.Disk{Folder: l.Layout.Binary(""), Purpose: "programs and images", Need: diskBuilt},
+			preflight.Disk{Folder: l.buildCache(), Purpose: "Go's caches", Need: diskCaches})
+	}
+	for _, component := range node.Components(l.Layout) {
+		needs.Sockets = append(needs.Sockets, component.Sockets...)
+	}
+	needs.Ranges = []preflight.Range{
+		{Name: "the node and load balancers", Prefix: needs.Network},
+		{Name: "pods", Prefix: netip.MustParsePrefix(layout.PodCIDR)},
+		{Name: "Services", Prefix: netip.MustParsePrefix(layout.ServiceCIDR)},
+	}
+	return needs, nil
+}
+
+// built reports whether all programs have been built before, if not in this version.
+func (l Landscape) built() bool {
+	return !slices.ContainsFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool {
+		_, err := os.Stat(l.Layout.Binary(p.Name))
+		return err != nil
+	})
+}
+
+func (l Landscape) buildCache() string {
+	cmd := exec.Command("go", "env", "GOCACHE")
+	cmd.Dir = "/"
+	out, err := l.Invoker.Run(cmd).Output()
+	if folder := strings.TrimSpace(string(out)); err == nil && filepath.IsAbs(folder) {
+		return folder
+	}
+	return l.Layout.Binary("")
+}
+
+// Logs copies the log of a process, or of Skaffold, to Out.
+func (l Landscape) Logs(name string) error {
+	content, err := os.ReadFile(l.Processes().LogPath(name))
+	if !errors.Is(err, os.ErrNotExist) || strings.ContainsRune(name, os.PathSeparator) {
+		if err == nil {
+			_, err = l.Out.Write(content)
+		}
+		return err
+	}
+	names, err := l.LogNames()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return errors.New("there are no logs; bring the landscape up with `make up`")
+	}
+	return fmt.Errorf("there is no log %q; the logs are: %s", name, strings.Join(names, ", "))
+}
+
+// LogNames lists the logs that there are.
+func (l Landscape) LogNames() ([]string, error) {
+	paths, err := filepath.Glob(l.Processes().LogPath("*"))
+	for i := range paths {
+		paths[i] = strings.TrimSuffix(filepath.Base(paths[i]), ".log")
+	}
+	return paths, err
+}
