@@ -227,7 +227,7 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
 	}
-	if err := reachFromHere(config); err != nil {
+	if err := reachFromHere(config, l.Layout.Network); err != nil {
 		return err
 	}
 	rest, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
@@ -257,7 +257,7 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 }
 
 // reachFromHere puts the gateway's address in the place of the server's name, which this machine may not resolve.
-func reachFromHere(config *clientcmdapi.Config) error {
+func reachFromHere(config *clientcmdapi.Config, network layout.Network) error {
 	for _, c := range config.Clusters {
 		host := strings.TrimPrefix(c.Server, "https://")
 		if host == "" || host == c.Server {
@@ -266,7 +266,7 @@ func reachFromHere(config *clientcmdapi.Config) error {
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
-		c.TLSServerName, c.Server = host, "https://"+layout.VirtualGardenIP
+		c.TLSServerName, c.Server = host, "https://"+network.VirtualGardenIP()
 	}
 	return nil
 }

@@ -81,9 +81,9 @@ func (l Landscape) Steps() []step.Step {
 	return []step.Step{
 		{Name: "packages", Title: "Debian packages installed", Execute: l.packages, Remedy: "install them by hand, or look whether apt-get works"},
 		{Name: "binaries", Title: "programs built from their Go modules", Execute: l.binaries, Remedy: "look whether GOPROXY is reached and the disk has 15 GB free"},
-		{Name: "network", Title: "interface " + layout.Interface + " has the landscape's addresses", Execute: l.network, Remedy: "look at `ip address`, and stop what else uses 172.18.0.0/16"},
+		{Name: "network", Title: "interface " + layout.Interface + " has the landscape's addresses", Execute: l.network, Remedy: "look at `ip address`, and stop what else uses " + l.Layout.Network.String()},
 		{Name: "certificates", Title: "certificates and kubeconfigs written", Execute: l.certificates, Remedy: "run down, and up again"},
-		{Name: "registry", Title: fmt.Sprintf("registry serves on %s:%d", layout.HostServicesIP, layout.RegistryPort), Execute: start(node.Registry), Remedy: logs},
+		{Name: "registry", Title: "registry serves on " + l.Layout.Network.Registry(), Execute: start(node.Registry), Remedy: logs},
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: logs},
 		{Name: "machine-image", Title: "machine image pushed", Execute: l.machineImage, Remedy: "look whether deb.debian.org is reached and /tmp has 1 GB free"},
 		{Name: "etcd", Title: "etcd serves", Execute: start(node.Etcd), Remedy: "stop what else listens on 127.0.0.1:2379, or " + logs},
@@ -230,7 +230,7 @@ func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error)
 			return "", err
 		}
 	}
-	added, err := host.Network(ctx)
+	added, err := host.Network(ctx, l.Layout.Network)
 	return fmt.Sprintf("%d addresses added", added), err
 }
 
@@ -294,7 +294,7 @@ func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	objects, err := cluster.Base(table, lacks)
+	objects, err := cluster.Base(l.Layout.Network, table, lacks)
 	if err != nil {
 		return "", err
 	}
@@ -335,7 +335,7 @@ func (l Landscape) node(ctx context.Context, _ step.Progress) (string, error) {
 }
 
 func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
-	objects, err := cluster.DNS()
+	objects, err := cluster.DNS(l.Layout.Network)
 	if err != nil {
 		return "", err
 	}
