@@ -83,7 +83,7 @@ func newCNINode(t *testing.T) cniNode {
 	g := NewWithT(t)
 	n := cniNode{namespace: newNamespace(t), layout: layout.Layout{Root: t.TempDir()}, api: &fakeAPI{objects: map[string]string{}}}
 	n.run(fmt.Sprintf(`ip link add pl0 type bridge; ip address add %s/32 dev pl0; ip link set pl0 up
-echo 1 >/proc/sys/net/ipv4/ip_forward`, layout.HostServicesIP))
+echo 1 >/proc/sys/net/ipv4/ip_forward`, layout.Network{}.HostServicesIP()))
 	n.serve()
 
 	server := &http.Server{Handler: n.api, ReadHeaderTimeout: time.Second}
@@ -202,7 +202,7 @@ func TestMachinesHaveAddressesOfTheirPool(t *testing.T) {
 	g.Expect(n.api.asked()).To(Equal(1), "a pod without annotation costs one request")
 	first, firstIP := n.addPod("first", "shoot-a")
 	second, secondIP := n.addPod("second", "shoot-b")
-	g.Expect(netip.MustParsePrefix(layout.PodCIDR).Contains(plainIP)).To(BeTrue(), plainIP.String())
+	g.Expect(netip.MustParsePrefix(layout.Network{}.PodCIDR()).Contains(plainIP)).To(BeTrue(), plainIP.String())
 	g.Expect(firstIP.String()).To(Equal("10.0.0.2"))
 	g.Expect(secondIP.String()).To(Equal("10.0.0.3"), "shoots with the same range share it")
 	g.Expect(n.gateways()).To(ConsistOf("10.244.0.1/16", "10.0.0.1/16"))
@@ -212,7 +212,7 @@ func TestMachinesHaveAddressesOfTheirPool(t *testing.T) {
 		to   netip.Addr
 	}{
 		{plain, firstIP}, {first, plainIP}, {first, secondIP}, {second, plainIP}, {n.namespace, plainIP}, {n.namespace, firstIP},
-		{plain, netip.MustParseAddr(layout.HostServicesIP)}, {first, netip.MustParseAddr(layout.HostServicesIP)},
+		{plain, netip.MustParseAddr(layout.Network{}.HostServicesIP())}, {first, netip.MustParseAddr(layout.Network{}.HostServicesIP())},
 	} {
 		g.Expect(way.from.ask("tcp", net.JoinHostPort(way.to.String(), "8080"))).To(Equal("pod"), way.to.String())
 	}
@@ -243,7 +243,7 @@ func TestTheBridgeKeepsItsAddressAsPodsComeAndGo(t *testing.T) {
 	second, _ := n.addPod("second", "")
 	n.del("first", first)
 	g.Expect(address()).To(Equal(known), "pods have it in their neighbour tables")
-	g.Expect(second.ask("tcp", net.JoinHostPort(layout.HostServicesIP, "8080"))).To(Equal("pod"))
+	g.Expect(second.ask("tcp", net.JoinHostPort(layout.Network{}.HostServicesIP(), "8080"))).To(Equal("pod"))
 }
 
 func TestMachinesGetNoAddressOfAPoolThatIsNotThere(t *testing.T) {

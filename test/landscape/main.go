@@ -262,7 +262,7 @@ func statusControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if opts.ShootManifest, err = cluster.ShootManifest(); err != nil {
+			if opts.ShootManifest, err = cluster.ShootManifest(opts.Network); err != nil {
 				return err
 			}
 			return statuscontroller.Run(cmd.Context(), config, opts)

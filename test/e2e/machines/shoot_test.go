@@ -45,7 +45,7 @@ const (
 
 	namespace   = "shoot--e2e--machines"
 	shootName   = "machines"
-	nodeCIDR    = "10.0.0.0/16"
+	nodeCIDR    = "10.250.0.0/16"
 	podCIDR     = "10.3.0.0/16"
 	serviceCIDR = "10.112.0.0/16"
 )

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/golden"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 func TestManifests(t *testing.T) {
@@ -31,10 +32,10 @@ standIns:
 		name string
 		make func() ([]*unstructured.Unstructured, error)
 	}{
-		{name: "dns.yaml", make: DNS},
-		{name: "base.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(table, false) }},
-		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(table, true) }},
-		{name: "shoot.yaml", make: func() ([]*unstructured.Unstructured, error) { return Shoot(table, true) }},
+		{name: "dns.yaml", make: func() ([]*unstructured.Unstructured, error) { return DNS(layout.Network{}) }},
+		{name: "base.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(layout.Network{}, table, false) }},
+		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(layout.Network{}, table, true) }},
+		{name: "shoot.yaml", make: func() ([]*unstructured.Unstructured, error) { return Shoot(layout.Network{}, table, true) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -57,7 +58,7 @@ func TestNoImageOfThisRepositoryIsStoodInFor(t *testing.T) {
 	g.Expect(len(built)).To(BeNumerically(">", 3))
 	for _, match := range built {
 		image := "172.18.255.1:5001/local-skaffold/" + match[1] + ":v1@sha256:" + strings.Repeat("0", 64)
-		g.Expect(image).To(MatchRegexp(ownHosts))
+		g.Expect(image).To(MatchRegexp(ownHosts(layout.Network{})))
 		g.Expect(image).NotTo(MatchRegexp(table.StandInPattern()))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
@@ -33,26 +34,34 @@ var files embed.FS
 // Provisioner is the name of the StorageClass's provisioner, which the status controller is.
 const Provisioner = "landscape.provider-local/folder"
 
-// ownHosts matches image references into the landscape's own registry: what is pushed there is real.
-const ownHosts = "^(127\\.0\\.0\\.1|172\\.18\\.255\\.1|localhost|registry\\.local\\.gardener\\.cloud):5001/"
+// ownHosts is a pattern of image references into the landscape's own registry: what is pushed there is real.
+func ownHosts(network layout.Network) string {
+	hosts := []string{"127.0.0.1", network.HostServicesIP(), "localhost", layout.RegistryHost}
+	for i := range hosts {
+		hosts[i] = regexp.QuoteMeta(hosts[i])
+	}
+	return fmt.Sprintf("^(%s):%d/", strings.Join(hosts, "|"), layout.RegistryPort)
+}
 
 // DNS renders the cluster's DNS Service and what its server may read.
-func DNS() ([]*unstructured.Unstructured, error) { return render("dns.yaml", nil, false) }
+func DNS(network layout.Network) ([]*unstructured.Unstructured, error) {
+	return render(network, "dns.yaml", nil, false)
+}
 
 // Base renders everything else that is always there. table decides who is stood in for.
-func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	objects, err := render("base.yaml", nil, false)
+func Base(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
+	objects, err := render(network, "base.yaml", nil, false)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"gateway.yaml", "ippools.yaml", "times.yaml"} {
-		more, err := render(name, nil, false)
+		more, err := render(network, name, nil, false)
 		if err != nil {
 			return nil, err
 		}
 		objects = append(objects, more...)
 	}
-	policies, err := commonPolicies(table, dropSysResource, false)
+	policies, err := commonPolicies(network, table, dropSysResource, false)
 	if err != nil {
 		return nil, err
 	}
@@ -61,17 +70,17 @@ func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructure
 
 // Shoot renders what each shoot needs: what makes room for the stand-ins, and its system components small and quick; and what
 // the stand-in for gateways may read, should it become a seed.
-func Shoot(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	objects, err := commonPolicies(table, dropSysResource, true)
+func Shoot(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
+	objects, err := commonPolicies(network, table, dropSysResource, true)
 	if err != nil {
 		return nil, err
 	}
-	gateway, err := render("gateway.yaml", nil, true)
+	gateway, err := render(network, "gateway.yaml", nil, true)
 	return append(objects, gateway...), err
 }
 
 // ShootManifest is the same as YAML, for this machine and the landscape's table.
-func ShootManifest() ([]byte, error) {
+func ShootManifest(network layout.Network) ([]byte, error) {
 	table, err := images.Load()
 	if err != nil {
 		return nil, err
@@ -80,7 +89,7 @@ func ShootManifest() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := Shoot(table, lacks)
+	objects, err := Shoot(network, table, lacks)
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +97,14 @@ func ShootManifest() ([]byte, error) {
 }
 
 // commonPolicies renders the admission policies that are in shoots, too.
-func commonPolicies(table images.Table, dropSysResource, shoot bool) ([]*unstructured.Unstructured, error) {
+func commonPolicies(network layout.Network, table images.Table, dropSysResource, shoot bool) ([]*unstructured.Unstructured, error) {
 	names := []string{"stand-ins.yaml", "readiness.yaml", "replicas.yaml"}
 	if dropSysResource {
 		names = append(names, "capabilities.yaml")
 	}
 	var objects []*unstructured.Unstructured
 	for _, name := range names {
-		rendered, err := render(name, policyFunctions(table), shoot)
+		rendered, err := render(network, name, policyFunctions(network, table), shoot)
 		if err != nil {
 			return nil, err
 		}
@@ -105,12 +114,12 @@ func commonPolicies(table images.Table, dropSysResource, shoot bool) ([]*unstruc
 }
 
 // policyFunctions make the CEL expressions of the stand-ins' policy.
-func policyFunctions(table images.Table) template.FuncMap {
+func policyFunctions(network layout.Network, table images.Table) template.FuncMap {
 	return template.FuncMap{
 		// One boolean for every container of a list.
 		"standsIn": func(containers string) string {
 			return fmt.Sprintf("'%s.map(c, !(c.image.matches(%s) || (c.image.matches(%s) && !c.image.matches(%s))))'",
-				containers, quote(table.RealPattern()), quote(ownHosts), quote(table.StandInPattern()))
+				containers, quote(table.RealPattern()), quote(ownHosts(network)), quote(table.StandInPattern()))
 		},
 		// The patches for a list of containers.
 		"patch": func(field, containers, standsIn, mode string) string {
@@ -133,14 +142,14 @@ func policyFunctions(table images.Table) template.FuncMap {
 // quote writes a string as CEL's literals are written, which are close enough to Go's.
 func quote(s string) string { return strconv.Quote(s) }
 
-func render(name string, functions template.FuncMap, shoot bool) ([]*unstructured.Unstructured, error) {
+func render(network layout.Network, name string, functions template.FuncMap, shoot bool) ([]*unstructured.Unstructured, error) {
 	parsed, err := template.New(name).Option("missingkey=error").Funcs(functions).ParseFS(files, "files/"+name)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", name, err)
 	}
 	var out bytes.Buffer
 	if err := parsed.Execute(&out, map[string]any{
-		"ClusterDNSIP": layout.ClusterDNSIP, "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": layout.NodeIP,
+		"ClusterDNSIP": network.ClusterDNSIP(), "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": network.NodeIP(),
 		"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
 		"NodeCPU": "100", "NodeMemory": "100Gi", "Shoot": shoot,
 	}); err != nil {

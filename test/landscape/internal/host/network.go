@@ -18,7 +18,7 @@ import (
 
 // Network makes sure that the landscape's interface is there with all its addresses, that the load balancers' addresses
 // lead to this machine, and that it forwards between pods. It returns how many addresses it added.
-func Network(ctx context.Context) (int, error) {
+func Network(ctx context.Context, network layout.Network) (int, error) {
 	names, err := Links()
 	if err != nil {
 		return 0, err
@@ -38,7 +38,7 @@ func Network(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	added := 0
-	for _, address := range layout.Addresses() {
+	for _, address := range network.Addresses() {
 		device, found := deviceOf(string(present), address)
 		switch {
 		case found && device == layout.Interface:
@@ -54,7 +54,7 @@ func Network(ctx context.Context) (int, error) {
 	// The whole pool is the machine's own, without an address on the interface for each: kube-proxy redirects what is sent to
 	// one of them, but only after the kernel has found a route. What is sent to an address that no Service has is refused at
 	// once. The route goes with the interface.
-	if err := run(ctx, "ip", "route", "replace", "local", layout.LoadBalancerPool, "dev", layout.Interface); err != nil {
+	if err := run(ctx, "ip", "route", "replace", "local", network.LoadBalancerPool(), "dev", layout.Interface); err != nil {
 		return added, err
 	}
 	return added, prepareKernel(ctx)

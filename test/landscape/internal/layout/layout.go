@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package layout knows where everything of the landscape is: folders below the repository, and the addresses of the
-// landscape's own network. Every other package asks here, so that `up`, `down` and `status` agree, and nothing is ever
+// landscape's network. Every other package asks here, so that `up`, `down` and `status` agree, and nothing is ever
 // written outside of the two git-ignored folders.
 package layout
 
@@ -15,69 +15,34 @@ import (
 	"strings"
 )
 
-// Addresses of the landscape. They are those that Gardener's own local setup uses, so that documentation and example
-// manifests fit, and all of them sit on one interface that goes away as a whole.
+// Names and ports of the landscape. Its addresses are those of a Network.
 const (
-	// Interface carries all addresses of the landscape.
+	// Interface carries all addresses of the landscape, so that they go away as a whole.
 	Interface = "pl0"
 	// PodBridge connects the pods, and CNINetwork is the name of their network. Both are nobody else's.
 	PodBridge  = "pl-pods"
 	CNINetwork = "provider-local"
 	// NodeName is the name of the only node.
 	NodeName = "node1"
-	// NodeIP is the node's address; kube-apiserver, kubelet and the cluster's DNS server listen on it.
-	NodeIP = "172.18.0.2"
-	// HostServicesIP is where what runs beside the cluster (the registry) is reached from pods.
-	HostServicesIP = "172.18.255.1"
-	// VirtualGardenIP is the load balancer address of the virtual garden's istio ingress gateway.
-	VirtualGardenIP = "172.18.255.3"
-	// IngressIP is the load balancer address of a seed's nginx-ingress-controller.
-	IngressIP = "172.18.255.4"
-	// HostDNSIP is the DNS server for programs on this machine.
-	HostDNSIP = "172.18.255.53"
-	// ExtensionHostDNSIP is the load balancer address of the extension's own CoreDNS. Its default is HostDNSIP, which is the
-	// landscape's here: that knows the registry too, and the node itself asks it before there is any extension.
-	ExtensionHostDNSIP = "172.18.255.54"
-	// LoadBalancerPool is where all other Services of type LoadBalancer get their addresses from in a seed: the extension's
-	// default.
-	LoadBalancerPool = "172.18.255.128/25"
-	// PodCIDR is the range of the pods' addresses.
-	PodCIDR = "10.244.0.0/16"
-	// ServiceCIDR is the range of the Services' addresses.
-	ServiceCIDR = "10.96.0.0/16"
-	// KubernetesServiceIP is the address of the Service kubernetes: the first one of ServiceCIDR.
-	KubernetesServiceIP = "10.96.0.1"
-	// ClusterDNSIP is the address of the cluster's DNS Service.
-	ClusterDNSIP = "10.96.0.10"
-	// ExtensionDNSIP is the address which the extension's own CoreDNS Service is given (values of its chart).
-	ExtensionDNSIP = "10.96.0.53"
-	// ClusterDNSPort is where the DNS server behind the cluster's DNS Service listens on NodeIP.
+	// ClusterDNSPort is where the DNS server behind the cluster's DNS Service listens on the node's address.
 	ClusterDNSPort = 5353
 	// SeedName is the name of the garden as its own seed.
 	SeedName = "local"
-	// RegistryPort is the port of the registry, on HostServicesIP and on loopback.
+	// RegistryPort is the port of the registry, on the address of host services and on loopback.
 	RegistryPort = 5001
 	// RegistryHost is the registry's name in image and chart references: Gardener speaks plain HTTP to it.
 	RegistryHost = "registry.local.gardener.cloud"
-	// APIServer is the URL of the runtime cluster.
-	APIServer = "https://" + NodeIP + ":6443"
 )
-
-// Addresses returns every address of Interface, among them those of the seed's gateways (172.18.255.10 to 12).
-func Addresses() []string {
-	return []string{
-		NodeIP, HostServicesIP, VirtualGardenIP, IngressIP, "172.18.255.10", "172.18.255.11", "172.18.255.12", HostDNSIP,
-		ExtensionHostDNSIP,
-	}
-}
 
 // moduleLine is how the go.mod in the repository's root starts.
 const moduleLine = "module github.com/gardener/gardener-extension-provider-local"
 
-// Layout is the set of folders of one landscape. The zero value is of no use; see Find.
+// Layout is the set of folders and addresses of one landscape. The zero value is of no use; see Find.
 type Layout struct {
 	// Root is the repository's folder.
 	Root string
+	// Network is where its addresses are from.
+	Network Network
 }
 
 // Find walks upwards from start to the repository's root.

@@ -8,7 +8,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -179,7 +178,7 @@ func TestTheFilesOfTheMachineImage(t *testing.T) {
 
 	hosts, err := os.ReadFile(filepath.Join(dir, "debian", "rootfs", "etc", "containerd", "certs.d", "_default", "hosts.toml"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(hosts)).To(ContainSubstring(fmt.Sprintf(`"http://%s:%d"`, layout.HostServicesIP, layout.RegistryPort)))
+	g.Expect(string(hosts)).To(ContainSubstring(`"http://` + layout.Network{}.Registry() + `"`))
 
 	table, err := images.Load()
 	g.Expect(err).NotTo(HaveOccurred())

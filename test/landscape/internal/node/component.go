@@ -59,7 +59,7 @@ func Components(l layout.Layout) []Component {
 func registry(l layout.Layout) Component {
 	addresses := []string{
 		fmt.Sprintf("127.0.0.1:%d", layout.RegistryPort),
-		fmt.Sprintf("%s:%d", layout.HostServicesIP, layout.RegistryPort),
+		l.Network.Registry(),
 	}
 	return Component{
 		Spec: process.Spec{
@@ -119,10 +119,10 @@ func apiServer(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    APIServer,
-			Sockets: tcp(layout.NodeIP + ":6443"),
+			Sockets: tcp(l.Network.NodeIP() + ":6443"),
 			Command: []string{
 				l.Binary("kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379",
-				"--bind-address=" + layout.NodeIP, "--advertise-address=" + layout.NodeIP, "--secure-port=6443",
+				"--bind-address=" + l.Network.NodeIP(), "--advertise-address=" + l.Network.NodeIP(), "--secure-port=6443",
 				"--tls-cert-file=" + pki("kube-apiserver.crt"), "--tls-private-key-file=" + pki("kube-apiserver.key"),
 				"--client-ca-file=" + pki("ca.crt"),
 				"--kubelet-certificate-authority=" + pki("ca.crt"),
@@ -131,7 +131,7 @@ func apiServer(l layout.Layout) Component {
 				"--kubelet-preferred-address-types=InternalIP",
 				"--service-account-issuer=https://kubernetes.default.svc",
 				"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
-				"--service-cluster-ip-range=" + layout.ServiceCIDR,
+				"--service-cluster-ip-range=" + l.Network.ServiceCIDR(),
 				"--authorization-mode=Node,RBAC", "--allow-privileged=true",
 				"--audit-policy-file=" + policy, "--audit-log-path=" + l.AuditLog(),
 				// Megabytes. Rotated files are compressed and kept as long as the landscape is.
@@ -144,7 +144,7 @@ func apiServer(l layout.Layout) Component {
 			Nice:   preferred,
 		},
 		Configs: []string{"audit-policy.yaml"},
-		Ready:   httpOK("https://"+layout.NodeIP+":6443/readyz", insecure()),
+		Ready:   httpOK("https://"+l.Network.NodeIP()+":6443/readyz", insecure()),
 		Timeout: 2 * time.Minute,
 	}
 }
@@ -159,7 +159,7 @@ func controllerManager(l layout.Layout) Component {
 				l.Binary("kube-controller-manager"), "--kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--leader-elect=false",
 				"--use-service-account-credentials", "--service-account-private-key-file=" + l.State("pki", "sa.key"),
 				"--root-ca-file=" + l.State("pki", "ca.crt"),
-				"--allocate-node-cidrs=true", "--cluster-cidr=" + layout.PodCIDR, "--service-cluster-ip-range=" + layout.ServiceCIDR,
+				"--allocate-node-cidrs=true", "--cluster-cidr=" + l.Network.PodCIDR(), "--service-cluster-ip-range=" + l.Network.ServiceCIDR(),
 			},
 			Inputs: []string{kubeconfig, l.State("pki", "sa.key")},
 		},
@@ -187,10 +187,10 @@ func kubelet(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    Kubelet,
-			Sockets: tcp(layout.NodeIP+":10250", "127.0.0.1:10248"),
+			Sockets: tcp(l.Network.NodeIP()+":10250", "127.0.0.1:10248"),
 			Command: []string{
 				l.Binary("kubelet"), "--config=" + l.State("etc", "kubelet.yaml"), "--kubeconfig=" + kubeconfig,
-				"--hostname-override=" + layout.NodeName, "--node-ip=" + layout.NodeIP,
+				"--hostname-override=" + layout.NodeName, "--node-ip=" + l.Network.NodeIP(),
 				"--node-labels=topology.kubernetes.io/region=local,topology.kubernetes.io/zone=0",
 				"--root-dir=" + l.State("kubelet"), "--cert-dir=" + l.State("kubelet", "pki"),
 			},
@@ -222,19 +222,19 @@ func dns(l layout.Layout) Component {
 	return Component{
 		Spec: process.Spec{
 			Name:    DNS,
-			Sockets: append(tcp(layout.NodeIP+":8080"), udpAndTCP(fmt.Sprintf("%s:%d", layout.NodeIP, layout.ClusterDNSPort), layout.HostDNSIP+":53")...),
+			Sockets: append(tcp(l.Network.NodeIP()+":8080"), udpAndTCP(fmt.Sprintf("%s:%d", l.Network.NodeIP(), layout.ClusterDNSPort), l.Network.HostDNSIP()+":53")...),
 			Command: []string{l.Binary("coredns"), "-conf", config},
 			Inputs:  []string{config, l.State("pki", "coredns.kubeconfig")},
 		},
 		Configs: []string{"Corefile"},
-		Ready:   httpOK("http://"+layout.NodeIP+":8080/health", nil),
+		Ready:   httpOK("http://"+l.Network.NodeIP()+":8080/health", nil),
 		Timeout: 30 * time.Second,
 	}
 }
 
 func statusController(l layout.Layout) Component {
 	kubeconfig := l.State("pki", "status-controller.kubeconfig")
-	const health = layout.NodeIP + ":8081"
+	health := l.Network.NodeIP() + ":8081"
 	return Component{
 		Spec: process.Spec{
 			Name:    StatusController,

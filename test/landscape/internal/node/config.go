@@ -38,8 +38,8 @@ type Values struct {
 func NewValues(l layout.Layout) Values {
 	return Values{
 		State: l.State(), PKI: l.State("pki"), Socket: l.ContainerdSocket(),
-		NodeName: layout.NodeName, NodeIP: layout.NodeIP, HostServicesIP: layout.HostServicesIP, HostDNSIP: layout.HostDNSIP,
-		PodCIDR: layout.PodCIDR, ClusterDNSIP: layout.ClusterDNSIP, ExtensionDNSIP: layout.ExtensionDNSIP, RegistryHost: layout.RegistryHost,
+		NodeName: layout.NodeName, NodeIP: l.Network.NodeIP(), HostServicesIP: l.Network.HostServicesIP(), HostDNSIP: l.Network.HostDNSIP(),
+		PodCIDR: l.Network.PodCIDR(), ClusterDNSIP: l.Network.ClusterDNSIP(), ExtensionDNSIP: l.Network.ExtensionDNSIP(), RegistryHost: layout.RegistryHost,
 		ClusterDNSPort: layout.ClusterDNSPort, RegistryPort: layout.RegistryPort,
 		PauseImage: fmt.Sprintf("127.0.0.1:%d/real/pause:latest", layout.RegistryPort),
 		Bridge:     layout.PodBridge, CNINetwork: layout.CNINetwork, Cgroup: host.Cgroup, CNIBinaries: l.Plugins(), IPAM: IPAM,

@@ -32,9 +32,9 @@ func Certificates(l layout.Layout, now func() time.Time) error {
 	for _, server := range []pki.Server{
 		{Name: "kube-apiserver", User: "kube-apiserver", Hosts: []string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-			"127.0.0.1", layout.KubernetesServiceIP, layout.NodeIP,
+			"127.0.0.1", l.Network.KubernetesServiceIP(), l.Network.NodeIP(),
 		}},
-		{Name: "kubelet-serving", User: nodeUser, Groups: []string{"system:nodes"}, Hosts: []string{layout.NodeName, layout.NodeIP}},
+		{Name: "kubelet-serving", User: nodeUser, Groups: []string{"system:nodes"}, Hosts: []string{layout.NodeName, l.Network.NodeIP()}},
 	} {
 		if err := authority.Serve(server); err != nil {
 			return err
@@ -52,12 +52,12 @@ func Certificates(l layout.Layout, now func() time.Time) error {
 		{Name: "status-controller", User: StatusControllerUser},
 		{Name: "ipam", User: IPAMUser},
 	} {
-		if err := authority.WriteKubeconfig(client, layout.APIServer, authority.Kubeconfig(client.Name)); err != nil {
+		if err := authority.WriteKubeconfig(client, l.Network.APIServer(), authority.Kubeconfig(client.Name)); err != nil {
 			return err
 		}
 	}
 	admin := pki.Client{Name: "admin", User: "admin", Groups: []string{"system:masters"}}
-	if err := authority.WriteKubeconfig(admin, layout.APIServer, l.Kubeconfig()); err != nil {
+	if err := authority.WriteKubeconfig(admin, l.Network.APIServer(), l.Kubeconfig()); err != nil {
 		return err
 	}
 	return links(l)

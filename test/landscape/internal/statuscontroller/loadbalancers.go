@@ -29,10 +29,12 @@ const seedInstance = "gardener-extension-provider-local-seed"
 // that is not a seed. It never changes an address that is there.
 type loadBalancers struct {
 	client client.Client
+	// network is where their addresses are from.
+	network layout.Network
 }
 
-func addLoadBalancers(mgr manager.Manager, _ Options) error {
-	l := &loadBalancers{client: mgr.GetClient()}
+func addLoadBalancers(mgr manager.Manager, opts Options) error {
+	l := &loadBalancers{client: mgr.GetClient(), network: opts.Network}
 	err := builder.ControllerManagedBy(mgr).Named("load-balancers").For(&corev1.Service{}).
 		// When the seed's instance goes, those are left that it gave no address any more.
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(l.all)).
@@ -57,7 +59,7 @@ func (l *loadBalancers) reconcile(ctx context.Context, service *corev1.Service) 
 	}
 
 	patch := client.MergeFrom(service.DeepCopy())
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{ingressOf(client.ObjectKeyFromObject(service))}
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{ingressOf(client.ObjectKeyFromObject(service), l.network)}
 	if err := l.client.Status().Patch(ctx, service, patch); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("giving Service %s its address: %w", client.ObjectKeyFromObject(service), err)
 	}
@@ -81,14 +83,14 @@ func (l *loadBalancers) all(ctx context.Context, _ client.Object) []reconcile.Re
 
 // ingressOf tells the address of a load balancer. Those that have one of their own get what the extension would give them in
 // a seed, so that nothing changes when it comes.
-func ingressOf(key types.NamespacedName) corev1.LoadBalancerIngress {
+func ingressOf(key types.NamespacedName, network layout.Network) corev1.LoadBalancerIngress {
 	own := map[types.NamespacedName]string{
-		{Namespace: "virtual-garden-istio-ingress", Name: "istio-ingressgateway"}:      layout.VirtualGardenIP,
-		{Namespace: "gardener-extension-provider-local-coredns", Name: "coredns-host"}: layout.ExtensionHostDNSIP,
+		{Namespace: "virtual-garden-istio-ingress", Name: "istio-ingressgateway"}:      network.VirtualGardenIP(),
+		{Namespace: "gardener-extension-provider-local-coredns", Name: "coredns-host"}: network.ExtensionHostDNSIP(),
 	}
 	if ip, found := own[key]; found {
 		return corev1.LoadBalancerIngress{IP: ip, IPMode: new(corev1.LoadBalancerIPModeVIP)}
 	}
 	// With mode VIP, kube-proxy would grab the traffic of an address that several Services and the machine's own programs share.
-	return corev1.LoadBalancerIngress{IP: layout.HostServicesIP, IPMode: new(corev1.LoadBalancerIPModeProxy)}
+	return corev1.LoadBalancerIngress{IP: network.HostServicesIP(), IPMode: new(corev1.LoadBalancerIPModeProxy)}
 }

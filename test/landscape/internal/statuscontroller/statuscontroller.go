@@ -31,6 +31,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 // Options configure the controller.
@@ -45,6 +47,8 @@ type Options struct {
 	Health string
 	// ManagedSeed says that the cluster is a shoot, and a seed. It has load balancers and volumes of its own.
 	ManagedSeed bool
+	// Network is where the landscape's addresses are from.
+	Network layout.Network
 }
 
 // Run runs the controllers until ctx ends.

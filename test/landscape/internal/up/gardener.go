@@ -227,7 +227,7 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
 	}
-	if err := reachFromHere(config, layout.VirtualGardenIP); err != nil {
+	if err := reachFromHere(config, l.Layout.Network.VirtualGardenIP()); err != nil {
 		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
 	}
 	rest, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 // shootKubeconfigLifetime is how long a kubeconfig of a Shoot is valid.
@@ -81,7 +80,7 @@ func (l Landscape) shootKubeconfig(ctx context.Context, of string) ([]byte, erro
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of Shoot %s/%s: %w", namespace, name, err)
 	}
-	if err := reachFromHere(config, layout.HostServicesIP); err != nil {
+	if err := reachFromHere(config, l.Layout.Network.HostServicesIP()); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of Shoot %s/%s: %w", namespace, name, err)
 	}
 	return clientcmd.Write(*config)

@@ -17,7 +17,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/preflight"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
@@ -112,7 +111,7 @@ func (l Landscape) checks(ctx context.Context, until string) ([]preflight.Check,
 func (l Landscape) needs(until string) (preflight.Needs, error) {
 	names := step.Names(l.Steps())
 	upTo := slices.Index(names, until)
-	needs := preflight.Needs{Network: netip.MustParsePrefix("172.18.0.0/16"), Memory: memoryAll}
+	needs := preflight.Needs{Network: netip.MustParsePrefix(l.Layout.Network.String()), Memory: memoryAll}
 	switch {
 	case upTo < slices.Index(names, "deploy"):
 		needs.Memory = memoryNode
@@ -130,8 +129,8 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 	}
 	needs.Ranges = []preflight.Range{
 		{Name: "the node and load balancers", Prefix: needs.Network},
-		{Name: "pods", Prefix: netip.MustParsePrefix(layout.PodCIDR)},
-		{Name: "Services", Prefix: netip.MustParsePrefix(layout.ServiceCIDR)},
+		{Name: "pods", Prefix: netip.MustParsePrefix(l.Layout.Network.PodCIDR())},
+		{Name: "Services", Prefix: netip.MustParsePrefix(l.Layout.Network.ServiceCIDR())},
 	}
 	return needs, nil
 }

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
@@ -111,7 +110,7 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 		"HELM_CONFIG_HOME=" + l.Layout.State("helm", "config"),
 		"HELM_DATA_HOME=" + l.Layout.State("helm", "data"),
 		"SKAFFOLD_CONFIG=" + filepath.Join(l.Layout.Root, "skaffold", "config.yaml"),
-		fmt.Sprintf("SKAFFOLD_DEFAULT_REPO=%s:%d/local-skaffold", layout.HostServicesIP, layout.RegistryPort),
+		"SKAFFOLD_DEFAULT_REPO=" + l.Layout.Network.Registry() + "/local-skaffold",
 	}
 }
 

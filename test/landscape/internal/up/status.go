@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/usage"
 )
@@ -61,7 +60,7 @@ func (l Landscape) Status(ctx context.Context) error {
 	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
 		_, _ = fmt.Fprintf(l.Out, "%s --kubeconfig %s get seeds,shoots -A\n", l.Layout.Kubectl(), l.Layout.VirtualKubeconfig())
 	}
-	_, _ = fmt.Fprintf(l.Out, "dig +short @%s api.virtual-garden.local.gardener.cloud\nlogs: %s\n", layout.HostDNSIP, l.Layout.State("logs"))
+	_, _ = fmt.Fprintf(l.Out, "dig +short @%s api.virtual-garden.local.gardener.cloud\nlogs: %s\n", l.Layout.Network.HostDNSIP(), l.Layout.State("logs"))
 	return r.err()
 }
 
@@ -91,7 +90,7 @@ func (l Landscape) statusClusters(ctx context.Context, r *report) map[string]str
 	if err != nil {
 		reach.add(bad, "table", "images", err.Error())
 	}
-	s := &survey{report: r, table: table}
+	s := &survey{report: r, table: table, network: l.Layout.Network}
 	runtime, err := l.client(runtimeCluster)
 	if err != nil {
 		reach.add(bad, "cluster", "runtime", err.Error())

@@ -38,6 +38,7 @@ var (
 type survey struct {
 	report  *report
 	table   images.Table
+	network layout.Network
 	runtime client.Reader
 	// virtual is nil until there is a virtual garden.
 	virtual client.Reader
@@ -276,7 +277,7 @@ func (s *survey) image(reference string) (images.Kind, string) {
 	host, _, _ := strings.Cut(repository, "/")
 	host, _, _ = strings.Cut(host, ":")
 	address, err := netip.ParseAddr(host)
-	if own := host == layout.RegistryHost || (err == nil && (address.IsLoopback() || host == layout.HostServicesIP)); own && !match.Listed {
+	if own := host == layout.RegistryHost || (err == nil && (address.IsLoopback() || host == s.network.HostServicesIP())); own && !match.Listed {
 		return images.KindReal, path.Base(repository)
 	}
 	return match.Kind, path.Base(repository)

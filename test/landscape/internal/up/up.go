@@ -109,7 +109,7 @@ func (l Landscape) Steps() []step.Step {
 		{Name: "binaries", Title: "programs built from their Go modules", Execute: l.binaries, Remedy: "look whether the Go module proxy (go env GOPROXY) is reached and the disk has room"},
 		{Name: "network", Title: "interface " + layout.Interface + " has the landscape's addresses", Execute: l.network, Remedy: "run make doctor"},
 		{Name: "certificates", Title: "certificates and kubeconfigs written", Execute: l.certificates, Remedy: "run down, and up again"},
-		{Name: "registry", Title: fmt.Sprintf("registry serves on %s:%d", layout.HostServicesIP, layout.RegistryPort), Execute: start(node.Registry), Remedy: logs},
+		{Name: "registry", Title: "registry serves on " + l.Layout.Network.Registry(), Execute: start(node.Registry), Remedy: logs},
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: logs},
 		{Name: "machine-image", Title: "machine image pushed", Execute: l.machineImage, Remedy: "look whether Debian's package mirror is reached and /tmp has 1 GB free"},
 		{Name: "etcd", Title: "etcd serves", Execute: start(node.Etcd), Remedy: logs},
@@ -277,7 +277,7 @@ func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error)
 			return "", err
 		}
 	}
-	added, err := host.Network(ctx)
+	added, err := host.Network(ctx, l.Layout.Network)
 	return fmt.Sprintf("%d addresses added", added), err
 }
 
@@ -356,7 +356,7 @@ func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	objects, err := cluster.Base(table, lacks)
+	objects, err := cluster.Base(l.Layout.Network, table, lacks)
 	if err != nil {
 		return "", err
 	}
@@ -397,7 +397,7 @@ func (l Landscape) node(ctx context.Context, _ step.Progress) (string, error) {
 }
 
 func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
-	objects, err := cluster.DNS()
+	objects, err := cluster.DNS(l.Layout.Network)
 	if err != nil {
 		return "", err
 	}
