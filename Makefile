@@ -10,6 +10,19 @@ SHELL       := /usr/bin/env bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
+# sudo and su leave out where Go is, and the programs of administration.
+export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
+
+# With sudo, what is built is built as the user who called it: it is theirs, and so are the caches.
+AS_USER := $(if $(filter-out 0,$(SUDO_UID)),setpriv --reuid $(SUDO_UID) --regid $(SUDO_GID) --init-groups env HOME=$(shell getent passwd $(SUDO_UID) | cut -d: -f6))
+
+# As root git refuses a clone that belongs to somebody else, and so does Go, which asks it.
+ifeq ($(shell id -u)$(GIT_CONFIG_COUNT),0)
+export GIT_CONFIG_COUNT   := 1
+export GIT_CONFIG_KEY_0   := safe.directory
+export GIT_CONFIG_VALUE_0 := $(CURDIR)
+endif
+
 REPO      := $(CURDIR)
 BIN       := $(REPO)/bin/landscape
 TOOLS     := $(REPO)/bin/tools
@@ -25,18 +38,20 @@ NEEDS_LANDSCAPE := /test/e2e
 
 LABELS   ?=
 UNTIL    ?=
+NETWORK  ?=
+GOALS    ?=
 REGISTRY ?=
 TEST_ARGS ?=
 PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up the landscape and deploy into it; UNTIL=STEP stops after that step, running it again continues
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), GOALS=1, NETWORK=172.30.0.0/16
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL))
+	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GOALS),--goals)
 
-## down: take the landscape down: processes, mounts, network devices, iptables chains, cgroups
+## down: take it down, as root or with sudo, and check that the machine is as it was
 .PHONY: down
 down: $(LANDSCAPE)
 	@$(LANDSCAPE) down
@@ -45,6 +60,11 @@ down: $(LANDSCAPE)
 .PHONY: status
 status: $(LANDSCAPE)
 	@$(LANDSCAPE) status
+
+## doctor: check whether this machine can take a landscape, and change nothing
+.PHONY: doctor
+doctor: $(LANDSCAPE)
+	@$(LANDSCAPE) doctor $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK))
 
 ##@ kind
 
@@ -242,10 +262,17 @@ need-named:
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends bind9; \
 	} || { echo "make test: the tests of dynamic updates need a name server: apt-get install bind9" >&2; exit 1; }
 
+# Outside of the clone, as a Go that is too old can't read go.mod and says something else.
+.PHONY: need-go
+need-go:
+	@version=$$(cd / && $(AS_USER) go version 2>/dev/null) || { echo "make: there is no Go; install 1.21 or newer from https://go.dev/dl into /usr/local/go" >&2; exit 1; }; \
+	minor=$$(sed -nE 's/.*go1\.([0-9]+).*/\1/p' <<<"$$version"); \
+	[ "$${minor:-99}" -ge 21 ] || { echo "make: $$version can't read go.mod; install Go 1.21 or newer from https://go.dev/dl into /usr/local/go and put it first in PATH" >&2; exit 1; }
+
 # Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
 .PHONY: $(LANDSCAPE)
-$(LANDSCAPE):
-	@CGO_ENABLED=0 go build -C test/landscape -trimpath -ldflags '-s -w' -o $@ .
+$(LANDSCAPE): need-go
+	@$(AS_USER) env CGO_ENABLED=0 go build -C test/landscape -trimpath -ldflags '-s -w' -o $@ .
 
 # Phony for the same reason; the landscape builds it with the same flags.
 .PHONY: $(BIN)/coredns

@@ -92,14 +92,6 @@ func (i Invoker) Own(paths ...string) error {
 	return errors.Join(errs...)
 }
 
-// OwnFile gives the invoker one file or folder, without what is below.
-func (i Invoker) OwnFile(path string) error {
-	if i.uid == 0 {
-		return nil
-	}
-	return os.Lchown(path, int(i.uid), int(i.gid))
-}
-
 // SearchPath adds the folders of programs that sudo and su leave out of PATH: those of administration, and Go's own.
 func SearchPath(path string) string {
 	folders := strings.Split(path, ":")

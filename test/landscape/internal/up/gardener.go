@@ -253,7 +253,7 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 	if err := clientcmd.WriteToFile(*config, l.Layout.VirtualKubeconfig()); err != nil {
 		return fmt.Errorf("writing the kubeconfig of the virtual garden: %w", err)
 	}
-	return l.Invoker.Own(filepath.Dir(l.Layout.VirtualKubeconfig()))
+	return l.handOver()
 }
 
 // reachFromHere puts the gateway's address in the place of the server's name, which this machine may not resolve.

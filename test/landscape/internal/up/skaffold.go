@@ -43,7 +43,7 @@ func (l Landscape) build(progress step.Progress) func(context.Context) (string, 
 	}
 }
 
-func (l Landscape) artifacts() string { return l.Layout.State("artifacts.json") }
+func (l Landscape) artifacts() string { return l.Layout.State("skaffold", "artifacts.json") }
 
 // deployVirtual deploys what belongs into the virtual garden.
 func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (string, error) {
@@ -106,9 +106,9 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 		"GARDENER_DIR=" + gardener,
 		"BACKUP_DIR=" + l.Layout.Backups(),
 		// Helm would write below the user's home.
-		"HELM_CACHE_HOME=" + l.Layout.State("helm", "cache"),
-		"HELM_CONFIG_HOME=" + l.Layout.State("helm", "config"),
-		"HELM_DATA_HOME=" + l.Layout.State("helm", "data"),
+		"HELM_CACHE_HOME=" + l.Layout.State("skaffold", "helm", "cache"),
+		"HELM_CONFIG_HOME=" + l.Layout.State("skaffold", "helm", "config"),
+		"HELM_DATA_HOME=" + l.Layout.State("skaffold", "helm", "data"),
 		"SKAFFOLD_CONFIG=" + filepath.Join(l.Layout.Root, "skaffold", "config.yaml"),
 		"SKAFFOLD_DEFAULT_REPO=" + l.Layout.Network.Registry() + "/local-skaffold",
 	}

@@ -75,7 +75,9 @@ func (l Landscape) statusProcesses(ctx context.Context, s *section) error {
 			continue
 		}
 		verdict, health := good, "healthy"
-		if err := component.Ready(ctx); err != nil {
+		if err := component.Ready(ctx); errors.Is(err, os.ErrPermission) {
+			health = "runs (only root may ask whether it is healthy)"
+		} else if err != nil {
 			verdict, health = bad, err.Error()
 		}
 		s.add(verdict, "process", component.Name, fmt.Sprintf("%s, PID %d, since %s", health, record.PID, l.Now().Sub(record.Started).Round(time.Second)))

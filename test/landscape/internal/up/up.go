@@ -137,22 +137,29 @@ func (l Landscape) prepare() (func(), error) {
 	if length := len(l.Layout.ContainerdSocket()); length > 90 {
 		return nil, fmt.Errorf("%s has %d characters, too many for the path of a socket; move the clone to a shorter path", l.Layout.ContainerdSocket(), length)
 	}
-	for _, dir := range []string{"", "run", "logs", "etc"} {
+	for _, dir := range []string{"run", "logs", "etc", "skaffold"} {
 		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
 			return nil, fmt.Errorf("making the state folder: %w", err)
 		}
-		if err := l.Invoker.OwnFile(l.Layout.State(dir)); err != nil {
-			return nil, fmt.Errorf("making the state folder: %w", err)
-		}
+	}
+	if err := l.handOver(); err != nil {
+		return nil, err
 	}
 	return l.lock()
 }
 
-// handOver gives the invoker what is theirs: what was built, the kubeconfigs, the logs and the records of processes.
+// handOver gives the invoker what is theirs: what was built, where Skaffold works, the kubeconfigs, the logs of processes and their
+// records.
 func (l Landscape) handOver() error {
-	err := l.Invoker.Own(filepath.Join(l.Layout.Root, "bin"), l.Layout.Kubeconfig(), filepath.Dir(l.Layout.VirtualKubeconfig()),
-		l.Layout.State("logs"), l.Layout.State("run"), l.Layout.State("helm"), l.Layout.Milestones(), l.artifacts())
-	if err != nil {
+	theirs := []string{filepath.Join(l.Layout.Root, "bin"), l.Layout.State("skaffold"), l.Layout.Kubeconfig(), filepath.Dir(l.Layout.VirtualKubeconfig())}
+	for _, pattern := range []string{l.Layout.State("logs", "*.log*"), l.Layout.State("run", "*.json")} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		theirs = append(theirs, files...)
+	}
+	if err := l.Invoker.Own(theirs...); err != nil {
 		return fmt.Errorf("giving what was built to the user who called sudo: %w", err)
 	}
 	return nil
@@ -212,8 +219,8 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 	if err := os.MkdirAll(l.Layout.Binary(""), 0o755); err != nil { // #nosec G301 -- build output.
 		return "", fmt.Errorf("making the folder of the programs: %w", err)
 	}
-	if err := l.Invoker.Own(filepath.Join(l.Layout.Root, "bin")); err != nil {
-		return "", fmt.Errorf("making the folder of the programs: %w", err)
+	if err := l.handOver(); err != nil {
+		return "", err
 	}
 	programs := binaries.Programs(l.Layout.Root)
 	builder := binaries.Builder{Out: l.Layout.Binary(""), Invoker: l.Invoker}
@@ -297,7 +304,7 @@ func (l Landscape) rebooted() (string, bool) {
 
 func (l Landscape) certificates(context.Context, step.Progress) (string, error) {
 	err := node.Certificates(l.Layout, l.Now)
-	return "admin: " + l.Layout.Kubeconfig(), errors.Join(err, l.Invoker.OwnFile(l.Layout.Kubeconfig()))
+	return "admin: " + l.Layout.Kubeconfig(), errors.Join(err, l.handOver())
 }
 
 func (l Landscape) images(ctx context.Context, progress step.Progress) (string, error) {
