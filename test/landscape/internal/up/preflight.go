@@ -20,10 +20,11 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/preflight"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/usage"
 )
 
 // The needs in bytes, by the steps that are executed: memory for the cluster alone, for a Garden in it, and for the Seed and Shoots
-// as well; disk for the Go build and module caches of a first build, for what is built, and for what runs.
+// as well; disk for the Go build and module caches of a first build, for what is built, for what runs, and what more of that there may be.
 const (
 	memoryNode   = 1_800_000_000
 	memoryGarden = 4_500_000_000
@@ -32,6 +33,7 @@ const (
 	diskCaches = 14_000_000_000
 	diskBuilt  = 5_000_000_000
 	diskState  = 3_000_000_000
+	diskMore   = 500_000_000
 	diskTmp    = 1_000_000_000
 )
 
@@ -99,12 +101,24 @@ func (l Landscape) checks(ctx context.Context, until string) ([]preflight.Check,
 			own = append(own, record.PID)
 		}
 	}
-	_, err = os.Stat(l.snapshotPath())
-	machine, err := preflight.Read(ctx, needs, own, err == nil)
+	machine, err := preflight.Read(ctx, needs, own, l.present())
 	if err != nil {
 		return nil, err
 	}
+	// What the landscape has already is there for it.
+	processes, err := usage.Read(usage.Root, l.Layout.State())
+	if err != nil {
+		return nil, err
+	}
+	machine.Available += usage.Memory(processes)
 	return preflight.Judge(machine, needs), nil
+}
+
+// present reports whether the landscape's own devices and rules may be on the machine.
+func (l Landscape) present() bool {
+	_, err := os.Stat(l.snapshotPath())
+	_, rebooted := l.rebooted()
+	return err == nil && !rebooted
 }
 
 // needs are those of the steps up to and including the one named until.
@@ -118,7 +132,11 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 	case upTo <= slices.Index(names, "garden"):
 		needs.Memory = memoryGarden
 	}
-	needs.Disks = []preflight.Disk{{Folder: l.Layout.State(), Purpose: "what runs", Need: diskState}, {Folder: os.TempDir(), Purpose: "temporary files", Need: diskTmp}}
+	state := preflight.Disk{Folder: l.Layout.State(), Purpose: "what runs", Need: diskState}
+	if l.present() {
+		state.Need = diskMore
+	}
+	needs.Disks = []preflight.Disk{state, {Folder: os.TempDir(), Purpose: "temporary files", Need: diskTmp}}
 	if !l.built() {
 		needs.Disks = append(needs.Disks,
 			preflight.Disk{Folder: l.Layout.Binary(""), Purpose: "programs and images", Need: diskBuilt},
@@ -155,21 +173,21 @@ func (l Landscape) buildCache() string {
 
 // Logs copies the log of a process, or of Skaffold, to Out.
 func (l Landscape) Logs(name string) error {
-	content, err := os.ReadFile(l.Processes().LogPath(name))
-	if !errors.Is(err, os.ErrNotExist) || strings.ContainsRune(name, os.PathSeparator) {
-		if err == nil {
-			_, err = l.Out.Write(content)
-		}
-		return err
-	}
 	names, err := l.LogNames()
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		return errors.New("there are no logs; bring the landscape up with `make up`")
+		return errors.New("there are no logs; bring the landscape up with make up")
 	}
-	return fmt.Errorf("there is no log %q; the logs are: %s", name, strings.Join(names, ", "))
+	if !slices.Contains(names, name) {
+		return fmt.Errorf("there is no log %q; the logs are: %s", name, strings.Join(names, ", "))
+	}
+	content, err := os.ReadFile(l.Processes().LogPath(name))
+	if err == nil {
+		_, err = l.Out.Write(content)
+	}
+	return err
 }
 
 // LogNames lists the logs that there are.

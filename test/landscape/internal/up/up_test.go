@@ -5,6 +5,7 @@
 package up
 
 import (
+	"bytes"
 	"os"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/preflight"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
@@ -115,4 +117,41 @@ time=2026 level=INFO msg="answering for another registry" host=quay.io repositor
 `
 	g.Expect(os.WriteFile(l.Processes().LogPath("registry"), []byte(log), 0o600)).To(Succeed())
 	g.Expect(l.unlistedImages()).To(Equal([]string{"quay.io/a/b:v1"}))
+}
+
+func TestNeedsGrowWithTheSteps(t *testing.T) {
+	g := NewWithT(t)
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
+	var last uint64
+	for _, until := range []string{"dns", "garden", "shoot"} {
+		needs, err := l.needs(until)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(needs.Memory).To(BeNumerically(">", last), until)
+		last = needs.Memory
+	}
+	needs, err := l.needs("dns")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(needs.Disks).To(HaveLen(4), "nothing is built yet")
+	g.Expect(needs.Sockets).To(ContainElement(HaveField("Address.Port()", uint16(2379))))
+	g.Expect(needs.Ranges).NotTo(BeEmpty())
+}
+
+func TestARefusalNamesEveryProblemWithItsRemedy(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(refuse([]preflight.Check{{Name: "ok"}})).To(Succeed())
+	err := refuse([]preflight.Check{{Problems: []preflight.Problem{{Cause: "a is taken", Remedy: "free a"}, {Cause: "b is small", Remedy: "enlarge b"}}}})
+	g.Expect(err).To(MatchError(And(ContainSubstring("- a is taken\n  what to do: free a\n"), ContainSubstring("- b is small\n  what to do: enlarge b"))))
+}
+
+func TestLogsAreListedWhereThereIsNone(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}, Out: &out}
+	g.Expect(l.Logs("etcd")).To(MatchError(ContainSubstring("make up")))
+	g.Expect(os.MkdirAll(l.Layout.State("logs"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(l.Layout.State("logs", "etcd.log"), []byte("ready\n"), 0o600)).To(Succeed())
+	g.Expect(l.Logs("etcd")).To(Succeed())
+	g.Expect(out.String()).To(Equal("ready\n"))
+	g.Expect(l.Logs("kubelet")).To(MatchError(ContainSubstring("the logs are: etcd")))
+	g.Expect(l.Logs("../logs/etcd")).NotTo(Succeed(), "it is a name, not a path")
 }
