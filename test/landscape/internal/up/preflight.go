@@ -6,7 +6,6 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -169,32 +168,4 @@ func (l Landscape) buildCache() string {
 		return folder
 	}
 	return l.Layout.Binary("")
-}
-
-// Logs copies the log of a process, or of Skaffold, to Out.
-func (l Landscape) Logs(name string) error {
-	names, err := l.LogNames()
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		return errors.New("there are no logs; bring the landscape up with make up")
-	}
-	if !slices.Contains(names, name) {
-		return fmt.Errorf("there is no log %q; the logs are: %s", name, strings.Join(names, ", "))
-	}
-	content, err := os.ReadFile(l.Processes().LogPath(name))
-	if err == nil {
-		_, err = l.Out.Write(content)
-	}
-	return err
-}
-
-// LogNames lists the logs that there are.
-func (l Landscape) LogNames() ([]string, error) {
-	paths, err := filepath.Glob(l.Processes().LogPath("*"))
-	for i := range paths {
-		paths[i] = strings.TrimSuffix(filepath.Base(paths[i]), ".log")
-	}
-	return paths, err
 }
