@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// asProgram makes the test binary behave as the program itself.
+const asProgram = "PROVIDER_LOCAL_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(run())
+	}
+	os.Exit(m.Run())
+}
+
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+func TestWrongUsageExitsWith2AndSaysWhereHelpIs(t *testing.T) {
+	for _, test := range []struct{ args, message string }{
+		{"nonsense", `unknown command "nonsense"`},
+		{"up --nonsense", "unknown flag: --nonsense"},
+		{"up now", `unknown command "now"`},
+		{"up --until nonsense", `there is no step "nonsense"; the steps are: preflight, packages`},
+		{"doctor --until nonsense", `there is no step "nonsense"`},
+		{"logs a b", "accepts at most 1 arg"},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			g := NewWithT(t)
+			out, err := program(t, strings.Fields(test.args)...).CombinedOutput()
+			g.Expect(exitCode(err)).To(Equal(2), string(out))
+			g.Expect(string(out)).To(And(ContainSubstring(test.message), ContainSubstring("--help' for usage")))
+		})
+	}
+}
+
+func TestAFailureExitsWith1(t *testing.T) {
+	g := NewWithT(t)
+	cmd := program(t, "status")
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	g.Expect(exitCode(err)).To(Equal(1), string(out))
+	g.Expect(string(out)).To(ContainSubstring("run it inside of a clone"))
+}
+
+func TestHelpExplainsTheSteps(t *testing.T) {
+	g := NewWithT(t)
+	out, err := program(t, "up", "--help").CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(out)).To(And(ContainSubstring("dns            the cluster's DNS serves"), ContainSubstring("memory"), ContainSubstring("sudo make up")))
+}
+
+func TestAnInterruptExitsWith130(t *testing.T) {
+	g := NewWithT(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().String()
+	g.Expect(listener.Close()).To(Succeed())
+	cmd := program(t, "registry", "--dir", t.TempDir(), "--listen", address)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	g.Expect(cmd.Start()).To(Succeed())
+	g.Eventually(func() error {
+		connection, err := net.Dial("tcp", address)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	}).WithTimeout(20*time.Second).Should(Succeed(), "it serves")
+	g.Expect(cmd.Process.Signal(syscall.SIGINT)).To(Succeed())
+	g.Expect(exitCode(cmd.Wait())).To(Equal(130))
+	g.Expect(stderr.String()).To(And(ContainSubstring("run it again to continue"), Not(ContainSubstring("error:"))))
+}
