@@ -141,10 +141,11 @@ func moduleOf(file string) string {
 	return ""
 }
 
-// gitDescription returns what git calls the working tree, nothing if there is no git or no repository.
+// gitDescription returns what git calls the working tree, nothing if there is no git or no repository. --tags makes it see
+// lightweight tags too: actions/checkout turns annotated ones into those.
 func gitDescription(ctx context.Context, root string) string {
 	// #nosec G204 -- the argument is the repository's own folder
-	out, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--dirty").Output()
+	out, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--tags", "--always", "--dirty").Output()
 	if err != nil {
 		return ""
 	}
