@@ -41,6 +41,7 @@ UNTIL    ?=
 NETWORK  ?=
 GOALS    ?=
 REGISTRY ?=
+LAYOUT   ?=
 TEST_ARGS ?=
 PACKAGES ?=
 
@@ -216,16 +217,22 @@ dashboard:
 
 ##@ publish
 
-## images: build the images of our programs into bin/images, without Docker
+## images: build the images for amd64 and arm64 into bin/images, without Docker; push them if REGISTRY is set
 .PHONY: images
 images:
-	go run ./skaffold/publish image
+	go run ./skaffold/publish image $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(LAYOUT),--layout $(LAYOUT))
 
 ## push-charts: package the charts and push them to REGISTRY, print digest-pinned references, write the Extension
 .PHONY: push-charts
 push-charts:
 	@[ -n "$(REGISTRY)" ] || { echo "make push-charts: say where to: REGISTRY=host[:port][/path]" >&2; exit 1; }
-	go run ./skaffold/publish charts --registry $(REGISTRY)
+	go run ./skaffold/publish charts --registry $(REGISTRY) $(if $(LAYOUT),--layout $(LAYOUT))
+
+## push: push the images and charts that LAYOUT=FOLDER made images and push-charts write instead of pushing
+.PHONY: push
+push:
+	@[ -n "$(LAYOUT)" ] || { echo "make push: say what: LAYOUT=FOLDER" >&2; exit 1; }
+	go run ./skaffold/publish push --layout $(LAYOUT)
 
 ##@ other
 

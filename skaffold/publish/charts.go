@@ -53,6 +53,7 @@ Images that --image does not name are expected at REGISTRY/NAME:TAG, where "make
 		RunE: func(cmd *cobra.Command, _ []string) error { return opts.run(cmd) },
 	}
 	opts.add(cmd)
+	opts.addLayout(cmd)
 	cmd.Flags().StringVar(&opts.registry, "registry", "", "where to push: HOST[:PORT][/PATH]")
 	cmd.Flags().StringVar(&opts.pullRegistry, "pull-registry", "", "what the cluster calls the registry, if it knows it by another name")
 	cmd.Flags().StringVar(&opts.tag, "tag", "", "tag of the charts, and of the images that --image doesn't name (default: the version by git)")

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -26,18 +25,18 @@ import (
 type imageOptions struct {
 	registryFlags
 
-	name         string
-	binaries     []string
-	tars         []string
-	entrypoint   []string
-	env          []string
-	labels       []string
-	user         string
-	architecture string
-	registry     string
-	ref          string
-	output       string
-	push         bool
+	name          string
+	binaries      []string
+	tars          []string
+	entrypoint    []string
+	env           []string
+	labels        []string
+	user          string
+	architectures []string
+	registry      string
+	ref           string
+	output        string
+	push          bool
 }
 
 func newImageCommand() *cobra.Command {
@@ -47,8 +46,9 @@ func newImageCommand() *cobra.Command {
 		Short: "Make an image of static binaries, or the images of this repository",
 		Long: `Make an image of the static binaries that --binary names.
 
-Without --binary, build the programs of this repository into bin/, write their images to bin/images/NAME.tar, and push them
-to REGISTRY/NAME:VERSION if a registry is given.`,
+Without --binary, build the programs of this repository into bin/ARCHITECTURE and write their images to
+bin/images/NAME-ARCHITECTURE.tar. If a registry is given, push an index of each image's architectures to
+REGISTRY/NAME:VERSION.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(opts.binaries) == 0 {
@@ -58,6 +58,7 @@ to REGISTRY/NAME:VERSION if a registry is given.`,
 		},
 	}
 	opts.add(cmd)
+	opts.addLayout(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&opts.name, "name", "", "name of the image, for its label and for the messages")
 	flags.StringArrayVar(&opts.binaries, "binary", nil, "PATH[:DEST] of a binary; DEST defaults to / and the binary's name; the first one is the entrypoint")
@@ -66,7 +67,7 @@ to REGISTRY/NAME:VERSION if a registry is given.`,
 	flags.StringArrayVar(&opts.env, "env", nil, "NAME=VALUE in the environment of the image")
 	flags.StringArrayVar(&opts.labels, "label", nil, "NAME=VALUE among the labels of the image")
 	flags.StringVar(&opts.user, "user", image.NonRoot, "user of the image")
-	flags.StringVar(&opts.architecture, "architecture", "", "Go's name of the architecture (default: this machine's)")
+	flags.StringSliceVar(&opts.architectures, "architecture", nil, "Go's name of the architecture (default: this machine's); without --binary several (default: "+strings.Join(architectures(), ",")+")")
 	flags.StringVar(&opts.ref, "ref", "", "HOST[:PORT]/REPOSITORY:TAG")
 	flags.BoolVar(&opts.push, "push", false, "push the image to --ref")
 	flags.StringVar(&opts.output, "output", "", "write the image to this tar file, for `docker load`, `kind load` or `ctr images import`")
@@ -75,14 +76,17 @@ to REGISTRY/NAME:VERSION if a registry is given.`,
 	return cmd
 }
 
+// architectures are those that this repository's images are released for.
+func architectures() []string { return []string{"amd64", "arm64"} }
+
 // runAll makes the images of this repository.
 func (o *imageOptions) runAll(cmd *cobra.Command) error {
 	root, err := findRoot()
 	if err != nil {
 		return err
 	}
-	if o.architecture == "" {
-		o.architecture = runtime.GOARCH
+	if len(o.architectures) == 0 {
+		o.architectures = architectures()
 	}
 	folder := filepath.Join(root, "bin", "images")
 	if err := os.MkdirAll(folder, 0o750); err != nil {
@@ -92,18 +96,44 @@ func (o *imageOptions) runAll(cmd *cobra.Command) error {
 	// Once for all, as the tree may change while the first is built.
 	version := versionOf(gitDescription(cmd.Context(), root))
 	for _, artifact := range artifacts() {
-		img, err := artifact.build(cmd, root, version, o.architecture, filepath.Join(root, "bin"))
-		if err != nil {
-			return err
+		ref := path.Join(o.registry, artifact.name) + ":" + tagOf(version)
+		var images []v1.Image
+		for _, architecture := range o.architectures {
+			img, err := artifact.build(cmd, root, version, architecture, filepath.Join(root, "bin", architecture))
+			if err != nil {
+				return err
+			}
+			file := filepath.Join(folder, artifact.name+"-"+architecture+".tar")
+			if err := writeTar(file, ref, img); err != nil {
+				return fmt.Errorf("writing image %s to %s: %w", artifact.name, file, err)
+			}
+			images = append(images, img)
 		}
-		one := *o
-		one.name, one.push, one.output = artifact.name, o.registry != "", filepath.Join(folder, artifact.name+".tar")
-		one.ref = path.Join(o.registry, artifact.name) + ":" + tagOf(version)
-		if err := one.deliver(cmd, img); err != nil {
-			return err
+		if err := o.deliverIndex(cmd, ref, images); err != nil {
+			return fmt.Errorf("image %s: %w", artifact.name, err)
 		}
 	}
 	return nil
+}
+
+// deliverIndex pushes the index of an image's architectures if there is a registry, and prints its reference by digest.
+func (o *imageOptions) deliverIndex(cmd *cobra.Command, ref string, images []v1.Image) error {
+	index, err := image.Index(images)
+	if err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	pinned := strings.TrimSuffix(ref, ":"+tagIn(ref)) + "@" + digest.String()
+	if o.registry != "" {
+		if pinned, err = image.PushIndex(cmd.Context(), ref, index, o.options(cmd)); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), pinned)
+	return err
 }
 
 func (o *imageOptions) run(cmd *cobra.Command) error {
@@ -148,14 +178,20 @@ func (o *imageOptions) spec() (image.Spec, error) {
 		return image.Spec{}, err
 	}
 	spec := image.Spec{
-		Tars:         o.tars,
-		Entrypoint:   o.entrypoint,
-		Env:          o.env,
-		User:         o.user,
-		Architecture: o.architecture,
-		Labels:       map[string]string{"org.opencontainers.image.title": o.name},
+		Tars:       o.tars,
+		Entrypoint: o.entrypoint,
+		Env:        o.env,
+		User:       o.user,
+		Labels:     map[string]string{"org.opencontainers.image.title": o.name},
 	}
 	maps.Copy(spec.Labels, labels)
+	switch len(o.architectures) {
+	case 0:
+	case 1:
+		spec.Architecture = o.architectures[0]
+	default:
+		return image.Spec{}, fmt.Errorf("--architecture %s: a binary is for one architecture", strings.Join(o.architectures, ","))
+	}
 
 	for _, binary := range o.binaries {
 		source, destination, _ := strings.Cut(binary, ":")

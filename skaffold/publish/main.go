@@ -36,7 +36,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	cmd.AddCommand(newChartsCommand(), newExamplesCommand(), newImageCommand(), newSkaffoldBuildCommand())
+	cmd.AddCommand(newChartsCommand(), newExamplesCommand(), newImageCommand(), newPushCommand(), newSkaffoldBuildCommand())
 	return cmd
 }
 
@@ -47,6 +47,7 @@ const plainHTTPVariable = "PUBLISH_PLAIN_HTTP"
 type registryFlags struct {
 	plainHTTP bool
 	caFile    string
+	layout    string
 }
 
 func (f *registryFlags) add(cmd *cobra.Command) {
@@ -59,7 +60,43 @@ func (f *registryFlags) add(cmd *cobra.Command) {
 // options returns the options for the client; its progress goes to standard error, so that standard output has nothing
 // but references.
 func (f *registryFlags) options(cmd *cobra.Command) oci.Options {
-	return oci.Options{PlainHTTP: f.plainHTTP, CAFile: f.caFile, Progress: cmd.ErrOrStderr()}
+	return oci.Options{PlainHTTP: f.plainHTTP, CAFile: f.caFile, Layout: f.layout, Progress: cmd.ErrOrStderr()}
+}
+
+// addLayout adds the flag by which a command writes a layout instead of pushing.
+func (f *registryFlags) addLayout(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.layout, "layout", os.Getenv("LAYOUT"),
+		"push nothing yet: write this folder, an OCI image layout, for `push --layout` (environment: LAYOUT)")
+}
+
+func newPushCommand() *cobra.Command {
+	var (
+		flags  registryFlags
+		layout string
+	)
+	cmd := &cobra.Command{
+		Use:   "push --layout FOLDER",
+		Short: "Push the images and charts that `image` and `charts` wrote to a layout",
+		Long: `Push the images and charts that the commands image and charts wrote to a layout, as they are, each to the registry they
+were made for. Nothing is built, so neither Go nor the repository is needed.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := oci.NewClient(flags.options(cmd))
+			if err != nil {
+				return err
+			}
+			pushed, err := client.PushLayout(cmd.Context(), layout)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(pushed, "\n"))
+			return err
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&layout, "layout", "", "folder of the layout")
+	_ = cmd.MarkFlagRequired("layout")
+	return cmd
 }
 
 // pairs turns KEY=VALUE arguments into a map.

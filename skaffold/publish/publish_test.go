@@ -10,18 +10,24 @@ import (
 	"log"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	imagename "github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"
 )
 
 // newRegistry returns the host:port of a registry that speaks plain HTTP.
@@ -135,6 +141,8 @@ func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
 		"an image without a reference":    {[]string{"charts", "--registry", "localhost:1", "--image", "coredns"}, "KEY=VALUE"},
 		"an image given twice":            {[]string{"charts", "--registry", "localhost:1", "--image", "coredns=a/b:c", "--image", "coredns=a/b:c"}, "twice"},
 		"a binary that is a script":       {[]string{"image", "--name", "x", "--binary", text, "--ref", "localhost:1/x:y"}, "for Linux?"},
+		"a binary of two architectures":   {[]string{"image", "--name", "x", "--binary", binary, "--ref", "localhost:1/x:y", "--architecture", "amd64,arm64"}, "one architecture"},
+		"a layout that is missing":        {[]string{"push", "--layout", "/nonexistent"}, "/nonexistent"},
 		"a binary without a name":         {[]string{"image", "--binary", binary}, "name"},
 		"skaffold-build of something":     {[]string{"skaffold-build", "--name", "something"}, "IMAGE is not set"},
 		"an argument that nobody expects": {[]string{"charts", "--registry", "localhost:1", "surplus"}, "surplus"},
@@ -175,6 +183,99 @@ func TestAnImageCanBeWrittenToAFile(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Config.Entrypoint).To(HaveExactElements("/program"))
 	g.Expect(config.Config.Labels).To(HaveKeyWithValue("a", "b"))
+}
+
+// Building takes minutes, so the programs are stood in for: only how their images are pushed is looked at.
+func TestImagesOfAllArchitecturesArePushedAsOneIndex(t *testing.T) {
+	g := NewWithT(t)
+	registry, binary := newRegistry(t), staticBinary(t)
+	var images []v1.Image
+	for _, architecture := range architectures() {
+		img, err := image.Build(image.Spec{Files: []image.File{{Source: binary, Destination: "/x"}}, Architecture: architecture})
+		g.Expect(err).NotTo(HaveOccurred())
+		images = append(images, img)
+	}
+	deliver := func(opts imageOptions, registry string) string {
+		var out bytes.Buffer
+		cmd := newCommand()
+		cmd.SetOut(&out)
+		cmd.SetErr(io.Discard)
+		cmd.SetContext(t.Context())
+		opts.registry = registry
+		g.Expect(opts.deliverIndex(cmd, path.Join(registry, "x")+":v1", images)).To(Succeed())
+		return strings.TrimSpace(out.String())
+	}
+	digest := strings.TrimPrefix(deliver(imageOptions{}, ""), "x@")
+
+	t.Run("to a registry", func(t *testing.T) {
+		g := NewWithT(t)
+		g.Expect(deliver(imageOptions{}, registry+"/now")).To(Equal(registry + "/now/x@" + digest))
+		expectPlatforms(t, registry+"/now/x:v1")
+	})
+
+	t.Run("to a layout first, with charts that name the index, and to the registry later", func(t *testing.T) {
+		g := NewWithT(t)
+		layout, later, output := t.TempDir(), registry+"/later", t.TempDir()
+		pinned := deliver(imageOptions{registryFlags: registryFlags{layout: layout}}, later)
+		g.Expect(pinned).To(Equal(later + "/x@" + digest))
+		_, err := run(t, "push", "--layout", t.TempDir())
+		g.Expect(err).To(HaveOccurred(), "an empty folder")
+
+		args := []string{"charts", "--registry", later, "--tag", "v1", "--output", output, "--layout", layout}
+		for _, name := range artifactNames() {
+			args = append(args, "--image", name+"="+later+"/x:v1")
+		}
+		written, err := run(t, args...)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(written[len(extensionCharts()):]).To(HaveEach(pinned))
+		extension, err := os.ReadFile(filepath.Join(output, "extension.yaml"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(extension)).To(ContainSubstring(pinned))
+		_, err = remote.Index(reference(t, later+"/x:v1"))
+		g.Expect(err).To(HaveOccurred(), "nothing is pushed yet")
+
+		pushed, err := run(t, "push", "--layout", layout)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pushed).To(ConsistOf(append([]any{pinned}, toAny(written[:len(extensionCharts())])...)...))
+		expectPlatforms(t, later+"/x:v1")
+		for _, ref := range written {
+			_, err := remote.Get(reference(t, ref))
+			g.Expect(err).NotTo(HaveOccurred(), ref)
+		}
+		again, err := run(t, "push", "--layout", layout)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(again).To(Equal(pushed))
+	})
+}
+
+func toAny(texts []string) (out []any) {
+	for _, text := range texts {
+		out = append(out, text)
+	}
+	return out
+}
+
+func reference(t *testing.T, ref string) imagename.Reference {
+	t.Helper()
+	parsed, err := imagename.ParseReference(ref)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return parsed
+}
+
+// expectPlatforms expects an index with a valid image for each architecture.
+func expectPlatforms(t *testing.T, ref string) {
+	t.Helper()
+	g := NewWithT(t)
+	index, err := remote.Index(reference(t, ref))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(validate.Index(index)).To(Succeed())
+	manifest, err := index.IndexManifest()
+	g.Expect(err).NotTo(HaveOccurred())
+	var platforms []string
+	for _, descriptor := range manifest.Manifests {
+		platforms = append(platforms, descriptor.Platform.String())
+	}
+	g.Expect(platforms).To(HaveExactElements("linux/amd64", "linux/arm64"))
 }
 
 func TestSkaffoldGetsTheChartUnderTheReferenceItAsksFor(t *testing.T) {
@@ -264,6 +365,25 @@ func TestVersionsAreSemanticAndTagsAreTags(t *testing.T) {
 	g.Expect(tagOf("v0.0.0-dev+f98ed1d")).To(Equal("v0.0.0-dev_f98ed1d"))
 	g.Expect(tagOf("-.x")).To(Equal("x"))
 	g.Expect(tagOf(strings.Repeat("x", 200))).To(HaveLen(128))
+}
+
+// actions/checkout makes an annotated tag a lightweight one, which "git describe" alone passes over.
+func TestAVersionIsReadFromALightweightTagToo(t *testing.T) {
+	for name, tag := range map[string][]string{
+		"an annotated tag":  {"tag", "--annotate", "--message", "v1.2.3", "v1.2.3"},
+		"a lightweight tag": {"tag", "v1.2.3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			root := t.TempDir()
+			for _, args := range [][]string{{"init", "--quiet"}, {"commit", "--quiet", "--allow-empty", "--message", "x"}, tag} {
+				git := exec.CommandContext(t.Context(), "git", append([]string{"-C", root, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...) // #nosec G204 -- a test's own
+				out, err := git.CombinedOutput()
+				g.Expect(err).NotTo(HaveOccurred(), string(out))
+			}
+			g.Expect(versionOf(gitDescription(t.Context(), root))).To(Equal("v1.2.3"))
+		})
+	}
 }
 
 func TestTheRepositoryIsFoundFromBelowAndNotFromElsewhere(t *testing.T) {

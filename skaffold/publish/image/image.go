@@ -139,15 +139,41 @@ func normalized(files []File) ([]File, error) {
 	return sorted, nil
 }
 
+// Index returns the image index with these images, one for each architecture, in their order.
+func Index(images []v1.Image) (v1.ImageIndex, error) {
+	var adds []mutate.IndexAddendum
+	for _, img := range images {
+		config, err := img.ConfigFile()
+		if err != nil {
+			return nil, fmt.Errorf("reading image configuration: %w", err)
+		}
+		adds = append(adds, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: config.Platform()}})
+	}
+	return mutate.AppendManifests(empty.Index, adds...), nil
+}
+
 // Push pushes an image to ref (HOST[:PORT]/REPOSITORY:TAG) and returns its reference by digest.
 func Push(ctx context.Context, ref string, img v1.Image, opts oci.Options) (string, error) {
-	client, err := oci.NewClient(opts)
-	if err != nil {
-		return "", err
-	}
 	artifact, err := artifactOf(img)
 	if err != nil {
 		return "", fmt.Errorf("reading image for %s: %w", ref, err)
+	}
+	return push(ctx, ref, artifact, opts)
+}
+
+// PushIndex pushes an image index and its images to ref, and returns the index' reference by digest.
+func PushIndex(ctx context.Context, ref string, index v1.ImageIndex, opts oci.Options) (string, error) {
+	artifact, err := artifactOfIndex(index)
+	if err != nil {
+		return "", fmt.Errorf("reading image index for %s: %w", ref, err)
+	}
+	return push(ctx, ref, artifact, opts)
+}
+
+func push(ctx context.Context, ref string, artifact oci.Artifact, opts oci.Options) (string, error) {
+	client, err := oci.NewClient(opts)
+	if err != nil {
+		return "", err
 	}
 	return client.Push(ctx, ref, artifact)
 }

@@ -227,6 +227,31 @@ func artifactOf(img v1.Image) (oci.Artifact, error) {
 	return artifact, nil
 }
 
+// artifactOfIndex is an image index in the form that is pushed.
+func artifactOfIndex(index v1.ImageIndex) (oci.Artifact, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return oci.Artifact{}, err
+	}
+	raw, err := index.RawManifest()
+	if err != nil {
+		return oci.Artifact{}, err
+	}
+	artifact := oci.Artifact{MediaType: string(manifest.MediaType), Manifest: raw}
+	for _, descriptor := range manifest.Manifests {
+		img, err := index.Image(descriptor.Digest)
+		if err != nil {
+			return oci.Artifact{}, err
+		}
+		child, err := artifactOf(img)
+		if err != nil {
+			return oci.Artifact{}, err
+		}
+		artifact.Manifests = append(artifact.Manifests, child)
+	}
+	return artifact, nil
+}
+
 func descriptorOf(descriptor v1.Descriptor) ocispec.Descriptor {
 	return ocispec.Descriptor{
 		MediaType: string(descriptor.MediaType),

@@ -39,9 +39,12 @@ type Options struct {
 	Backoff wait.Backoff
 	// Progress receives a line for each step. Default: none.
 	Progress io.Writer
+	// Layout is a folder that is written instead of the registries, as an OCI image layout whose tags are whole references.
+	// Client.PushLayout pushes it later, from another machine if need be.
+	Layout string
 }
 
-// Client pushes to registries.
+// Client pushes to registries, or writes what is to be pushed to a layout.
 type Client struct {
 	opts      Options
 	transport *http.Transport
@@ -114,6 +117,8 @@ type Artifact struct {
 	Manifest  []byte
 	// Blobs are its config and layers.
 	Blobs []Blob
+	// Manifests are those that the manifest of an index names, one for each platform.
+	Manifests []Artifact
 }
 
 // Blob is content that can be read more than once, since an upload may have to start anew.

@@ -306,9 +306,11 @@ func TestReferencesThatAreNoneAreRefused(t *testing.T) {
 }
 
 func TestAManifestThatIsTooLargeIsRefused(t *testing.T) {
+	server := httptest.NewServer(plainRegistry())
+	t.Cleanup(server.Close)
 	large := artifact()
 	large.Manifest = make([]byte, maxManifest+1)
-	_, err := newClient(t, quick()).Push(t.Context(), "localhost:1/a:b", large)
+	_, err := newClient(t, quick()).Push(t.Context(), hostOf(server)+"/a:b", large)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("more than")))
 }
 

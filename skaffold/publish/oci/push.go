@@ -5,18 +5,22 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 
 	ocidigest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/errdef"
-	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 )
@@ -27,27 +31,108 @@ const parallelUploads = 3
 // maxManifest is the size in bytes up to which registries must accept a manifest (OCI distribution specification).
 const maxManifest = 4 << 20
 
-// Push uploads the blobs that the registry doesn't have yet, then the manifest under ref, and returns the reference by
-// digest (HOST/REPOSITORY@DIGEST).
+// Push uploads what the artifact names and the registry doesn't have yet, then its manifest under ref, and returns the
+// reference by digest (HOST/REPOSITORY@DIGEST).
 func (c *Client) Push(ctx context.Context, ref string, artifact Artifact) (string, error) {
-	if len(artifact.Manifest) > maxManifest {
-		return "", fmt.Errorf("pushing %s: its manifest has %d bytes, more than the %d that registries accept", ref, len(artifact.Manifest), maxManifest)
-	}
-	repository, err := c.repository(ctx, ref)
+	destination, err := c.destination(ctx, ref)
 	if err != nil {
 		return "", fmt.Errorf("pushing %s: %w", ref, explain(err))
 	}
-	if repository.Reference.Reference == "" {
+	if destination.tag == "" {
 		return "", fmt.Errorf("pushing %s: the reference has no tag", ref)
 	}
+	descriptor, err := c.push(ctx, destination, artifact, destination.tag)
+	if err != nil {
+		return "", fmt.Errorf("pushing %s: %w", ref, explain(err))
+	}
+	pinned := destination.name + "@" + descriptor.Digest.String()
+	c.progress("pushed %s as %s", ref, pinned)
+	return pinned, nil
+}
 
+// PushLayout pushes all that the layout has, each artifact to the reference it was written for, and returns the references
+// by digest.
+func (c *Client) PushLayout(ctx context.Context, folder string) ([]string, error) {
+	layout, err := oci.NewFromFS(ctx, os.DirFS(folder))
+	if err != nil {
+		return nil, fmt.Errorf("reading layout %s: %w", folder, err)
+	}
+	refs, err := registry.Tags(ctx, layout)
+	if err != nil {
+		return nil, fmt.Errorf("reading layout %s: %w", folder, err)
+	}
+	if len(refs) == 0 {
+		return nil, fmt.Errorf("layout %s has nothing to push", folder)
+	}
+
+	var pushed []string
+	for _, ref := range refs {
+		destination, err := c.destination(ctx, ref)
+		if err != nil {
+			return nil, fmt.Errorf("pushing %s: %w", ref, explain(err))
+		}
+		var descriptor ocispec.Descriptor
+		if err := c.retry(ctx, func(ctx context.Context) (err error) {
+			descriptor, err = oras.Copy(ctx, layout, ref, destination.target, destination.tag, oras.DefaultCopyOptions)
+			return err
+		}); err != nil {
+			return nil, fmt.Errorf("pushing %s: %w", ref, explain(err))
+		}
+		pinned := destination.name + "@" + descriptor.Digest.String()
+		c.progress("pushed %s as %s", ref, pinned)
+		pushed = append(pushed, pinned)
+	}
+	return pushed, nil
+}
+
+// destination is where an artifact is pushed to: a repository of a registry, or a layout.
+type destination struct {
+	target oras.Target
+	// name is HOST/REPOSITORY, and tag what the target calls the artifact.
+	name, tag string
+}
+
+func (c *Client) destination(ctx context.Context, ref string) (destination, error) {
+	if c.opts.Layout == "" {
+		repository, err := c.repository(ctx, ref)
+		if err != nil {
+			return destination{}, err
+		}
+		return destination{repository, repository.Reference.Registry + "/" + repository.Reference.Repository, repository.Reference.Reference}, nil
+	}
+
+	parsed, err := registry.ParseReference(ref)
+	if err != nil {
+		return destination{}, fmt.Errorf("reference %q: %w", ref, err)
+	}
+	layout, err := oci.NewWithContext(ctx, c.opts.Layout)
+	if err != nil {
+		return destination{}, fmt.Errorf("opening layout %s: %w", c.opts.Layout, err)
+	}
+	tag := ""
+	if parsed.Reference != "" {
+		tag = ref
+	}
+	return destination{layout, parsed.Registry + "/" + parsed.Repository, tag}, nil
+}
+
+// push pushes an artifact and what it names, and tags it if there is a tag.
+func (c *Client) push(ctx context.Context, destination destination, artifact Artifact, tag string) (ocispec.Descriptor, error) {
+	if len(artifact.Manifest) > maxManifest {
+		return ocispec.Descriptor{}, fmt.Errorf("the manifest has %d bytes, more than the %d that registries accept", len(artifact.Manifest), maxManifest)
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelUploads)
 	for _, blob := range artifact.Blobs {
-		group.Go(func() error { return c.pushBlob(groupCtx, repository, blob) })
+		group.Go(func() error { return c.pushBlob(groupCtx, destination.target, blob) })
 	}
 	if err := group.Wait(); err != nil {
-		return "", fmt.Errorf("pushing %s: %w", ref, explain(err))
+		return ocispec.Descriptor{}, err
+	}
+	for _, manifest := range artifact.Manifests {
+		if _, err := c.push(ctx, destination, manifest, ""); err != nil {
+			return ocispec.Descriptor{}, err
+		}
 	}
 
 	descriptor := ocispec.Descriptor{
@@ -56,19 +141,29 @@ func (c *Client) Push(ctx context.Context, ref string, artifact Artifact) (strin
 		Size:      int64(len(artifact.Manifest)),
 	}
 	if err := c.retry(ctx, func(ctx context.Context) error {
-		return repository.Manifests().PushReference(ctx, descriptor, readerOf(artifact.Manifest), repository.Reference.Reference)
+		return pushManifest(ctx, destination.target, descriptor, artifact.Manifest, tag)
 	}); err != nil {
-		return "", fmt.Errorf("pushing %s: the manifest: %w", ref, explain(err))
+		return ocispec.Descriptor{}, fmt.Errorf("the manifest: %w", err)
 	}
-
-	pinned := repository.Reference.Registry + "/" + repository.Reference.Repository + "@" + descriptor.Digest.String()
-	c.progress("pushed %s as %s", ref, pinned)
-	return pinned, nil
+	return descriptor, nil
 }
 
-func (c *Client) pushBlob(ctx context.Context, repository *remote.Repository, blob Blob) error {
+func pushManifest(ctx context.Context, target oras.Target, descriptor ocispec.Descriptor, manifest []byte, tag string) error {
+	if pusher, ok := target.(registry.ReferencePusher); ok && tag != "" {
+		return pusher.PushReference(ctx, descriptor, readerOf(manifest), tag)
+	}
+	if err := target.Push(ctx, descriptor, readerOf(manifest)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+		return err
+	}
+	if tag == "" {
+		return nil
+	}
+	return target.Tag(ctx, descriptor, tag)
+}
+
+func (c *Client) pushBlob(ctx context.Context, target oras.Target, blob Blob) error {
 	return c.retry(ctx, func(ctx context.Context) error {
-		exists, err := repository.Blobs().Exists(ctx, blob.Descriptor)
+		exists, err := target.Exists(ctx, blob.Descriptor)
 		if err != nil || exists {
 			return err
 		}
@@ -80,7 +175,7 @@ func (c *Client) pushBlob(ctx context.Context, repository *remote.Repository, bl
 			return err
 		}
 		defer func() { _ = content.Close() }()
-		return repository.Blobs().Push(ctx, blob.Descriptor, content)
+		return target.Push(ctx, blob.Descriptor, content)
 	})
 }
 
@@ -90,19 +185,19 @@ func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
 	if pinned, ok, err := pinned(ref); err != nil || ok {
 		return pinned, err
 	}
-	repository, err := c.repository(ctx, ref)
+	destination, err := c.destination(ctx, ref)
 	if err != nil {
 		return "", fmt.Errorf("resolving %s: %w", ref, explain(err))
 	}
 
 	var descriptor ocispec.Descriptor
 	if err := c.retry(ctx, func(ctx context.Context) (err error) {
-		descriptor, err = repository.Resolve(ctx, repository.Reference.ReferenceOrDefault())
+		descriptor, err = destination.target.Resolve(ctx, cmp.Or(destination.tag, "latest"))
 		return err
 	}); err != nil {
 		return "", fmt.Errorf("resolving %s: %w", ref, explain(err))
 	}
-	return repository.Reference.Registry + "/" + repository.Reference.Repository + "@" + descriptor.Digest.String(), nil
+	return destination.name + "@" + descriptor.Digest.String(), nil
 }
 
 // NotFound tells whether an error of Resolve means that the registry answers but does not have the reference.
