@@ -37,6 +37,7 @@ TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landsc
 NEEDS_LANDSCAPE := /test/e2e
 
 LABELS   ?=
+NIGHTLY  ?=
 UNTIL    ?=
 NETWORK  ?=
 GOALS    ?=
@@ -90,6 +91,7 @@ test: export TEST_ASSET_ETCD := $(BIN)/etcd
 test: export TEST_ASSET_KUBE_CONTROLLER_MANAGER := $(BIN)/kube-controller-manager
 test: export TEST_ASSET_KUBE_SCHEDULER := $(BIN)/kube-scheduler
 test: export TEST_ASSET_COREDNS := $(BIN)/coredns
+test: export TEST_ASSET_NAMED ?= $(TOOLS)/named
 test: export TEST_ASSET_RESOURCE_MANAGER := $(BIN)/gardener-resource-manager
 test: export TEST_ASSET_GARDENER_APISERVER := $(BIN)/gardener-apiserver
 test: export TEST_ASSET_ETCDBRCTL := $(BIN)/etcdbrctl
@@ -100,6 +102,11 @@ test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controll
 	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
 	  CGO_ENABLED=1 go test -race -timeout 20m $(TEST_ARGS) $$packages; \
 	done
+
+## nightly: all tests that take too long for .ci/run, hours; continues where it was, NIGHTLY=clean starts anew
+.PHONY: nightly
+nightly:
+	@hack/nightly $(if $(filter clean,$(NIGHTLY)),--clean)
 
 ## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=shoot; docs/developer.md lists them
 .PHONY: e2e
@@ -115,6 +122,7 @@ e2e:
 bench: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 bench: export TEST_ASSET_ETCD := $(BIN)/etcd
 bench: export TEST_ASSET_COREDNS := $(BIN)/coredns
+bench: export TEST_ASSET_NAMED ?= $(TOOLS)/named
 bench: need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns bench-programs
 	cd test/bench && $(BENCH)/bench --programs $(BENCH) --out $(BENCH) --docs $(REPO)/docs/bench $(if $(QUICK),--quick) $(BENCH_ARGS)
 
@@ -160,7 +168,7 @@ check-modules:
 .PHONY: check-shell
 check-shell:
 	@echo "--- shellcheck"
-	@command -v shellcheck >/dev/null || { echo "check: shellcheck is missing: apt-get install shellcheck" >&2; exit 1; }
+	@command -v shellcheck >/dev/null || hack/need-packages 'make check' 'shellcheck is missing' shellcheck
 	@git ls-files -co --exclude-standard | while read -r f; do \
 	  if [ -f "$$f" ] && head -n1 "$$f" | grep -aqE '^#!.*\b(ba|da)?sh\b'; then echo "$$f"; fi; \
 	done | xargs -r shellcheck
@@ -255,19 +263,12 @@ help:
 # The race detector needs a C compiler.
 .PHONY: need-gcc
 need-gcc:
-	@command -v $${CC:-gcc} >/dev/null || { \
-	  echo "--- install gcc"; \
-	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends gcc libc6-dev; \
-	} || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+	@command -v $${CC:-gcc} >/dev/null || hack/need-packages 'make test' 'the race detector needs a C compiler' gcc libc6-dev
 
-# A name server that takes dynamic updates, which the tests start themselves; so Debian's own service is not to start.
+# A name server that takes dynamic updates, which the tests start themselves.
 .PHONY: need-named
 need-named:
-	@PATH=$$PATH:/usr/sbin; command -v $${TEST_ASSET_NAMED:-named} >/dev/null || { \
-	  echo "--- install bind9"; \
-	  policy=/usr/sbin/policy-rc.d; [ -e $$policy ] || { trap "rm -f $$policy" EXIT; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod +x $$policy; }; \
-	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends bind9; \
-	} || { echo "make test: the tests of dynamic updates need a name server: apt-get install bind9" >&2; exit 1; }
+	@[ "$$TEST_ASSET_NAMED" != $(TOOLS)/named ] || hack/named $(TOOLS)/named
 
 # Outside of the clone, as a Go that is too old can't read go.mod and says something else.
 .PHONY: need-go
@@ -284,7 +285,9 @@ $(LANDSCAPE): need-go
 # Phony for the same reason; the landscape builds it with the same flags.
 .PHONY: $(BIN)/coredns
 $(BIN)/coredns:
-	@CGO_ENABLED=0 go build -C skaffold/images/coredns -trimpath -ldflags '-s -w' -o $@ .
+	@CGO_ENABLED=0 go build -C skaffold/images/coredns -trimpath -ldflags '-s -w' -o $@.new .
+	@# Go's cache of tests looks at its time as well.
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
 $(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
 	@echo "--- build golangci-lint"
