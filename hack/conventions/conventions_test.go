@@ -254,6 +254,69 @@ func TestWorkflowsAndContributingNameTargetsOfTheMakefile(t *testing.T) {
 	g.Expect(asked).To(BeNumerically(">=", 5))
 }
 
+// pinned is an action by commit, with its version as a comment, which Renovate reads and updates.
+var pinned = regexp.MustCompile(`^[\w-]+(/[\w.-]+)+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+
+func TestActionsArePinnedToCommits(t *testing.T) {
+	uses := regexp.MustCompile(`(?m)^[ -]*uses: *(.+)$`)
+	names, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yaml"))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	versions := map[string]string{}
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			g := NewWithT(t)
+			content, err := os.ReadFile(name) // #nosec G304 -- of the repository
+			g.Expect(err).NotTo(HaveOccurred())
+			matches := uses.FindAllStringSubmatch(string(content), -1)
+			g.Expect(matches).NotTo(BeEmpty())
+			for _, match := range matches {
+				g.Expect(match[1]).To(MatchRegexp(pinned.String()))
+				action, version, _ := strings.Cut(match[1], "@")
+				g.Expect(cmp.Or(versions[action], version)).To(Equal(version), "%s has the same version everywhere", action)
+				versions[action] = version
+			}
+		})
+	}
+}
+
+func TestWhatIsPinnedIsTold(t *testing.T) {
+	for action, want := range map[string]bool{
+		"a/b@0123456789012345678901234567890123456789 # v1.2.3":   true,
+		"a/b/c@0123456789012345678901234567890123456789 # v1.2.3": true,
+		"a/b@0123456789012345678901234567890123456789":            false,
+		"a/b@v1": false,
+		"a/b@v1 # 0123456789012345678901234567890123456789": false,
+		"a/b@01234567 # v1.2.3":                             false,
+	} {
+		NewWithT(t).Expect(pinned.MatchString(action)).To(Equal(want), action)
+	}
+}
+
+func TestTheReleaseBuildsWhereItMayWriteNothing(t *testing.T) {
+	g := NewWithT(t)
+	content, err := os.ReadFile(filepath.Join(root, ".github/workflows/release.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	workflow := struct {
+		Permissions map[string]string
+		Jobs        map[string]struct {
+			Needs       string
+			Permissions map[string]string
+			Steps       []struct{ Uses, Run string }
+		}
+	}{}
+	g.Expect(yaml.Unmarshal(content, &workflow)).To(Succeed())
+	g.Expect(workflow.Permissions).To(BeEmpty())
+	g.Expect(workflow.Jobs).To(HaveLen(2))
+	g.Expect(workflow.Jobs["build"].Permissions).To(Equal(map[string]string{"contents": "read"}))
+	publish := workflow.Jobs["publish"]
+	g.Expect(publish.Needs).To(Equal("build"))
+	g.Expect(publish.Steps).NotTo(BeEmpty())
+	for _, step := range publish.Steps {
+		g.Expect(step.Uses).NotTo(Or(ContainSubstring("checkout"), ContainSubstring("setup-go")))
+		g.Expect(step.Run).NotTo(MatchRegexp(`\b(go|make) `))
+	}
+}
+
 func TestTheReferenceHasWhatItLinksTo(t *testing.T) {
 	link, heading := regexp.MustCompile(`\]\(([a-z]+\.md)?#([a-z0-9-]+)\)`), regexp.MustCompile(`(?m)^## (\w+)$`)
 	headings := map[string][]string{}
