@@ -235,7 +235,7 @@ const notRun = "# not run by a test"
 
 var (
 	executedBy  = regexp.MustCompile(`(?:^| )test=(\S+)`)
-	makeCommand = regexp.MustCompile(`^(?:\$ )?make ([a-z][a-z0-9-]*)([^#]*)`)
+	makeCommand = regexp.MustCompile(`^(?:\$ )?(?:sudo )?make ([a-z][a-z0-9-]*)([^#]*)`)
 )
 
 func (b block) isCommands() bool {
