@@ -188,34 +188,34 @@ func TestAnImageCanBeWrittenToAFile(t *testing.T) {
 // Building takes minutes, so the programs are stood in for: only how their images are pushed is looked at.
 func TestImagesOfAllArchitecturesArePushedAsOneIndex(t *testing.T) {
 	g := NewWithT(t)
-	registry, binary := newRegistry(t), staticBinary(t)
+	host, binary := newRegistry(t), staticBinary(t)
 	var images []v1.Image
 	for _, architecture := range architectures() {
 		img, err := image.Build(image.Spec{Files: []image.File{{Source: binary, Destination: "/x"}}, Architecture: architecture})
 		g.Expect(err).NotTo(HaveOccurred())
 		images = append(images, img)
 	}
-	deliver := func(opts imageOptions, registry string) string {
+	deliver := func(opts imageOptions, to string) string {
 		var out bytes.Buffer
 		cmd := newCommand()
 		cmd.SetOut(&out)
 		cmd.SetErr(io.Discard)
 		cmd.SetContext(t.Context())
-		opts.registry = registry
-		g.Expect(opts.deliverIndex(cmd, path.Join(registry, "x")+":v1", images)).To(Succeed())
+		opts.registry = to
+		g.Expect(opts.deliverIndex(cmd, path.Join(to, "x")+":v1", images)).To(Succeed())
 		return strings.TrimSpace(out.String())
 	}
 	digest := strings.TrimPrefix(deliver(imageOptions{}, ""), "x@")
 
 	t.Run("to a registry", func(t *testing.T) {
 		g := NewWithT(t)
-		g.Expect(deliver(imageOptions{}, registry+"/now")).To(Equal(registry + "/now/x@" + digest))
-		expectPlatforms(t, registry+"/now/x:v1")
+		g.Expect(deliver(imageOptions{}, host+"/now")).To(Equal(host + "/now/x@" + digest))
+		expectPlatforms(t, host+"/now/x:v1")
 	})
 
 	t.Run("to a layout first, with charts that name the index, and to the registry later", func(t *testing.T) {
 		g := NewWithT(t)
-		layout, later, output := t.TempDir(), registry+"/later", t.TempDir()
+		layout, later, output := t.TempDir(), host+"/later", t.TempDir()
 		pinned := deliver(imageOptions{registryFlags: registryFlags{layout: layout}}, later)
 		g.Expect(pinned).To(Equal(later + "/x@" + digest))
 		_, err := run(t, "push", "--layout", t.TempDir())

@@ -34,18 +34,18 @@ const maxManifest = 4 << 20
 // Push uploads what the artifact names and the registry doesn't have yet, then its manifest under ref, and returns the
 // reference by digest (HOST/REPOSITORY@DIGEST).
 func (c *Client) Push(ctx context.Context, ref string, artifact Artifact) (string, error) {
-	destination, err := c.destination(ctx, ref)
+	to, err := c.destination(ctx, ref)
 	if err != nil {
 		return "", fmt.Errorf("pushing %s: %w", ref, explain(err))
 	}
-	if destination.tag == "" {
+	if to.tag == "" {
 		return "", fmt.Errorf("pushing %s: the reference has no tag", ref)
 	}
-	descriptor, err := c.push(ctx, destination, artifact, destination.tag)
+	descriptor, err := c.push(ctx, to, artifact, to.tag)
 	if err != nil {
 		return "", fmt.Errorf("pushing %s: %w", ref, explain(err))
 	}
-	pinned := destination.name + "@" + descriptor.Digest.String()
+	pinned := to.name + "@" + descriptor.Digest.String()
 	c.progress("pushed %s as %s", ref, pinned)
 	return pinned, nil
 }
@@ -67,18 +67,18 @@ func (c *Client) PushLayout(ctx context.Context, folder string) ([]string, error
 
 	var pushed []string
 	for _, ref := range refs {
-		destination, err := c.destination(ctx, ref)
+		to, err := c.destination(ctx, ref)
 		if err != nil {
 			return nil, fmt.Errorf("pushing %s: %w", ref, explain(err))
 		}
 		var descriptor ocispec.Descriptor
 		if err := c.retry(ctx, func(ctx context.Context) (err error) {
-			descriptor, err = oras.Copy(ctx, layout, ref, destination.target, destination.tag, oras.DefaultCopyOptions)
+			descriptor, err = oras.Copy(ctx, layout, ref, to.target, to.tag, oras.DefaultCopyOptions)
 			return err
 		}); err != nil {
 			return nil, fmt.Errorf("pushing %s: %w", ref, explain(err))
 		}
-		pinned := destination.name + "@" + descriptor.Digest.String()
+		pinned := to.name + "@" + descriptor.Digest.String()
 		c.progress("pushed %s as %s", ref, pinned)
 		pushed = append(pushed, pinned)
 	}
@@ -117,20 +117,20 @@ func (c *Client) destination(ctx context.Context, ref string) (destination, erro
 }
 
 // push pushes an artifact and what it names, and tags it if there is a tag.
-func (c *Client) push(ctx context.Context, destination destination, artifact Artifact, tag string) (ocispec.Descriptor, error) {
+func (c *Client) push(ctx context.Context, to destination, artifact Artifact, tag string) (ocispec.Descriptor, error) {
 	if len(artifact.Manifest) > maxManifest {
 		return ocispec.Descriptor{}, fmt.Errorf("the manifest has %d bytes, more than the %d that registries accept", len(artifact.Manifest), maxManifest)
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelUploads)
 	for _, blob := range artifact.Blobs {
-		group.Go(func() error { return c.pushBlob(groupCtx, destination.target, blob) })
+		group.Go(func() error { return c.pushBlob(groupCtx, to.target, blob) })
 	}
 	if err := group.Wait(); err != nil {
 		return ocispec.Descriptor{}, err
 	}
 	for _, manifest := range artifact.Manifests {
-		if _, err := c.push(ctx, destination, manifest, ""); err != nil {
+		if _, err := c.push(ctx, to, manifest, ""); err != nil {
 			return ocispec.Descriptor{}, err
 		}
 	}
@@ -141,7 +141,7 @@ func (c *Client) push(ctx context.Context, destination destination, artifact Art
 		Size:      int64(len(artifact.Manifest)),
 	}
 	if err := c.retry(ctx, func(ctx context.Context) error {
-		return pushManifest(ctx, destination.target, descriptor, artifact.Manifest, tag)
+		return pushManifest(ctx, to.target, descriptor, artifact.Manifest, tag)
 	}); err != nil {
 		return ocispec.Descriptor{}, fmt.Errorf("the manifest: %w", err)
 	}
@@ -185,19 +185,19 @@ func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
 	if pinned, ok, err := pinned(ref); err != nil || ok {
 		return pinned, err
 	}
-	destination, err := c.destination(ctx, ref)
+	to, err := c.destination(ctx, ref)
 	if err != nil {
 		return "", fmt.Errorf("resolving %s: %w", ref, explain(err))
 	}
 
 	var descriptor ocispec.Descriptor
 	if err := c.retry(ctx, func(ctx context.Context) (err error) {
-		descriptor, err = destination.target.Resolve(ctx, cmp.Or(destination.tag, "latest"))
+		descriptor, err = to.target.Resolve(ctx, cmp.Or(to.tag, "latest"))
 		return err
 	}); err != nil {
 		return "", fmt.Errorf("resolving %s: %w", ref, explain(err))
 	}
-	return destination.name + "@" + descriptor.Digest.String(), nil
+	return to.name + "@" + descriptor.Digest.String(), nil
 }
 
 // NotFound tells whether an error of Resolve means that the registry answers but does not have the reference.
