@@ -58,11 +58,6 @@ up: $(LANDSCAPE)
 down: $(LANDSCAPE)
 	@$(LANDSCAPE) down
 
-## doctor: check whether this machine can take a landscape, and change nothing
-.PHONY: doctor
-doctor: $(LANDSCAPE)
-	@$(LANDSCAPE) doctor $(if $(UNTIL),--until $(UNTIL))
-
 ## status: show what runs, its health, and the extension objects with class and state
 .PHONY: status
 status: $(LANDSCAPE)
