@@ -35,7 +35,7 @@ func newClone(t *testing.T, stubs ...string) *clone {
 	t.Helper()
 	g := NewWithT(t)
 	c := &clone{t: t, root: t.TempDir(), state: t.TempDir()}
-	for _, name := range []string{".ci/run", "hack/nightly", "hack/steps", "hack/need-packages", ".gitignore"} {
+	for _, name := range []string{".ci/run", "hack/nightly", "hack/steps", "hack/named", "hack/need-packages", ".gitignore"} {
 		content, err := os.ReadFile(filepath.Join(root, name)) // #nosec G304 -- of the repository
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(c.root, name)), 0o700)).To(Succeed())
@@ -45,7 +45,7 @@ func newClone(t *testing.T, stubs ...string) *clone {
 	for _, name := range stubs {
 		g.Expect(os.WriteFile(filepath.Join(bin, name), []byte(stub), 0o700)).To(Succeed()) // #nosec G306 -- a script
 	}
-	for _, name := range []string{"bash", "cat", "dirname", "git", "grep", "mkdir", "rm", "tee"} {
+	for _, name := range []string{"bash", "cat", "dirname", "git", "grep", "install", "mkdir", "realpath", "rm", "tee"} {
 		path, err := exec.LookPath(name)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.Symlink(path, filepath.Join(bin, name))).To(Succeed())
@@ -206,6 +206,30 @@ func TestPackagesAreInstalledWithoutRemovingAny(t *testing.T) {
 			g.Expect(calls).To(HaveExactElements(tc.calls))
 			g.Expect(out).To(ContainSubstring(tc.says))
 			g.Expect(code == 0).To(Equal(name == "as root"), out)
+		})
+	}
+}
+
+func TestTestsGetACopyOfTheInstalledNameServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fail string
+		code int
+		says string
+	}{
+		"one that starts":        {code: 0},
+		"one that doesn't start": {fail: "named -v\n", code: 1, says: "Name another server: TEST_ASSET_NAMED=PATH"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newClone(t, "named")
+			c.write("fail", tc.fail)
+			out, calls, code := c.call("hack/named", filepath.Join(c.state, "tools/named"))
+			g.Expect(code).To(Equal(tc.code), out)
+			g.Expect(out).To(ContainSubstring(tc.says))
+			g.Expect(calls).To(HaveExactElements("named -v"))
+			content, err := os.ReadFile(filepath.Join(c.state, "tools/named"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(content)).To(Equal(stub))
 		})
 	}
 }
