@@ -107,6 +107,7 @@ func TestNightlyRunsEverythingAndThenWhatHasNotPassed(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join(c.root, "bin/nightly/table.md"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(out).To(HaveSuffix(string(table)))
+	g.Expect(filepath.Join(c.root, "bin/nightly/check.log")).To(BeARegularFile())
 
 	c.write("fail", "")
 	out, calls, code = c.call("hack/nightly")
