@@ -283,6 +283,10 @@ func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error)
 		if err := before.Save(l.snapshotPath()); err != nil {
 			return "", err
 		}
+		// containerd expects this folder to be empty after a boot, as /run is.
+		if err := os.RemoveAll(l.Layout.State("containerd", "state")); err != nil {
+			return "", fmt.Errorf("removing what containerd kept about containers: %w", err)
+		}
 	}
 	added, err := host.Network(ctx, l.Layout.Network)
 	return fmt.Sprintf("%d addresses added", added), err
