@@ -25,16 +25,17 @@ NEEDS_LANDSCAPE := /test/e2e
 
 LABELS   ?=
 UNTIL    ?=
+NETWORK  ?=
 REGISTRY ?=
 TEST_ARGS ?=
 PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up the landscape and deploy into it; UNTIL=STEP stops after that step, running it again continues
+## up: bring up the landscape and deploy into it; UNTIL=STEP stops after that step, running it again continues; NETWORK=172.30.0.0/16 chooses its addresses
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL))
+	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK))
 
 ## down: take the landscape down: processes, mounts, network devices, iptables chains, cgroups
 .PHONY: down

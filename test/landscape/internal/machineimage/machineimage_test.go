@@ -142,7 +142,7 @@ func TestPackTreesIsTheSameForTheSameFiles(t *testing.T) {
 	g.Expect(os.MkdirAll(filepath.Join(two, "etc"), 0o700)).To(Succeed())
 	g.Expect(os.Symlink("/dev/null", filepath.Join(two, "etc", "masked"))).To(Succeed())
 
-	archive, err := packTrees(one, two)
+	archive, err := packTrees("", one, two)
 	g.Expect(err).NotTo(HaveOccurred())
 	found := entries(t, archive)
 	g.Expect(found).To(HaveLen(5))
@@ -151,17 +151,17 @@ func TestPackTreesIsTheSameForTheSameFiles(t *testing.T) {
 	g.Expect(found["etc/masked"].Linkname).To(Equal("/dev/null"))
 
 	g.Expect(os.Chtimes(filepath.Join(one, "etc", "plain"), time.Unix(1, 0), time.Unix(1, 0))).To(Succeed())
-	g.Expect(packTrees(one, two)).To(Equal(archive))
+	g.Expect(packTrees("", one, two)).To(Equal(archive))
 
 	write(t, filepath.Join(two, "etc", "plain"), "q", 0o600)
-	_, err = packTrees(one, two)
+	_, err = packTrees("", one, two)
 	g.Expect(err).To(MatchError(ContainSubstring("are the same file of the image")))
 }
 
 func TestTheFilesOfTheMachineImage(t *testing.T) {
 	g := NewWithT(t)
 	dir := source(t)
-	archive, err := packTrees(filepath.Join(dir, "rootfs"), filepath.Join(dir, "debian", "rootfs"))
+	archive, err := packTrees("172.30.255.1:5001", filepath.Join(dir, "rootfs"), filepath.Join(dir, "debian", "rootfs"))
 	g.Expect(err).NotTo(HaveOccurred())
 	found := entries(t, archive)
 	g.Expect(found["usr/local/lib/provider-local/entrypoint"].Mode).To(BeEquivalentTo(0o755))
@@ -176,9 +176,8 @@ func TestTheFilesOfTheMachineImage(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(slices.Compact(slices.Sorted(slices.Values(packages)))).To(HaveLen(len(packages)), "one is there twice")
 
-	hosts, err := os.ReadFile(filepath.Join(dir, "debian", "rootfs", "etc", "containerd", "certs.d", "_default", "hosts.toml"))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(hosts)).To(ContainSubstring(`"http://` + layout.Network{}.Registry() + `"`))
+	g.Expect(string(archive)).To(ContainSubstring("[host.\"http://172.30.255.1:5001\"]\n"))
+	g.Expect(string(archive)).NotTo(ContainSubstring("REGISTRY"))
 
 	table, err := images.Load()
 	g.Expect(err).NotTo(HaveOccurred())

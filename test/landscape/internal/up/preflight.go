@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/preflight"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
@@ -111,7 +111,7 @@ func (l Landscape) checks(ctx context.Context, until string) ([]preflight.Check,
 func (l Landscape) needs(until string) (preflight.Needs, error) {
 	names := step.Names(l.Steps())
 	upTo := slices.Index(names, until)
-	needs := preflight.Needs{Network: netip.MustParsePrefix(l.Layout.Network.String()), Memory: memoryAll}
+	needs := preflight.Needs{Network: l.Layout.Network.Prefix(), Memory: memoryAll}
 	switch {
 	case upTo < slices.Index(names, "deploy"):
 		needs.Memory = memoryNode
@@ -127,10 +127,11 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 	for _, component := range node.Components(l.Layout) {
 		needs.Sockets = append(needs.Sockets, component.Sockets...)
 	}
-	needs.Ranges = []preflight.Range{
-		{Name: "the node and load balancers", Prefix: needs.Network},
-		{Name: "pods", Prefix: netip.MustParsePrefix(l.Layout.Network.PodCIDR())},
-		{Name: "Services", Prefix: netip.MustParsePrefix(l.Layout.Network.ServiceCIDR())},
+	for _, r := range l.Layout.Network.Ranges() {
+		needs.Ranges = append(needs.Ranges, preflight.Range(r))
+	}
+	for _, candidate := range layout.Candidates() {
+		needs.Proposals = append(needs.Proposals, candidate.Prefix())
 	}
 	return needs, nil
 }
