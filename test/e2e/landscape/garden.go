@@ -30,7 +30,7 @@ import (
 )
 
 // HostDNS is the name server that the landscape has for programs on this machine, which knows all names of the landscape.
-const HostDNS = "172.18.255.53:53"
+var HostDNS = CurrentNetwork().Translate("172.18.255.53:53")
 
 // adminSeconds is how long access to a shoot lasts: longer than any spec.
 const adminSeconds = int64(2 * 60 * 60)
