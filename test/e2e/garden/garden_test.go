@@ -112,7 +112,7 @@ var _ = Describe("What the Garden asked for", func() {
 		record := &extensionsv1alpha1.DNSRecord{}
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: gardenNamespace, Name: strings.ReplaceAll(apiDomain, ".", "-") + "-local"}, record)).To(Succeed())
 		for _, network := range []string{"udp", "tcp"} {
-			Expect(matchers.Resolve(ctx, network, landscape.HostDNS, apiDomain, dns.TypeA)).To(ConsistOf(record.Spec.Values), network)
+			Expect(matchers.Resolve(ctx, network, landscape.HostDNS(), apiDomain, dns.TypeA)).To(ConsistOf(record.Spec.Values), network)
 		}
 	})
 

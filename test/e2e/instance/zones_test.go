@@ -147,7 +147,7 @@ func expectServed(ctx context.Context, name string, service *corev1.Service) {
 	Eventually(func() ([]string, error) { return podResolves(ctx, "", "", name) }).Should(ConsistOf(internal),
 		"a pod that asks the cluster's DNS, which may remember what was before for a few seconds")
 	Expect(matchers.Resolve(ctx, "tcp", coreDNS, name, dns.TypeA)).To(ConsistOf(external), "the host that asks CoreDNS by TCP")
-	for _, server := range []string{landscape.HostDNS, hostDNSAddress(ctx)} {
+	for _, server := range []string{landscape.HostDNS(), hostDNSAddress(ctx)} {
 		for _, network := range []string{"udp", "tcp"} {
 			Expect(matchers.Resolve(ctx, network, server, name, dns.TypeA)).To(ConsistOf(external), "the host that asks %s by %s", server, network)
 		}

@@ -25,7 +25,9 @@ type Network struct {
 const DefaultNetwork = "172.18.0.0/16"
 
 // reserved are ranges that no landscape can use, and who has them: skaffold/gardenlet/values.yaml.
-var reserved = map[string]string{"10.3.0.0/16": "the pods of Shoots", "10.4.0.0/16": "the Services of Shoots"}
+func reserved() map[string]string {
+	return map[string]string{"10.3.0.0/16": "the pods of Shoots", "10.4.0.0/16": "the Services of Shoots"}
+}
 
 // ParseNetwork reads a network from its CIDR.
 func ParseNetwork(cidr string) (Network, error) {
@@ -33,7 +35,7 @@ func ParseNetwork(cidr string) (Network, error) {
 	if err != nil || !prefix.Addr().Is4() || prefix.Bits() != 16 || prefix != prefix.Masked() || !prefix.Addr().IsPrivate() {
 		return Network{}, fmt.Errorf("network %q is not a private IPv4 network of 16 bits; use one such as 172.30.0.0/16", cidr)
 	}
-	if owner, found := reserved[prefix.String()]; found {
+	if owner, found := reserved()[prefix.String()]; found {
 		return Network{}, fmt.Errorf("network %s is the range of %s; use another one such as 172.30.0.0/16", cidr, owner)
 	}
 	if cidr == DefaultNetwork {

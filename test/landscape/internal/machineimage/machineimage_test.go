@@ -85,6 +85,28 @@ func TestPushOnlyPushesWhatIsNew(t *testing.T) {
 	g.Expect(b.Push(t.Context(), quiet)).To(BeFalse(), "it is still there")
 }
 
+func TestTheLatestImagePullsFromTheRegistryOfTheLandscape(t *testing.T) {
+	g := NewWithT(t)
+	b := newBuilder(t)
+	write(t, filepath.Join(b.Source, "debian", "rootfs", "hosts.toml"), "http://REGISTRY", 0o600)
+	for _, network := range []layout.Network{{}, layout.Candidates()[0], {}} {
+		b.Registry = network.Registry()
+		_, err := b.Push(t.Context(), t.Logf)
+		g.Expect(err).NotTo(HaveOccurred())
+		tag, err := name.NewTag(b.Repository+":latest", name.Insecure)
+		g.Expect(err).NotTo(HaveOccurred())
+		image, err := remote.Image(tag)
+		g.Expect(err).NotTo(HaveOccurred())
+		layers, err := image.Layers()
+		g.Expect(err).NotTo(HaveOccurred())
+		content, err := layers[1].Uncompressed()
+		g.Expect(err).NotTo(HaveOccurred())
+		archive, err := io.ReadAll(content)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(archive)).To(ContainSubstring("http://" + network.Registry()))
+	}
+}
+
 func TestTheImageStartsAndStopsSystemd(t *testing.T) {
 	g := NewWithT(t)
 	b := newBuilder(t)

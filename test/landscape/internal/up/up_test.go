@@ -5,6 +5,7 @@
 package up
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/preflight"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
@@ -64,6 +66,17 @@ func TestTheNetworkIsChosenOnceUntilDown(t *testing.T) {
 	g.Expect(l.UseNetwork(second)).To(Succeed())
 	g.Expect(l.UseNetwork(layout.Network{})).To(MatchError("the landscape uses 10.77.0.0/16; run make down first, or leave NETWORK out"))
 	g.Expect(l.Layout.Network).To(Equal(second))
+}
+
+func TestTheMachineIsCheckedForAllRangesOfTheNetwork(t *testing.T) {
+	g := NewWithT(t)
+	network := layout.Candidates()[0]
+	needs, err := Landscape{Layout: layout.Layout{Root: t.TempDir(), Network: network}}.needs("shoot")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(needs.Network).To(Equal(network.Prefix()))
+	g.Expect(needs.Ranges).To(HaveLen(len(network.Ranges())))
+	g.Expect(needs.Ranges).To(ContainElement(preflight.Range{Name: "machines of Shoots", Prefix: netip.MustParsePrefix(network.ShootNodeCIDR())}))
+	g.Expect(needs.Proposals).To(HaveLen(len(layout.Candidates())))
 }
 
 func TestSkaffoldIsToldOfAnotherNetwork(t *testing.T) {
