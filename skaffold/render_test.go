@@ -39,6 +39,7 @@ import (
 	seedmanagementv1alpha1 "github.com/gardener/gardener/pkg/apis/seedmanagement/v1alpha1"
 	gardenerkubernetes "github.com/gardener/gardener/pkg/client/kubernetes"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
@@ -53,7 +54,7 @@ const (
 // targets are the profiles of each target, and the configuration of its kind cluster, if it is one.
 func targets() map[string]string {
 	return map[string]string{
-		"landscape": "", "kind": "cluster.yaml", "kind,zones": "cluster-zones.yaml", "kind,ipv6": "cluster-ipv6.yaml", "kind,dual-stack": "cluster-dual-stack.yaml",
+		"landscape": "", "landscape,network": "", "kind": "cluster.yaml", "kind,zones": "cluster-zones.yaml", "kind,ipv6": "cluster-ipv6.yaml", "kind,dual-stack": "cluster-dual-stack.yaml",
 	}
 }
 
@@ -82,7 +83,7 @@ func newProgram(t *testing.T) program {
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, value := range map[string]string{
 		"PATH": bin + ":" + os.Getenv("PATH"), "KUBECONFIG": kubeconfig, "SKAFFOLD_CONFIG": filepath.Join(root, "skaffold", "config.yaml"),
-		"SKAFFOLD_DEFAULT_REPO": repository, "GARDENER_DIR": strings.TrimSpace(string(gardener)), "BACKUP_DIR": "/buckets",
+		"SKAFFOLD_DEFAULT_REPO": repository, "GARDENER_DIR": strings.TrimSpace(string(gardener)), "BACKUP_DIR": "/buckets", "NETWORK_START": "172.30",
 		"HELM_CACHE_HOME": t.TempDir(), "HELM_CONFIG_HOME": t.TempDir(), "HELM_DATA_HOME": t.TempDir(), "HOME": t.TempDir(),
 	} {
 		// Go's caches are below HOME unless it is said where they are.
@@ -230,6 +231,48 @@ func TestSkaffoldFindsNoFaultAndRendersWhatGardenerTakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
+	skaffold := newProgram(t)
+	g := NewWithT(t)
+	rendered := map[string]string{}
+	for _, profiles := range []string{"landscape", "landscape,network"} {
+		var objects []any
+		for _, file := range []string{runtimeFile, virtualFile} {
+			for _, object := range skaffold.render(file, profiles) {
+				if extension, ok := object.(*operatorv1alpha1.Extension); ok && extension.Name == "provider-local" {
+					objects = append(objects, complete(t, extension))
+				}
+				objects = append(objects, object)
+			}
+		}
+		content, err := yaml.Marshal(objects)
+		g.Expect(err).NotTo(HaveOccurred())
+		// The landscape has no IPv6, so that another network names none.
+		rendered[profiles] = regexp.MustCompile(`(?m)^.*fd00:ff::.*\n`).ReplaceAllString(string(content), "")
+	}
+	expected := strings.NewReplacer("172.18.", "172.30.", "10.244.0.0/16", "172.30.64.0/18", "10.96.0.0/16", "172.30.32.0/20", "10.96.0.", "172.30.32.").Replace(rendered["landscape"])
+	g.Expect(rendered["landscape,network"]).To(Equal(expected))
+	g.Expect(expected).To(And(ContainSubstring("172.30.255.128"), ContainSubstring("172.30.64.0/18")))
+}
+
+// complete takes the load balancers out of the values for seeds, and returns them with the defaults of the instance.
+func complete(t *testing.T, extension *operatorv1alpha1.Extension) configv1alpha1.LoadBalancersConfiguration {
+	t.Helper()
+	g := NewWithT(t)
+	values := map[string]any{}
+	raw := extension.Spec.Deployment.ExtensionDeployment.Values
+	g.Expect(json.Unmarshal(raw.Raw, &values)).To(Succeed())
+	content, err := json.Marshal(values["loadBalancers"])
+	g.Expect(err).NotTo(HaveOccurred())
+	config := &configv1alpha1.ExtensionConfiguration{}
+	g.Expect(yaml.UnmarshalStrict(content, &config.LoadBalancers)).To(Succeed())
+	configv1alpha1.SetDefaults(config)
+	delete(values, "loadBalancers")
+	raw.Raw, err = json.Marshal(values)
+	g.Expect(err).NotTo(HaveOccurred())
+	return config.LoadBalancers
 }
 
 // expectOurDigests expects that the Extension of this repository names its charts and images by digest.

@@ -108,6 +108,7 @@ func open() (up.Landscape, error) {
 func upCommand() *cobra.Command {
 	var until string
 	var goals bool
+	var network layout.Network
 	var steps strings.Builder
 	for _, s := range (up.Landscape{}).Steps() {
 		fmt.Fprintf(&steps, "  %-14s %s\n", s.Name, s.Title)
@@ -122,7 +123,8 @@ checks that and more. The first run builds everything from source, which takes a
 Logs are in .landscape/logs ('landscape logs NAME').`,
 		Example: `  sudo make up                  # everything
   sudo make up UNTIL=garden     # stop when there is a Garden; the next run continues
-  landscape up --until dns      # a Kubernetes cluster only`,
+  landscape up --until dns      # a Kubernetes cluster only
+  sudo make up NETWORK=172.30.0.0/16`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			landscape, err := open()
@@ -130,16 +132,28 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 				return err
 			}
 			landscape.Goals = goals
+			if cmd.Flags().Changed("network") {
+				if err := landscape.UseNetwork(network); err != nil {
+					return err
+				}
+			}
 			return landscape.Up(cmd.Context(), until)
 		},
 	}
+	networkFlag(cmd, &network)
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
 	cmd.Flags().BoolVar(&goals, "goals", false, "compare the times with the goals for two idle cores")
 	return cmd
 }
 
+// networkFlag adds the flag that chooses the network.
+func networkFlag(cmd *cobra.Command, network *layout.Network) {
+	cmd.Flags().TextVar(network, "network", *network, "private IPv4 `CIDR` of 16 bits, from which all addresses follow; kept until down")
+}
+
 func doctorCommand() *cobra.Command {
 	var until string
+	var network layout.Network
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this machine can take a landscape, and change nothing",
@@ -149,9 +163,15 @@ func doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("network") {
+				if err := landscape.UseNetwork(network); err != nil {
+					return err
+				}
+			}
 			return landscape.Doctor(cmd.Context(), until)
 		},
 	}
+	networkFlag(cmd, &network)
 	cmd.Flags().StringVar(&until, "until", "", "check for a landscape up to this step")
 	return cmd
 }
@@ -269,6 +289,7 @@ func statusControllerCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster, or of a seed")
+	cmd.Flags().TextVar(&opts.Network, "network", opts.Network, "network of the landscape")
 	cmd.Flags().StringVar(&opts.Volumes, "volumes", "", "folder of the volumes")
 	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint; empty for none")
 	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has load balancers and volumes of its own")

@@ -94,11 +94,11 @@ func blocksOf(content string) []block {
 	return blocks
 }
 
-// run runs commands and shows what they print.
+// run runs commands, for the landscape's network, and shows what they print.
 func run(ctx context.Context, script string) {
 	GinkgoHelper()
 	var output bytes.Buffer
-	shell := exec.CommandContext(ctx, "bash", "-xeuo", "pipefail", "-c", script) // #nosec G204 -- It is what the documents say.
+	shell := exec.CommandContext(ctx, "bash", "-xeuo", "pipefail", "-c", landscape.CurrentNetwork().Translate(script)) // #nosec G204 -- It is what the documents say.
 	shell.Dir = landscape.State("..")
 	shell.Stdout, shell.Stderr = &output, &output
 	// What a shell started ends with it.

@@ -21,6 +21,7 @@ import (
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
@@ -111,7 +112,7 @@ var _ = Describe("What the Garden asked for", func() {
 		record := &extensionsv1alpha1.DNSRecord{}
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: gardenNamespace, Name: strings.ReplaceAll(apiDomain, ".", "-") + "-local"}, record)).To(Succeed())
 		for _, network := range []string{"udp", "tcp"} {
-			Expect(matchers.Resolve(ctx, network, "172.18.255.53:53", apiDomain, dns.TypeA)).To(ConsistOf(record.Spec.Values), network)
+			Expect(matchers.Resolve(ctx, network, landscape.HostDNS(), apiDomain, dns.TypeA)).To(ConsistOf(record.Spec.Values), network)
 		}
 	})
 

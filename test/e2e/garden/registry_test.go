@@ -44,7 +44,7 @@ var _ = Describe("The registry", Serial, func() {
 		DeferCleanup(setChart, before)
 
 		By("stopping the registry")
-		DeferCleanup(landscape, "up", "--until", "registry")
+		DeferCleanup(runLandscape, "up", "--until", "registry")
 		stopProcess("registry")
 		setChart(ctx, after)
 		Eventually(installed(extension)).WithContext(ctx).Should(ContainSubstring("pulling"), "gardener-operator says what it could not do")
@@ -55,7 +55,7 @@ var _ = Describe("The registry", Serial, func() {
 		Expect(matchers.Resolve(ctx, "tcp", coreDNSAddress(ctx), apiDomain, dns.TypeA)).NotTo(ContainElement("NXDOMAIN"))
 
 		By("starting the registry")
-		landscape("up", "--until", "registry")
+		runLandscape("up", "--until", "registry")
 		Eventually(installed(extension)).WithContext(ctx).ShouldNot(ContainSubstring("pulling"), "it is tried again")
 	})
 })
@@ -111,8 +111,8 @@ func installed(extension *operatorv1alpha1.Extension) func(context.Context) (str
 	}
 }
 
-// landscape runs the landscape's program; the state of the landscape is where the kubeconfig is.
-func landscape(args ...string) {
+// runLandscape runs the landscape's program; the state of the landscape is where the kubeconfig is.
+func runLandscape(args ...string) {
 	GinkgoHelper()
 	program := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "..", "bin", "landscape", "landscape")
 	out, err := exec.Command(program, args...).CombinedOutput() // #nosec G204 -- the program of this repository

@@ -32,7 +32,7 @@ var _ = Describe("An Ingress of a shoot", Ordered, Serial, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		controller = gateway(ctx, gardenNamespace, "nginx-ingress-controller", "172.18.255.4")
+		controller = gateway(ctx, gardenNamespace, "nginx-ingress-controller", current.Translate("172.18.255.4"))
 		ingress = create(ctx, newIngress(first, wildcard))
 	})
 

@@ -30,7 +30,7 @@ import (
 )
 
 // pool is where all Services get their addresses from that are not well known, and on the landscape leads to this machine.
-const pool = "172.18.255.128/25"
+var pool = current.Translate("172.18.255.128/25")
 
 var _ = Describe("A Service of type LoadBalancer", Ordered, ContinueOnFailure, Serial, func() {
 	var selector map[string]string
@@ -122,8 +122,8 @@ var _ = Describe("A Service of type LoadBalancer", Ordered, ContinueOnFailure, S
 var _ = Describe("Services of type LoadBalancer that were there before the seed", func() {
 	It("keep their addresses and node ports", func(ctx SpecContext) {
 		Expect(balancersBefore).To(And(
-			HaveKeyWithValue("virtual-garden-istio-ingress/"+gatewayName, HaveField("Addresses", HaveExactElements("172.18.255.3 VIP"))),
-			HaveKeyWithValue(coreDNSNamespace+"/coredns-host", HaveField("Addresses", HaveExactElements("172.18.255.54 VIP")))))
+			HaveKeyWithValue("virtual-garden-istio-ingress/"+gatewayName, HaveField("Addresses", HaveExactElements(current.Translate("172.18.255.3 VIP")))),
+			HaveKeyWithValue(coreDNSNamespace+"/coredns-host", HaveField("Addresses", HaveExactElements(current.Translate("172.18.255.54 VIP"))))))
 		for _, service := range balancersOf(ctx) {
 			if before, ok := balancersBefore[client.ObjectKeyFromObject(&service).String()]; ok {
 				// The condition tells that the instance has looked at it.

@@ -25,7 +25,7 @@ var _ = Describe("The DNSRecord of a shoot that moves", Ordered, Serial, func() 
 	var from, to *corev1.Service
 
 	BeforeAll(func(ctx SpecContext) {
-		services := gateways(ctx, []string{gatewayNamespace + "--0", gatewayNamespace + "--1"}, []string{"172.18.255.10", "172.18.255.11"})
+		services := gateways(ctx, []string{gatewayNamespace + "--0", gatewayNamespace + "--1"}, zoneAddresses[:2])
 		from, to = services[0], services[1]
 		createShoots(ctx, map[string][]string{source: {"0"}, destination: {"1"}})
 	})

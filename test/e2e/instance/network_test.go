@@ -39,9 +39,7 @@ const (
 	// Ports that a stand-in listens on.
 	httpPort, tlsPort, udpPort = 8080, 8443, 5000
 
-	// landscapeDNS is the name server that the landscape has for programs on this machine.
-	landscapeDNS = "172.18.255.53:53"
-	ingressZone  = "ingress." + seedName + ".seed.local.gardener.cloud"
+	ingressZone = "ingress." + seedName + ".seed.local.gardener.cloud"
 )
 
 // probeImage is the image of test/probe, by digest.

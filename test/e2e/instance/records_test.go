@@ -39,8 +39,7 @@ var _ = Describe("A thousand DNSRecords", Ordered, Serial, func() {
 	BeforeAll(func(ctx SpecContext) {
 		DeferCleanup(func(ctx SpecContext) { l.Deploy(ctx, "0") })
 		l.Deploy(ctx, "0", "1", "2")
-		services = gateways(ctx, []string{gatewayNamespace + "--0", gatewayNamespace + "--1", gatewayNamespace + "--2"},
-			[]string{"172.18.255.10", "172.18.255.11", "172.18.255.12"})
+		services = gateways(ctx, []string{gatewayNamespace + "--0", gatewayNamespace + "--1", gatewayNamespace + "--2"}, zoneAddresses)
 		shoots := map[string][]string{}
 		for i := range namespaces {
 			shoots[namespaceOf(i)] = []string{strconv.Itoa(i % zoneCount)}

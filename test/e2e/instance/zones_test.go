@@ -7,6 +7,7 @@ package instance_test
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 	"github.com/gardener/gardener-extension-provider-local/test/probe"
 )
@@ -22,8 +24,13 @@ import (
 const (
 	gatewayNamespace = "istio-ingress"
 	gatewayName      = "istio-ingressgateway"
-	// hostAddress is what the gateway has whose namespace is that of no zone.
-	hostAddress = "172.18.255.1"
+)
+
+var (
+	current = landscape.CurrentNetwork()
+	// hostAddress is what the gateway has whose namespace is that of no zone, and zoneAddresses those of the zones.
+	hostAddress   = current.Translate("172.18.255.1")
+	zoneAddresses = []string{current.Translate("172.18.255.10"), current.Translate("172.18.255.11"), current.Translate("172.18.255.12")}
 )
 
 var _ = Describe("A seed with one zone", Ordered, Serial, func() {
@@ -55,7 +62,7 @@ var _ = Describe("A seed with one zone", Ordered, Serial, func() {
 var _ = Describe("A seed with three zones", Ordered, Serial, func() {
 	// The gateways of zones are known by address and by node port.
 	namespaces := []string{gatewayNamespace + "--0", gatewayNamespace + "--1", gatewayNamespace + "--2", gatewayNamespace}
-	addresses := []string{"172.18.255.10", "172.18.255.11", "172.18.255.12", hostAddress}
+	addresses := append(slices.Clone(zoneAddresses), hostAddress)
 	ports := []int32{30434, 30435, 30436, 30433}
 	shoots := []string{"shoot--e2e--zone0", "shoot--e2e--zone1", "shoot--e2e--zone2", "shoot--e2e--zones"}
 	var services []*corev1.Service
@@ -140,7 +147,7 @@ func expectServed(ctx context.Context, name string, service *corev1.Service) {
 	Eventually(func() ([]string, error) { return podResolves(ctx, "", "", name) }).Should(ConsistOf(internal),
 		"a pod that asks the cluster's DNS, which may remember what was before for a few seconds")
 	Expect(matchers.Resolve(ctx, "tcp", coreDNS, name, dns.TypeA)).To(ConsistOf(external), "the host that asks CoreDNS by TCP")
-	for _, server := range []string{landscapeDNS, hostDNSAddress(ctx)} {
+	for _, server := range []string{landscape.HostDNS(), hostDNSAddress(ctx)} {
 		for _, network := range []string{"udp", "tcp"} {
 			Expect(matchers.Resolve(ctx, network, server, name, dns.TypeA)).To(ConsistOf(external), "the host that asks %s by %s", server, network)
 		}

@@ -29,8 +29,8 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
-// HostDNS is the name server that the landscape has for programs on this machine, which knows all names of the landscape.
-const HostDNS = "172.18.255.53:53"
+// HostDNS is the address of the name server that the landscape has for programs on this machine, which knows all names of the landscape.
+func HostDNS() string { return CurrentNetwork().Translate("172.18.255.53:53") }
 
 // adminSeconds is how long access to a shoot lasts: longer than any spec.
 const adminSeconds = int64(2 * 60 * 60)
@@ -118,12 +118,12 @@ func resolve(ctx context.Context, config *rest.Config, address string) error {
 		return err
 	}
 	if address == "" {
-		addresses, err := matchers.Resolve(ctx, "tcp", HostDNS, target.Hostname(), dns.TypeA)
+		addresses, err := matchers.Resolve(ctx, "tcp", HostDNS(), target.Hostname(), dns.TypeA)
 		if err != nil {
-			return fmt.Errorf("asking %s for %s: %w", HostDNS, target.Hostname(), err)
+			return fmt.Errorf("asking %s for %s: %w", HostDNS(), target.Hostname(), err)
 		}
 		if len(addresses) == 0 || net.ParseIP(addresses[0]) == nil {
-			return fmt.Errorf("asking %s for %s: no address but %v", HostDNS, target.Hostname(), addresses)
+			return fmt.Errorf("asking %s for %s: no address but %v", HostDNS(), target.Hostname(), addresses)
 		}
 		address = addresses[0]
 	}

@@ -147,7 +147,8 @@ func (l *Landscape) Deploy(ctx context.Context, zones ...any) {
 
 // injectedValues are what gardenlet v1.149 puts over those of the ControllerDeployment.
 func injectedValues(zones ...any) map[string]any {
-	networks := map[string]any{"pods": "10.244.0.0/16", "services": "10.96.0.0/16", "nodes": "172.18.0.0/24", "ipFamilies": []any{"IPv4"}}
+	network := CurrentNetwork()
+	networks := map[string]any{"pods": network.Pods, "services": network.Services, "nodes": network.Translate("172.18.0.0/24"), "ipFamilies": []any{"IPv4"}}
 	return map[string]any{"gardener": map[string]any{
 		"version":   "v1.149.3",
 		"garden":    map[string]any{"clusterIdentity": "garden-local"},

@@ -29,10 +29,12 @@ import (
 const (
 	// user is whom Gardener makes on a bastion.
 	user = "gardener"
-	// ourselves are the addresses that this machine may have to a bastion, and nobody those of documentation.
-	ourselves = "172.18.0.0/16"
-	nobody    = "192.0.2.0/24"
+	// nobody has the addresses of documentation.
+	nobody = "192.0.2.0/24"
 )
+
+// ourselves are the addresses that this machine may have to a bastion.
+var ourselves = landscape.CurrentNetwork().Translate("172.18.0.0/16")
 
 // bastionSpecs are those of a Bastion, which lets us log in to machines.
 func bastionSpecs(cluster func() *shoot) {

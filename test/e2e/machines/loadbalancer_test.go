@@ -28,9 +28,10 @@ const (
 	// Where the echo listens, in the network of its machine.
 	echoHTTP, echoUDP = 18080, 15000
 	agentPort         = "8080"
-	// addresses are where all Services get their addresses from that are not well known.
-	addresses = "172.18.255.128/25"
 )
+
+// addresses are where all Services get their addresses from that are not well known.
+var addresses = landscape.CurrentNetwork().Translate("172.18.255.128/25")
 
 // loadBalancerSpecs are those of a Service of type LoadBalancer in the shoot. They leave it and its pods there, so that
 // later ones see what becomes of it, and return how to get it.
@@ -58,7 +59,7 @@ func loadBalancerSpecs(cluster func() *shoot) func() *corev1.Service {
 			_, err := probe.Fetch(ctx, url(service), "")
 			return err
 		}).Should(HaveOccurred())
-		change(ctx, s.client, service, func() { service.Spec.LoadBalancerSourceRanges = []string{"172.18.0.0/16"} })
+		change(ctx, s.client, service, func() { service.Spec.LoadBalancerSourceRanges = []string{ourselves} })
 		s.eventuallyAnswers(ctx, service, poolOne, poolTwo)
 		change(ctx, s.client, service, func() { service.Spec.LoadBalancerSourceRanges = nil })
 	})

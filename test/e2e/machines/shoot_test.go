@@ -45,10 +45,11 @@ const (
 
 	namespace   = "shoot--e2e--machines"
 	shootName   = "machines"
-	nodeCIDR    = "10.250.0.0/16"
 	podCIDR     = "10.3.0.0/16"
 	serviceCIDR = "10.112.0.0/16"
 )
+
+var nodeCIDR = landscape.CurrentNetwork().ShootNodes
 
 // shoot is the cluster that the machines belong to.
 type shoot struct {

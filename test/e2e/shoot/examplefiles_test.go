@@ -47,11 +47,12 @@ type exampleFile struct {
 	content []byte
 }
 
+// readExample reads an example as it is for the landscape's network.
 func readExample(name string) exampleFile {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "example", name)) // #nosec G304 -- an example
 	Expect(err).NotTo(HaveOccurred())
-	return exampleFile{name: name, content: content}
+	return exampleFile{name: name, content: []byte(landscape.CurrentNetwork().Translate(string(content)))}
 }
 
 // exampleFiles are all of them, in the order in which they are applied: those of the mock provider after the others.

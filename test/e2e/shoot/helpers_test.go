@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -28,10 +27,8 @@ import (
 // example is the Shoot in a file of the folder example.
 func example(file string) *gardencorev1beta1.Shoot {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "example", file))
-	Expect(err).NotTo(HaveOccurred())
 	shoot := &gardencorev1beta1.Shoot{}
-	Expect(yaml.UnmarshalStrict(content, shoot)).To(Succeed())
+	Expect(yaml.UnmarshalStrict(readExample(file).content, shoot)).To(Succeed())
 	return shoot
 }
 

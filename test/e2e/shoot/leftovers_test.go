@@ -53,7 +53,7 @@ func trace(ctx context.Context, shoot *gardencorev1beta1.Shoot) traces {
 	})
 	Expect(t.names).NotTo(BeEmpty())
 	for _, name := range t.names {
-		Expect(matchers.Resolve(ctx, "tcp", landscape.HostDNS, name, dns.TypeA)).NotTo(Or(BeEmpty(), ContainElement("NXDOMAIN")), name)
+		Expect(matchers.Resolve(ctx, "tcp", landscape.HostDNS(), name, dns.TypeA)).NotTo(Or(BeEmpty(), ContainElement("NXDOMAIN")), name)
 	}
 	Expect(t.inSeed(ctx)).NotTo(BeEmpty())
 	Expect(t.onDisk()).NotTo(BeEmpty(), "a shoot has backups")
@@ -100,7 +100,7 @@ func (t traces) inSeed(ctx context.Context) ([]string, error) {
 func (t traces) inDNS(ctx context.Context) ([]string, error) {
 	var found []string
 	for _, name := range t.names {
-		answer, err := matchers.Resolve(ctx, "tcp", landscape.HostDNS, name, dns.TypeA)
+		answer, err := matchers.Resolve(ctx, "tcp", landscape.HostDNS(), name, dns.TypeA)
 		if err != nil {
 			return nil, err
 		}

@@ -228,7 +228,7 @@ func startStatusController(cluster *landscape.Cluster) (stop func()) {
 
 	program := landscape.State("..", "bin", "landscape", "landscape")
 	Expect(program).To(BeARegularFile(), "`make up` builds it")
-	command := exec.Command(program, "status-controller", "--managed-seed", "--kubeconfig", kubeconfig) // #nosec G204 -- The landscape's own program.
+	command := exec.Command(program, "status-controller", "--managed-seed", "--kubeconfig", kubeconfig, "--network", landscape.CurrentNetwork().Translate("172.18.0.0/16")) // #nosec G204 -- The landscape's own program.
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(command.Start()).To(Succeed())
 	return func() {

@@ -33,7 +33,7 @@ func expectNames(ctx context.Context, shoot *gardencorev1beta1.Shoot, seedAgent 
 	for _, name := range names {
 		By("asking for " + name)
 		for _, network := range []string{"udp", "tcp"} {
-			Expect(matchers.Resolve(ctx, network, landscape.HostDNS, name, dns.TypeA)).To(HaveSome(BeElementOf(external)), "from the host, by %s", network)
+			Expect(matchers.Resolve(ctx, network, landscape.HostDNS(), name, dns.TypeA)).To(HaveSome(BeElementOf(external)), "from the host, by %s", network)
 		}
 		Expect(podResolves(ctx, l.Clientset, seedAgent, name)).To(HaveSome(BeElementOf(internal)), "from a pod of the seed")
 		if cluster == nil {

@@ -48,6 +48,31 @@ standIns:
 	}
 }
 
+func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
+	g := NewWithT(t)
+	network, err := layout.ParseNetwork("172.30.0.0/16")
+	g.Expect(err).NotTo(HaveOccurred())
+	table, err := images.Load()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, render := range []func(layout.Network) ([]*unstructured.Unstructured, error){
+		DNS,
+		func(network layout.Network) ([]*unstructured.Unstructured, error) { return Base(network, table, true) },
+		func(network layout.Network) ([]*unstructured.Unstructured, error) { return Shoot(network, table, true) },
+	} {
+		contents := map[layout.Network]string{}
+		for _, network := range []layout.Network{{}, network} {
+			objects, err := render(network)
+			g.Expect(err).NotTo(HaveOccurred())
+			content, err := encode(objects)
+			g.Expect(err).NotTo(HaveOccurred())
+			contents[network] = string(content)
+		}
+		replacer := strings.NewReplacer("172.18.0.", "172.30.0.", `172\\.18\\.255`, `172\\.30\\.255`, "10.96.0.10", "172.30.32.10")
+		g.Expect(contents[network]).To(Equal(replacer.Replace(contents[layout.Network{}])))
+		g.Expect(contents[network]).NotTo(Equal(contents[layout.Network{}]))
+	}
+}
+
 func TestNoImageOfThisRepositoryIsStoodInFor(t *testing.T) {
 	g := NewWithT(t)
 	table, err := images.Load()

@@ -45,7 +45,7 @@ type Layout struct {
 	Network Network
 }
 
-// Find walks upwards from start to the repository's root.
+// Find walks upwards from start to the repository's root. The network is that of the landscape which is there, or the default.
 func Find(start string) (Layout, error) {
 	dir, err := filepath.Abs(start)
 	if err != nil {
@@ -56,7 +56,9 @@ func Find(start string) (Layout, error) {
 		if err == nil {
 			first, _, _ := strings.Cut(string(content), "\n")
 			if strings.TrimSpace(first) == moduleLine {
-				return Layout{Root: dir}, nil
+				found := Layout{Root: dir}
+				found.Network, err = found.loadNetwork()
+				return found, err
 			}
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return Layout{}, fmt.Errorf("finding the repository from %s: %w", start, err)

@@ -5,13 +5,18 @@
 package layout
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 )
 
-// Network is the range of IPv4 addresses, a /16, that a landscape has its addresses from. The zero value is the default
-// network: its addresses are those of Gardener's own local setup, so that documentation and example manifests fit.
+// Network is the range of IPv4 addresses, a private /16, from which the addresses of a landscape follow. The zero value is the
+// default network: its addresses are those of Gardener's own local setup, so that documentation and example manifests fit.
+// Only the default has ranges outside of its /16, namely those of pods, Services and machines.
 type Network struct {
 	prefix netip.Prefix
 }
@@ -19,20 +24,95 @@ type Network struct {
 // DefaultNetwork is the range of the zero Network.
 const DefaultNetwork = "172.18.0.0/16"
 
-// String returns the network's range.
-func (n Network) String() string {
-	if n.prefix.IsValid() {
-		return n.prefix.String()
+// reserved are ranges that no landscape can use, and who has them: skaffold/gardenlet/values.yaml.
+func reserved() map[string]string {
+	return map[string]string{"10.3.0.0/16": "the pods of Shoots", "10.4.0.0/16": "the Services of Shoots"}
+}
+
+// ParseNetwork reads a network from its CIDR.
+func ParseNetwork(cidr string) (Network, error) {
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil || !prefix.Addr().Is4() || prefix.Bits() != 16 || prefix != prefix.Masked() || !prefix.Addr().IsPrivate() {
+		return Network{}, fmt.Errorf("network %q is not a private IPv4 network of 16 bits; use one such as 172.30.0.0/16", cidr)
 	}
-	return DefaultNetwork
+	if owner, found := reserved()[prefix.String()]; found {
+		return Network{}, fmt.Errorf("network %s is the range of %s; use another one such as 172.30.0.0/16", cidr, owner)
+	}
+	if cidr == DefaultNetwork {
+		return Network{}, nil
+	}
+	return Network{prefix: prefix}, nil
+}
+
+// Candidates returns all networks but the default, in the order in which a message should propose them.
+func Candidates() []Network {
+	var all []Network
+	add := func(first, second int) {
+		if network, err := ParseNetwork(fmt.Sprintf("%d.%d.0.0/16", first, second)); err == nil && !network.IsDefault() {
+			all = append(all, network)
+		}
+	}
+	for second := 19; second <= 31; second++ {
+		add(172, second)
+	}
+	add(192, 168)
+	// Networks of companies and clouds tend to begin at 10.0.
+	for second := 255; second >= 0; second-- {
+		add(10, second)
+	}
+	return all
+}
+
+// Range is a part of a Network.
+type Range struct {
+	// Name says what has its addresses from the range, in plural.
+	Name   string
+	Prefix netip.Prefix
+}
+
+// Ranges returns every range of addresses that the landscape uses on this machine. None may be in use by anything else.
+func (n Network) Ranges() []Range {
+	return []Range{
+		{"nodes", netip.MustParsePrefix(n.NodeCIDR())},
+		{"host services and load balancers", netip.MustParsePrefix(n.address(255, 0) + "/24")},
+		{"pods", netip.MustParsePrefix(n.PodCIDR())},
+		{"Services", netip.MustParsePrefix(n.ServiceCIDR())},
+		{"machines of Shoots", netip.MustParsePrefix(n.ShootNodeCIDR())},
+	}
+}
+
+// IsDefault reports whether n is the default network.
+func (n Network) IsDefault() bool { return n == Network{} }
+
+// Prefix returns the network's range.
+func (n Network) Prefix() netip.Prefix {
+	if n.IsDefault() {
+		return netip.MustParsePrefix(DefaultNetwork)
+	}
+	return n.prefix
+}
+
+// String returns the network's CIDR.
+func (n Network) String() string { return n.Prefix().String() }
+
+// MarshalText is for the default of a flag.
+func (n Network) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
+
+// UnmarshalText is for the value of a flag.
+func (n *Network) UnmarshalText(text []byte) (err error) {
+	*n, err = ParseNetwork(string(text))
+	return err
 }
 
 // address returns the address of the network that ends with these two bytes.
 func (n Network) address(third, fourth byte) string {
-	bytes := netip.MustParsePrefix(n.String()).Addr().As4()
+	bytes := n.Prefix().Addr().As4()
 	bytes[2], bytes[3] = third, fourth
 	return netip.AddrFrom4(bytes).String()
 }
+
+// Start is what all addresses of the network start with, such as 172.30.
+func (n Network) Start() string { return strings.TrimSuffix(n.address(0, 0), ".0.0") }
 
 // NodeIP is the node's address; kube-apiserver, kubelet and the cluster's DNS server listen on it.
 func (n Network) NodeIP() string { return n.address(0, 2) }
@@ -65,10 +145,28 @@ func (n Network) ExtensionHostDNSIP() string { return n.address(255, 54) }
 func (n Network) LoadBalancerPool() string { return n.address(255, 128) + "/25" }
 
 // PodCIDR is the range of the pods' addresses.
-func (n Network) PodCIDR() string { return "10.244.0.0/16" }
+func (n Network) PodCIDR() string {
+	if n.IsDefault() {
+		return "10.244.0.0/16"
+	}
+	return n.address(64, 0) + "/18"
+}
 
 // ServiceCIDR is the range of the Services' addresses.
-func (n Network) ServiceCIDR() string { return "10.96.0.0/16" }
+func (n Network) ServiceCIDR() string {
+	if n.IsDefault() {
+		return "10.96.0.0/16"
+	}
+	return n.address(32, 0) + "/20"
+}
+
+// ShootNodeCIDR is the range of the machines of the Shoots that `up` creates. The default is what their manifests have.
+func (n Network) ShootNodeCIDR() string {
+	if n.IsDefault() {
+		return "10.250.0.0/16"
+	}
+	return n.address(128, 0) + "/18"
+}
 
 // service returns the address of a Service by its number in ServiceCIDR.
 func (n Network) service(number byte) string {
@@ -96,4 +194,37 @@ func (n Network) Registry() string { return fmt.Sprintf("%s:%d", n.HostServicesI
 func (n Network) Addresses() []string {
 	first := []string{n.NodeIP(), n.HostServicesIP(), n.VirtualGardenIP(), n.IngressIP()}
 	return slices.Concat(first, n.ZoneIPs(), []string{n.HostDNSIP(), n.ExtensionHostDNSIP()})
+}
+
+// networkFile has the network of the landscape that is up, or half up.
+func (l Layout) networkFile() string { return l.State("network") }
+
+// SaveNetwork writes down the network for later calls of Find.
+func (l Layout) SaveNetwork() error {
+	// In one piece: without it, not even `down` runs.
+	path := l.networkFile()
+	err := os.WriteFile(path+".new", []byte(l.Network.String()+"\n"), 0o644) // #nosec G306 -- holds nothing secret.
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing down the network: %w", err)
+	}
+	return nil
+}
+
+// loadNetwork reads what SaveNetwork wrote; there is the default without.
+func (l Layout) loadNetwork() (Network, error) {
+	content, err := os.ReadFile(filepath.Clean(l.networkFile()))
+	if errors.Is(err, os.ErrNotExist) {
+		return Network{}, nil
+	}
+	if err != nil {
+		return Network{}, fmt.Errorf("reading the landscape's network: %w", err)
+	}
+	network, err := ParseNetwork(strings.TrimSpace(string(content)))
+	if err != nil {
+		return Network{}, fmt.Errorf("reading the landscape's network from %s: %w", l.networkFile(), err)
+	}
+	return network, nil
 }

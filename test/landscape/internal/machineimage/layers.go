@@ -24,8 +24,9 @@ import (
 func newBytesLayer(content []byte) v1.Layer { return static.NewLayer(content, debian.LayerType) }
 
 // packTrees packs folders into one tar archive, the same for the same content: in the order of their names, of root, with
-// no times, and with no other permissions than that to execute. A path may be in several folders as a folder only.
-func packTrees(roots ...string) ([]byte, error) {
+// no times, and with no other permissions than that to execute. A path may be in several folders as a folder only. Files name
+// the registry as REGISTRY.
+func packTrees(registry string, roots ...string) ([]byte, error) {
 	entries := map[string]string{}
 	for _, root := range roots {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -52,14 +53,14 @@ func packTrees(roots ...string) ([]byte, error) {
 	var buffer bytes.Buffer
 	writer := tar.NewWriter(&buffer)
 	for _, name := range names {
-		if err := pack(writer, name, entries[name]); err != nil {
+		if err := pack(writer, name, entries[name], registry); err != nil {
 			return nil, err
 		}
 	}
 	return buffer.Bytes(), writer.Close()
 }
 
-func pack(writer *tar.Writer, name, path string) error {
+func pack(writer *tar.Writer, name, path, registry string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
@@ -83,6 +84,7 @@ func pack(writer *tar.Writer, name, path string) error {
 		if content, err = os.ReadFile(path); err != nil { // #nosec G304 -- a file of this repository.
 			return err
 		}
+		content = bytes.ReplaceAll(content, []byte("REGISTRY"), []byte(registry))
 		header.Size = int64(len(content))
 	default:
 		return fmt.Errorf("%s is neither a file nor a folder nor a link", path)

@@ -45,6 +45,8 @@ type Builder struct {
 	Source string
 	// Cache is a folder for the base layer, which takes most of the time. It stays between runs.
 	Cache string
+	// Registry is the host:port of the registry that machines pull from.
+	Registry string
 	// Repository is where the image goes, with the host:port of a registry that speaks plain HTTP.
 	Repository string
 }
@@ -56,7 +58,7 @@ func (b Builder) Push(ctx context.Context, report func(format string, args ...an
 	if err != nil {
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}
-	files, err := packTrees(filepath.Join(b.Source, "rootfs"), filepath.Join(b.Source, "debian", "rootfs"))
+	files, err := packTrees(b.Registry, filepath.Join(b.Source, "rootfs"), filepath.Join(b.Source, "debian", "rootfs"))
 	if err != nil {
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}

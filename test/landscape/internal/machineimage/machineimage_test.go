@@ -85,6 +85,28 @@ func TestPushOnlyPushesWhatIsNew(t *testing.T) {
 	g.Expect(b.Push(t.Context(), quiet)).To(BeFalse(), "it is still there")
 }
 
+func TestTheLatestImagePullsFromTheRegistryOfTheLandscape(t *testing.T) {
+	g := NewWithT(t)
+	b := newBuilder(t)
+	write(t, filepath.Join(b.Source, "debian", "rootfs", "hosts.toml"), "http://REGISTRY", 0o600)
+	for _, network := range []layout.Network{{}, layout.Candidates()[0], {}} {
+		b.Registry = network.Registry()
+		_, err := b.Push(t.Context(), t.Logf)
+		g.Expect(err).NotTo(HaveOccurred())
+		tag, err := name.NewTag(b.Repository+":latest", name.Insecure)
+		g.Expect(err).NotTo(HaveOccurred())
+		image, err := remote.Image(tag)
+		g.Expect(err).NotTo(HaveOccurred())
+		layers, err := image.Layers()
+		g.Expect(err).NotTo(HaveOccurred())
+		content, err := layers[1].Uncompressed()
+		g.Expect(err).NotTo(HaveOccurred())
+		archive, err := io.ReadAll(content)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(archive)).To(ContainSubstring("http://" + network.Registry()))
+	}
+}
+
 func TestTheImageStartsAndStopsSystemd(t *testing.T) {
 	g := NewWithT(t)
 	b := newBuilder(t)
@@ -142,7 +164,7 @@ func TestPackTreesIsTheSameForTheSameFiles(t *testing.T) {
 	g.Expect(os.MkdirAll(filepath.Join(two, "etc"), 0o700)).To(Succeed())
 	g.Expect(os.Symlink("/dev/null", filepath.Join(two, "etc", "masked"))).To(Succeed())
 
-	archive, err := packTrees(one, two)
+	archive, err := packTrees("", one, two)
 	g.Expect(err).NotTo(HaveOccurred())
 	found := entries(t, archive)
 	g.Expect(found).To(HaveLen(5))
@@ -151,17 +173,17 @@ func TestPackTreesIsTheSameForTheSameFiles(t *testing.T) {
 	g.Expect(found["etc/masked"].Linkname).To(Equal("/dev/null"))
 
 	g.Expect(os.Chtimes(filepath.Join(one, "etc", "plain"), time.Unix(1, 0), time.Unix(1, 0))).To(Succeed())
-	g.Expect(packTrees(one, two)).To(Equal(archive))
+	g.Expect(packTrees("", one, two)).To(Equal(archive))
 
 	write(t, filepath.Join(two, "etc", "plain"), "q", 0o600)
-	_, err = packTrees(one, two)
+	_, err = packTrees("", one, two)
 	g.Expect(err).To(MatchError(ContainSubstring("are the same file of the image")))
 }
 
 func TestTheFilesOfTheMachineImage(t *testing.T) {
 	g := NewWithT(t)
 	dir := source(t)
-	archive, err := packTrees(filepath.Join(dir, "rootfs"), filepath.Join(dir, "debian", "rootfs"))
+	archive, err := packTrees("172.30.255.1:5001", filepath.Join(dir, "rootfs"), filepath.Join(dir, "debian", "rootfs"))
 	g.Expect(err).NotTo(HaveOccurred())
 	found := entries(t, archive)
 	g.Expect(found["usr/local/lib/provider-local/entrypoint"].Mode).To(BeEquivalentTo(0o755))
@@ -176,9 +198,8 @@ func TestTheFilesOfTheMachineImage(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(slices.Compact(slices.Sorted(slices.Values(packages)))).To(HaveLen(len(packages)), "one is there twice")
 
-	hosts, err := os.ReadFile(filepath.Join(dir, "debian", "rootfs", "etc", "containerd", "certs.d", "_default", "hosts.toml"))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(hosts)).To(ContainSubstring(`"http://` + layout.Network{}.Registry() + `"`))
+	g.Expect(string(archive)).To(ContainSubstring("[host.\"http://172.30.255.1:5001\"]\n"))
+	g.Expect(string(archive)).NotTo(ContainSubstring("REGISTRY"))
 
 	table, err := images.Load()
 	g.Expect(err).NotTo(HaveOccurred())

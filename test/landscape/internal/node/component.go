@@ -239,8 +239,11 @@ func statusController(l layout.Layout) Component {
 		Spec: process.Spec{
 			Name:    StatusController,
 			Sockets: tcp(health),
-			Command: []string{l.Binary("landscape"), "status-controller", "--kubeconfig", kubeconfig, "--volumes", l.Volumes(), "--health", health},
-			Inputs:  []string{kubeconfig},
+			Command: []string{
+				l.Binary("landscape"), "status-controller", "--kubeconfig", kubeconfig, "--volumes", l.Volumes(), "--health", health,
+				"--network", l.Network.String(),
+			},
+			Inputs: []string{kubeconfig},
 		},
 		Ready:   httpOK("http://"+health+"/readyz", nil),
 		Timeout: 30 * time.Second,

@@ -6,7 +6,9 @@ package node_test
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +27,36 @@ func TestRender(t *testing.T) {
 			golden.Check(t, name, content)
 		})
 	}
+}
+
+func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
+	network, err := layout.ParseNetwork("172.30.0.0/16")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for _, name := range []string{"cni.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			content, err := node.Render(name, node.NewValues(layout.Layout{Root: "/clone", Network: network}))
+			g.Expect(err).NotTo(HaveOccurred())
+			usual, err := os.ReadFile(filepath.Join("testdata", name))
+			g.Expect(err).NotTo(HaveOccurred())
+			expected := strings.NewReplacer("172.18.", "172.30.", "10.244.0.0/16", "172.30.64.0/18", "10.96.0.", "172.30.32.").Replace(string(usual))
+			g.Expect(string(content)).To(Equal(expected))
+			g.Expect(string(content)).NotTo(Equal(string(usual)))
+		})
+	}
+}
+
+func TestTheProgramsKnowTheNetwork(t *testing.T) {
+	g := NewWithT(t)
+	network, err := layout.ParseNetwork("172.30.0.0/16")
+	g.Expect(err).NotTo(HaveOccurred())
+	var all []string
+	for _, c := range node.Components(layout.Layout{Root: "/clone", Network: network}) {
+		all = append(all, c.Command...)
+	}
+	g.Expect(all).To(ContainElements("172.30.255.1:5001", "--bind-address=172.30.0.2", "--service-cluster-ip-range=172.30.32.0/20",
+		"--cluster-cidr=172.30.64.0/18", "--node-ip=172.30.0.2", "172.30.0.2:8081", "172.30.0.0/16"))
+	g.Expect(strings.Join(all, " ")).NotTo(MatchRegexp(`172\.18\.|10\.96\.|10\.244\.`))
 }
 
 func TestWriteConfigLeavesAFileAloneThatIsRight(t *testing.T) {

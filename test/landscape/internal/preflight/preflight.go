@@ -14,14 +14,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 )
-
-// Range is a range of addresses that the landscape puts on the machine.
-type Range struct {
-	Name   string
-	Prefix netip.Prefix
-}
 
 // Needs are what a landscape asks of the machine.
 type Needs struct {
@@ -31,10 +26,8 @@ type Needs struct {
 	Disks []Disk
 	// Sockets are those on which the landscape's processes listen.
 	Sockets []process.Socket
-	// Ranges are those that it uses, Network the one from which they follow, and Proposals other choices for it.
-	Ranges    []Range
-	Network   netip.Prefix
-	Proposals []netip.Prefix
+	// Network is where its addresses are from.
+	Network layout.Network
 }
 
 // Disk is the space for something in a folder.
@@ -267,10 +260,10 @@ func ports(m Machine, n Needs) Check {
 
 func routes(m Machine, n Needs) Check {
 	check := ok("network", n.Network.String()+" is free")
-	for _, r := range n.Ranges {
+	for _, r := range n.Network.Ranges() {
 		for _, route := range m.Routes {
 			if destination, ok := destination(route); ok && destination.Overlaps(r.Prefix) {
-				check.Problems = append(check.Problems, Problem{fmt.Sprintf("the route %q overlaps %s, the range of %s", route, r.Prefix, r.Name), ""})
+				check.Problems = append(check.Problems, Problem{fmt.Sprintf("the route %q overlaps %s, the range of the landscape's %s", route, r.Prefix, r.Name), ""})
 				break
 			}
 		}
@@ -280,13 +273,14 @@ func routes(m Machine, n Needs) Check {
 	}
 	check.Found = n.Network.String() + " is taken"
 	remedy := "remove the network that the route belongs to (for example: docker network ls)"
-	if i := slices.IndexFunc(n.Proposals, func(p netip.Prefix) bool {
+	proposals := layout.Candidates()
+	if i := slices.IndexFunc(proposals, func(proposal layout.Network) bool {
 		return !slices.ContainsFunc(m.Routes, func(route string) bool {
 			destination, ok := destination(route)
-			return ok && destination.Overlaps(p)
+			return ok && destination.Overlaps(proposal.Prefix())
 		})
 	}); i >= 0 {
-		remedy = fmt.Sprintf("use another range: NETWORK=%s make up", n.Proposals[i])
+		remedy = fmt.Sprintf("use another network: make up NETWORK=%s", proposals[i])
 	}
 	for i := range check.Problems {
 		check.Problems[i].Remedy = remedy

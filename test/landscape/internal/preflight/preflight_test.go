@@ -29,13 +29,7 @@ func goodMachine() Machine {
 }
 
 func TestJudge(t *testing.T) {
-	network := netip.MustParsePrefix("172.18.0.0/16")
-	needs := Needs{
-		Memory: 7e9, Network: network,
-		Ranges:    []Range{{"the node and load balancers", network}, {"pods", netip.MustParsePrefix("10.244.0.0/16")}},
-		Proposals: []netip.Prefix{netip.MustParsePrefix("172.19.0.0/16"), netip.MustParsePrefix("172.30.0.0/16")},
-		Sockets:   []process.Socket{socket("tcp", "127.0.0.1:5001"), socket("udp", "172.18.255.53:53")},
-	}
+	needs := Needs{Memory: 7e9, Sockets: []process.Socket{socket("tcp", "127.0.0.1:5001"), socket("udp", "172.18.255.53:53")}}
 	for _, test := range []struct {
 		name           string
 		change         func(*Machine)
@@ -73,14 +67,14 @@ func TestJudge(t *testing.T) {
 			change: func(m *Machine) {
 				m.Routes = append(m.Routes, "172.18.0.0/16 dev br-1 proto kernel", "172.19.0.0/16 dev br-2 proto kernel")
 			},
-			causes: []string{`the route "172.18.0.0/16 dev br-1 proto kernel" overlaps 172.18.0.0/16, the range of the node and load balancers`}, remedy: []string{"NETWORK=172.30.0.0/16 make up"},
+			causes: []string{`the route "172.18.0.0/16 dev br-1 proto kernel" overlaps 172.18.0.0/24, the range of the landscape's nodes`, "172.18.255.0/24"}, remedy: []string{"make up NETWORK=172.20.0.0/16", "NETWORK"},
 		},
 		{
 			name: "sees the whole range, larger and smaller routes alike",
 			change: func(m *Machine) {
-				m.Routes = append(m.Routes, "10.0.0.0/8 via 10.9.0.1 dev tun0", "local 172.18.3.4 dev dummy0 table local", "unreachable 172.18.7.0/24")
+				m.Routes = append(m.Routes, "10.0.0.0/8 via 10.9.0.1 dev tun0", "local 172.18.0.4 dev dummy0 table local", "unreachable 172.18.7.0/24")
 			},
-			causes: []string{"local 172.18.3.4", "10.0.0.0/8"}, remedy: []string{"NETWORK=172.19.0.0/16", "NETWORK=172.19.0.0/16"},
+			causes: []string{"local 172.18.0.4", "10.0.0.0/8", "Services", "machines of Shoots"}, remedy: []string{"NETWORK=172.19.0.0/16", "NETWORK", "NETWORK", "NETWORK"},
 		},
 		{
 			name: "says everything at once", change: func(m *Machine) { m.Memory, m.Architecture = 1e9, "386" },

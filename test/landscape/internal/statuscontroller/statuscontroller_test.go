@@ -171,12 +171,15 @@ func TestLoadBalancersGetAnAddressOnlyFromWhoIsResponsible(t *testing.T) {
 		name    string
 		service *corev1.Service
 		others  []client.Object
+		network string
 		ip      string
 		mode    corev1.LoadBalancerIPMode
 	}{
 		{name: "the virtual garden's gateway gets its own", service: gateway("virtual-garden-istio-ingress", "istio-ingressgateway"), ip: "172.18.255.3", mode: "VIP"},
 		{name: "CoreDNS gets its own", service: gateway("gardener-extension-provider-local-coredns", "coredns-host"), ip: "172.18.255.54", mode: "VIP"},
 		{name: "any other gets the machine's", service: gateway("any", "service"), ip: "172.18.255.1", mode: "Proxy"},
+		{name: "the virtual garden's gateway gets that of another network", service: gateway("virtual-garden-istio-ingress", "istio-ingressgateway"), network: "172.30.0.0/16", ip: "172.30.255.3", mode: "VIP"},
+		{name: "any other gets the machine's of another network", service: gateway("any", "service"), network: "172.30.0.0/16", ip: "172.30.255.1", mode: "Proxy"},
 		{name: "another type gets none", service: clusterIP},
 		{name: "none gets a second one", service: served, ip: "172.18.255.130"},
 		{name: "none gets one while a seed has the extension", service: gateway("any", "service"), others: []client.Object{seed}},
@@ -185,6 +188,9 @@ func TestLoadBalancersGetAnAddressOnlyFromWhoIsResponsible(t *testing.T) {
 			g := NewWithT(t)
 			c := fake.NewClientBuilder().WithObjects(test.service).WithObjects(test.others...).WithStatusSubresource(test.service).Build()
 			l := &loadBalancers{client: c}
+			if test.network != "" {
+				g.Expect(l.network.UnmarshalText([]byte(test.network))).To(Succeed())
+			}
 			_, err := l.reconcile(t.Context(), test.service.DeepCopy())
 			g.Expect(err).NotTo(HaveOccurred())
 			service := &corev1.Service{}

@@ -132,6 +132,7 @@ func (l Landscape) createShoots(ctx context.Context) error {
 	return nil
 }
 
+// exampleShoots reads the Shoots that `up` creates, for the landscape's network.
 func (l Landscape) exampleShoots() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, file := range []string{"90-shoot-workerless.yaml", "91-shoot.yaml"} {
@@ -140,6 +141,15 @@ func (l Landscape) exampleShoots() ([]*unstructured.Unstructured, error) {
 			return nil, err
 		}
 		all = append(all, objects...)
+	}
+	for _, shoot := range all {
+		// A Shoot without machines has no range for them.
+		if _, found, _ := unstructured.NestedString(shoot.Object, "spec", "networking", "nodes"); !found || l.Layout.Network.IsDefault() {
+			continue
+		}
+		if err := unstructured.SetNestedField(shoot.Object, l.Layout.Network.ShootNodeCIDR(), "spec", "networking", "nodes"); err != nil {
+			return nil, fmt.Errorf("giving Shoot %s its range of addresses: %w", client.ObjectKeyFromObject(shoot), err)
+		}
 	}
 	return all, nil
 }

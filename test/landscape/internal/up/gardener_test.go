@@ -29,6 +29,27 @@ func TestTheVirtualGardenIsReachedByTheAddressOfItsGateway(t *testing.T) {
 	}
 }
 
+func TestTheMachinesOfTheExampleShootsAreInTheLandscapesNetwork(t *testing.T) {
+	for cidr, nodes := range map[string]string{layout.DefaultNetwork: "10.250.0.0/16", "172.30.0.0/16": "172.30.128.0/18"} {
+		t.Run(cidr, func(t *testing.T) {
+			g := NewWithT(t)
+			found, err := layout.Find(".")
+			g.Expect(err).NotTo(HaveOccurred())
+			found.Network, err = layout.ParseNetwork(cidr)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(found.Network.ShootNodeCIDR()).To(Equal(nodes))
+			shoots, err := Landscape{Layout: found}.exampleShoots()
+			g.Expect(err).NotTo(HaveOccurred())
+			ranges := map[string]string{}
+			for _, shoot := range shoots {
+				ranges[shoot.GetName()], _, err = unstructured.NestedString(shoot.Object, "spec", "networking", "nodes")
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			g.Expect(ranges).To(Equal(map[string]string{"local": nodes, "local-workerless": ""}))
+		})
+	}
+}
+
 func TestASeedIsHealthyOnceAllItsConditionsAreThereAndTrue(t *testing.T) {
 	seed := func(conditions ...string) []unstructured.Unstructured {
 		var all []any

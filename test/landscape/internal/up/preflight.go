@@ -7,7 +7,6 @@ package up
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,7 +123,7 @@ func (l Landscape) present() bool {
 func (l Landscape) needs(until string) (preflight.Needs, error) {
 	names := step.Names(l.Steps())
 	upTo := slices.Index(names, until)
-	needs := preflight.Needs{Network: netip.MustParsePrefix(l.Layout.Network.String()), Memory: memoryAll}
+	needs := preflight.Needs{Network: l.Layout.Network, Memory: memoryAll}
 	switch {
 	case upTo < slices.Index(names, "deploy"):
 		needs.Memory = memoryNode
@@ -143,11 +142,6 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 	}
 	for _, component := range node.Components(l.Layout) {
 		needs.Sockets = append(needs.Sockets, component.Sockets...)
-	}
-	needs.Ranges = []preflight.Range{
-		{Name: "the node and load balancers", Prefix: needs.Network},
-		{Name: "pods", Prefix: netip.MustParsePrefix(l.Layout.Network.PodCIDR())},
-		{Name: "Services", Prefix: netip.MustParsePrefix(l.Layout.Network.ServiceCIDR())},
 	}
 	return needs, nil
 }

@@ -76,7 +76,7 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 		return "", fmt.Errorf("running Skaffold: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	arguments := append(slices.Clone(run.command), "--filename", "skaffold/"+run.file+".yaml", "--profile", "landscape", "--interactive=false", "--color", "0")
+	arguments := append(slices.Clone(run.command), "--filename", "skaffold/"+run.file+".yaml", "--profile", l.profiles(), "--interactive=false", "--color", "0")
 	if run.command[0] != "deploy" {
 		arguments = append(arguments, "--cache-file", l.Layout.SkaffoldCache())
 	}
@@ -98,6 +98,14 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 	return "log: " + log.Name(), nil
 }
 
+// profiles are what skaffold/README.md has for a landscape on this network.
+func (l Landscape) profiles() string {
+	if l.Layout.Network.IsDefault() {
+		return "landscape"
+	}
+	return "landscape,network"
+}
+
 // deployEnv is the environment that skaffold/README.md asks for.
 func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 	return []string{
@@ -105,6 +113,7 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 		"PATH=" + l.Layout.Binary("") + ":" + os.Getenv("PATH"),
 		"GARDENER_DIR=" + gardener,
 		"BACKUP_DIR=" + l.Layout.Backups(),
+		"NETWORK_START=" + l.Layout.Network.Start(),
 		// Helm would write below the user's home.
 		"HELM_CACHE_HOME=" + l.Layout.State("skaffold", "helm", "cache"),
 		"HELM_CONFIG_HOME=" + l.Layout.State("skaffold", "helm", "config"),

@@ -129,7 +129,7 @@ func (l Landscape) Steps() []step.Step {
 	}
 }
 
-// prepare makes the state folder and keeps a second `up` out.
+// prepare makes the state folder, keeps a second `up` out and writes down the network.
 func (l Landscape) prepare() (func(), error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
@@ -145,7 +145,28 @@ func (l Landscape) prepare() (func(), error) {
 	if err := l.handOver(); err != nil {
 		return nil, err
 	}
-	return l.lock()
+	unlock, err := l.lock()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Layout.SaveNetwork(); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// UseNetwork chooses the network for Up. It fails if the machine has addresses of another one already.
+func (l *Landscape) UseNetwork(network layout.Network) error {
+	_, err := os.Stat(l.snapshotPath())
+	if err == nil && network != l.Layout.Network {
+		return fmt.Errorf("the landscape uses %s; run make down first, or leave NETWORK out", l.Layout.Network)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("choosing the network: %w", err)
+	}
+	l.Layout.Network = network
+	return nil
 }
 
 // handOver gives the invoker what is theirs: what was built, where Skaffold works, the kubeconfigs, the logs of processes and their
@@ -339,6 +360,7 @@ func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (st
 	builder := machineimage.Builder{
 		Source:     filepath.Join(l.Layout.Root, "skaffold", "images", "machine"),
 		Cache:      l.Layout.MachineImages(),
+		Registry:   l.Layout.Network.Registry(),
 		Repository: fmt.Sprintf("127.0.0.1:%d/%s", layout.RegistryPort, images.Repository(machineimage.Name)),
 	}
 	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still at work, %s", elapsed.Round(time.Second)) })

@@ -7,6 +7,8 @@ package up
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -30,6 +32,53 @@ func TestSteps(t *testing.T) {
 		g.Expect(s.Title).NotTo(BeEmpty(), s.Name)
 		g.Expect(s.Remedy).NotTo(BeEmpty(), s.Name)
 		g.Expect(s.Execute).NotTo(BeNil(), s.Name)
+	}
+}
+
+func TestTheNetworkIsChosenOnceUntilDown(t *testing.T) {
+	g := NewWithT(t)
+	root := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(root, "go.mod"), []byte("module github.com/gardener/gardener-extension-provider-local\n"), 0o600)).To(Succeed())
+	// open is what each call of the program does.
+	open := func() *Landscape {
+		found, err := layout.Find(root)
+		g.Expect(err).NotTo(HaveOccurred())
+		return &Landscape{Layout: found}
+	}
+	first, err := layout.ParseNetwork("172.30.0.0/16")
+	g.Expect(err).NotTo(HaveOccurred())
+	second, err := layout.ParseNetwork("10.77.0.0/16")
+	g.Expect(err).NotTo(HaveOccurred())
+
+	l := open()
+	g.Expect(l.Layout.Network).To(Equal(layout.Network{}))
+	g.Expect(os.MkdirAll(l.Layout.State(), 0o700)).To(Succeed())
+	g.Expect(l.UseNetwork(first)).To(Succeed())
+	g.Expect(l.Layout.SaveNetwork()).To(Succeed())
+
+	l = open()
+	g.Expect(l.Layout.Network).To(Equal(first), "a later up need not say it again")
+	g.Expect(l.UseNetwork(second)).To(Succeed(), "nothing is on the machine yet")
+	g.Expect(l.Layout.SaveNetwork()).To(Succeed())
+
+	g.Expect(os.WriteFile(l.snapshotPath(), []byte("{}"), 0o600)).To(Succeed())
+	l = open()
+	g.Expect(l.UseNetwork(second)).To(Succeed())
+	g.Expect(l.UseNetwork(layout.Network{})).To(MatchError("the landscape uses 10.77.0.0/16; run make down first, or leave NETWORK out"))
+	g.Expect(l.Layout.Network).To(Equal(second))
+}
+
+func TestSkaffoldIsToldOfAnotherNetwork(t *testing.T) {
+	for cidr, profiles := range map[string]string{layout.DefaultNetwork: "landscape", "172.30.0.0/16": "landscape,network"} {
+		t.Run(cidr, func(t *testing.T) {
+			g := NewWithT(t)
+			network, err := layout.ParseNetwork(cidr)
+			g.Expect(err).NotTo(HaveOccurred())
+			l := Landscape{Layout: layout.Layout{Root: "/clone", Network: network}}
+			g.Expect(l.profiles()).To(Equal(profiles))
+			start := strings.TrimSuffix(cidr, ".0.0/16")
+			g.Expect(l.deployEnv("/gardener", "/kubeconfig")).To(ContainElements("NETWORK_START="+start, "SKAFFOLD_DEFAULT_REPO="+start+".255.1:5001/local-skaffold"))
+		})
 	}
 }
 
@@ -133,7 +182,7 @@ func TestNeedsGrowWithTheSteps(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(needs.Disks).To(HaveLen(4), "nothing is built yet")
 	g.Expect(needs.Sockets).To(ContainElement(HaveField("Address.Port()", uint16(2379))))
-	g.Expect(needs.Ranges).NotTo(BeEmpty())
+	g.Expect(needs.Network).To(Equal(l.Layout.Network))
 }
 
 func TestARefusalNamesEveryProblemWithItsRemedy(t *testing.T) {

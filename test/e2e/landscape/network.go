@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package landscape
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Network has the ranges of a landscape: test/landscape/internal/layout.
+type Network struct {
+	// Pods, Services and ShootNodes are CIDRs, the last one that of machines of Shoots.
+	Pods, Services, ShootNodes string
+
+	start string
+}
+
+// defaultStart is what the addresses of the default network start with.
+const defaultStart = "172.18."
+
+// CurrentNetwork is the network of the landscape that is up.
+func CurrentNetwork() Network {
+	network, err := readNetwork(State("network"))
+	if err != nil {
+		// It is asked before there is a suite that could fail.
+		panic(err)
+	}
+	return network
+}
+
+// readNetwork reads the file in which `make up` keeps its network. An earlier `make up` made none.
+func readNetwork(path string) (Network, error) {
+	content, err := os.ReadFile(path) // #nosec G304 -- the landscape's own file.
+	if errors.Is(err, os.ErrNotExist) {
+		content, err = []byte(defaultStart+"0.0/16"), nil
+	}
+	if err != nil {
+		return Network{}, fmt.Errorf("reading the landscape's network: %w", err)
+	}
+	start, ok := strings.CutSuffix(strings.TrimSpace(string(content)), "0.0/16")
+	if !ok {
+		return Network{}, fmt.Errorf("reading the landscape's network from %s: %q does not end with .0.0/16", path, content)
+	}
+	if start == defaultStart {
+		return Network{Pods: "10.244.0.0/16", Services: "10.96.0.0/16", ShootNodes: "10.250.0.0/16", start: start}, nil
+	}
+	return Network{Pods: start + "64.0/18", Services: start + "32.0/20", ShootNodes: start + "128.0/18", start: start}, nil
+}
+
+// Translate returns a text with addresses of the default network, such as 172.18.255.1, with those of this one. It does so with
+// commands of the documentation and with examples, too.
+func (n Network) Translate(text string) string {
+	return strings.NewReplacer(defaultStart, n.start, "10.250.0.0/16", n.ShootNodes).Replace(text)
+}
