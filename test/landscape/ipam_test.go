@@ -185,7 +185,7 @@ func (n cniNode) reserved() []string {
 
 func (n cniNode) gateways() []string {
 	n.t.Helper()
-	return strings.Fields(n.run("ip -o -4 address show dev " + node.Bridge + " | awk '{print $4}'"))
+	return strings.Fields(n.run("ip -o -4 address show dev " + layout.PodBridge + " | awk '{print $4}'"))
 }
 
 // TestMachinesHaveAddressesOfTheirPool shows in network namespaces what standins/ipam does, with Debian's plugins bridge and
@@ -237,7 +237,7 @@ func TestMachinesHaveAddressesOfTheirPool(t *testing.T) {
 func TestTheBridgeKeepsItsAddressAsPodsComeAndGo(t *testing.T) {
 	g := NewWithT(t)
 	n := newCNINode(t)
-	address := func() string { return n.run("ip -o link show dev " + node.Bridge + " | grep -o 'link/ether [^ ]*'") }
+	address := func() string { return n.run("ip -o link show dev " + layout.PodBridge + " | grep -o 'link/ether [^ ]*'") }
 	first, _ := n.addPod("first", "")
 	known := address()
 	second, _ := n.addPod("second", "")
