@@ -45,11 +45,11 @@ func TestDownLeavesNothingBehind(t *testing.T) {
 	run(program, "up", "--until", "dns")
 	during, err := host.Take(t.Context(), state)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(host.Compare(before, during)).NotTo(BeEmpty(), "otherwise the comparison proves nothing")
+	g.Expect(host.Compare(before, during, state)).NotTo(BeEmpty(), "otherwise the comparison proves nothing")
 
 	run(program, "down")
 	after, err := host.Take(t.Context(), state)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(host.Compare(before, after)).To(BeEmpty())
+	g.Expect(host.Compare(before, after, state)).To(BeEmpty())
 	g.Expect(state).NotTo(BeADirectory())
 }
