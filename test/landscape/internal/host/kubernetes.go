@@ -15,7 +15,8 @@ import (
 )
 
 // OtherKubernetes lists the processes of a Kubernetes that is not the landscape's and works on this machine's own network: those
-// in containers, such as kind's and the landscape's machines, have one of their own. own are the landscape's processes.
+// in containers, such as kind's and the landscape's machines, have one of their own. own are the landscape's processes. Without
+// root it finds none.
 func OtherKubernetes(own []int) []string {
 	programs := []string{"kubelet", "kube-proxy", "k3s", "k3s-server", "k3s-agent", "rke2", "k0s", "kubelite"}
 	ours, err := os.Readlink("/proc/self/ns/net")
@@ -34,7 +35,7 @@ func OtherKubernetes(own []int) []string {
 		if err != nil || atoi != nil || !slices.Contains(programs, name) || slices.Contains(own, pid) {
 			continue
 		}
-		if network, err := os.Readlink(filepath.Join(filepath.Dir(path), "ns", "net")); err != nil || network == ours {
+		if network, err := os.Readlink(filepath.Join(filepath.Dir(path), "ns", "net")); err == nil && network == ours {
 			found = append(found, fmt.Sprintf("%s (PID %d)", name, pid))
 		}
 	}

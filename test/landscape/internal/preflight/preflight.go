@@ -24,7 +24,7 @@ type Needs struct {
 	Memory uint64
 	// Disks are folders and the free space that their file systems have to have.
 	Disks []Disk
-	// Sockets are those on which the landscape's processes listen.
+	// Sockets are those on which the landscape's processes are going to listen.
 	Sockets []process.Socket
 	// Network is where its addresses are from.
 	Network layout.Network
@@ -62,7 +62,7 @@ type Machine struct {
 	HasApt          bool
 	// Routes are lines of "ip route show table all", without those of the landscape.
 	Routes []string
-	// Listeners are sockets in use by others.
+	// Listeners are the sockets in use.
 	Listeners []process.Listener
 	// Kubernetes are other processes of a Kubernetes on this machine, and Chains the iptables chains of one.
 	Kubernetes []string

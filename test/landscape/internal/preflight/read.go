@@ -27,13 +27,15 @@ import (
 // overlayMagic is the type of an overlay file system (linux/magic.h).
 const overlayMagic = 0x794c7630
 
-// Read looks at the machine and changes nothing. own are the landscape's running processes, whose sockets don't count; up says
-// that devices and chains are the landscape's.
+// Read looks at the machine and changes nothing. own are the landscape's running processes; up says that devices and chains are
+// the landscape's.
 func Read(ctx context.Context, needs Needs, own []int, up bool) (Machine, error) {
 	m := Machine{Root: os.Geteuid() == 0, Architecture: runtime.GOARCH}
 	_, err := exec.LookPath("apt-get")
 	m.HasApt = err == nil
-	errs := []error{m.readRelease(), m.readCapabilities(), m.readMemory(), m.readDisks(needs.Disks), m.readListeners(own)}
+	errs := []error{m.readRelease(), m.readCapabilities(), m.readMemory(), m.readDisks(needs.Disks)}
+	m.Listeners, err = process.Listeners()
+	errs = append(errs, err)
 	m.readGo(ctx)
 	m.MissingModules = host.MissingModules(ctx)
 	m.MissingPackages = host.Missing()
@@ -148,12 +150,4 @@ func (m *Machine) readDisks(disks []Disk) error {
 		m.Disks = append(m.Disks, disk)
 	}
 	return nil
-}
-
-func (m *Machine) readListeners(own []int) error {
-	all, err := process.Listeners()
-	m.Listeners = slices.DeleteFunc(all, func(l process.Listener) bool {
-		return slices.ContainsFunc(l.PIDs, func(pid int) bool { return slices.Contains(own, pid) })
-	})
-	return err
 }

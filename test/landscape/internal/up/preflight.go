@@ -97,6 +97,8 @@ func (l Landscape) checks(ctx context.Context, until string) ([]preflight.Check,
 		}
 		if running {
 			own = append(own, record.PID)
+		} else {
+			needs.Sockets = append(needs.Sockets, component.Sockets...)
 		}
 	}
 	machine, err := preflight.Read(ctx, needs, own, l.present())
@@ -139,9 +141,6 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 		needs.Disks = append(needs.Disks,
 			preflight.Disk{Folder: l.Layout.Binary(""), Purpose: "programs and images", Need: diskBuilt},
 			preflight.Disk{Folder: l.buildCache(), Purpose: "Go's caches", Need: diskCaches})
-	}
-	for _, component := range node.Components(l.Layout) {
-		needs.Sockets = append(needs.Sockets, component.Sockets...)
 	}
 	return needs, nil
 }

@@ -181,7 +181,6 @@ func TestNeedsGrowWithTheSteps(t *testing.T) {
 	needs, err := l.needs("dns")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(needs.Disks).To(HaveLen(4), "nothing is built yet")
-	g.Expect(needs.Sockets).To(ContainElement(HaveField("Address.Port()", uint16(2379))))
 	g.Expect(needs.Network).To(Equal(l.Layout.Network))
 }
 
