@@ -339,7 +339,7 @@ func (c Cleaner) RestoreKernel(ctx context.Context) error {
 	var errs []error
 	for _, parameter := range sysctls() {
 		old, known := c.Before.Sysctls[parameter.name]
-		if known && now.Sysctls[parameter.name] == parameter.value && old != parameter.value && !(parameter.forwarding && needed) {
+		if known && now.Sysctls[parameter.name] == parameter.value && old != parameter.value && (!parameter.forwarding || !needed) {
 			errs = append(errs, writeSysctl(parameter.name, old))
 		}
 	}

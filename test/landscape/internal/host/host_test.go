@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -101,7 +102,7 @@ func TestCompare(t *testing.T) {
 		{
 			name: "names what the landscape left",
 			after: with(func(s *Snapshot) {
-				s.Links, s.Routes = []string{"eth0", "lo", "pl-pods"}, append(before.Routes, "local 172.18.255.128/25 dev pl0")
+				s.Links, s.Routes = []string{"eth0", "lo", "pl-pods"}, slices.Concat(before.Routes, []string{"local 172.18.255.128/25 dev pl0"})
 				s.Rules, s.Mounts, s.Cgroups = []string{"iptables nat :KUBE-SVC-A -", "iptables filter :PROVIDER-LOCAL -"}, []string{state + "/x"}, []string{"/sys/fs/cgroup/provider-local"}
 				s.Processes, s.Sysctls["net/ipv4/ip_forward"] = []string{"7 etcd"}, "1"
 			}),

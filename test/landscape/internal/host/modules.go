@@ -24,14 +24,14 @@ var moduleEffects = map[string]string{
 // LoadModules loads the kernel modules that the landscape needs and the machine has not loaded.
 func LoadModules(ctx context.Context) error {
 	for module, effect := range moduleEffects {
-		if exists(effect) {
+		if exists(effect) || (module == "overlay" && overlayBuiltIn()) {
 			continue
 		}
 		err := run(ctx, "modprobe", module)
 		if err == nil && !exists(effect) {
 			err = fmt.Errorf("%s is still missing", effect)
 		}
-		if err != nil && !(module == "overlay" && overlayBuiltIn()) {
+		if err != nil {
 			return fmt.Errorf("loading the kernel module %s: %w; install the kernel's modules, or boot the kernel whose modules are in /lib/modules", module, err)
 		}
 	}

@@ -165,7 +165,7 @@ func Compare(before, after Snapshot, state string) []Difference {
 	for _, parameter := range sysctls() {
 		old, known := before.Sysctls[parameter.name]
 		if now, exists := after.Sysctls[parameter.name]; known && exists && now != old {
-			ours := now == parameter.value && !(parameter.forwarding && forwarders(before, after))
+			ours := now == parameter.value && (!parameter.forwarding || !forwarders(before, after))
 			found = append(found, Difference{Text: fmt.Sprintf("kernel parameter %s is %s and was %s", parameter.name, now, old), Ours: ours})
 		}
 	}
