@@ -92,6 +92,21 @@ func controllers(root string) []string {
 	return strings.Fields(string(content))
 }
 
+// cgroupOptions returns the options of the file system mounted at the root, other than ro and rw: those that systemd asks for.
+func cgroupOptions(mountInfo string) []string {
+	var options []string
+	for line := range strings.Lines(mountInfo) {
+		// The fields of proc_pid_mountinfo(5): six, any number of optional ones up to a dash, and three.
+		fields := strings.Fields(line)
+		dash := slices.Index(fields, "-")
+		if dash < 6 || len(fields) < dash+4 || fields[4] != cgroupRoot || fields[dash+1] != "cgroup2" {
+			continue
+		}
+		options = slices.DeleteFunc(strings.Split(fields[dash+3], ","), func(option string) bool { return option == "rw" || option == "ro" })
+	}
+	return options
+}
+
 // ownCgroups returns the landscape's cgroups that exist, one per hierarchy.
 func ownCgroups(root string) ([]string, error) {
 	paths, _, err := hierarchies(root)

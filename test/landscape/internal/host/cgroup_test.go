@@ -62,3 +62,27 @@ func TestTheCgroupIsMadeInEveryHierarchy(t *testing.T) {
 		})
 	}
 }
+
+func TestCgroupOptions(t *testing.T) {
+	for _, test := range []struct {
+		name, mountInfo string
+		want            []string
+	}{
+		{
+			name:      "finds what systemd asked for",
+			mountInfo: "24 1 0:22 / /proc rw - proc proc rw\n29 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n",
+			want:      []string{"nsdelegate", "memory_recursiveprot"},
+		},
+		{name: "finds none without", mountInfo: "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"},
+		{name: "leaves v1 alone", mountInfo: "29 23 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			if test.want == nil {
+				g.Expect(cgroupOptions(test.mountInfo)).To(BeEmpty())
+				return
+			}
+			g.Expect(cgroupOptions(test.mountInfo)).To(Equal(test.want))
+		})
+	}
+}

@@ -343,6 +343,10 @@ func (c Cleaner) RestoreKernel(ctx context.Context) error {
 			errs = append(errs, writeSysctl(parameter.name, old))
 		}
 	}
+	// A privileged container shares the machine's cgroup namespace, and its mount takes these options away from all.
+	if !slices.Equal(c.Before.CgroupOptions, now.CgroupOptions) && len(c.Before.CgroupOptions) > 0 {
+		errs = append(errs, run(ctx, "mount", "-o", "remount,"+strings.Join(c.Before.CgroupOptions, ","), cgroupRoot))
+	}
 	if _, loaded := c.Before.Sysctls["net/bridge/bridge-nf-call-iptables"]; !loaded && !needed {
 		errs = append(errs, unloadBridgeFilter(ctx))
 	}

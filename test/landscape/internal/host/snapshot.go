@@ -43,8 +43,10 @@ type Snapshot struct {
 	// Kubernetes are the processes of another Kubernetes.
 	Kubernetes []string `json:"-"`
 	// Controllers are those which cgroup v2 hands down from its root.
-	Controllers []string          `json:"cgroupControllers"`
-	Sysctls     map[string]string `json:"sysctls"`
+	Controllers []string `json:"cgroupControllers"`
+	// CgroupOptions are those with which cgroup v2 is mounted.
+	CgroupOptions []string          `json:"cgroupOptions"`
+	Sysctls       map[string]string `json:"sysctls"`
 }
 
 // sysctl is a kernel parameter that the landscape, or a program in it, sets.
@@ -116,6 +118,9 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 		s.Kubernetes = OtherKubernetes(slices.Collect(maps.Keys(own)))
 	}
 	s.Controllers = controllers(cgroupRoot)
+	if mountInfo, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
+		s.CgroupOptions = cgroupOptions(string(mountInfo))
+	}
 	s.Sysctls = map[string]string{}
 	for _, parameter := range sysctls() {
 		if value, err := readSysctl(parameter.name); err == nil {
@@ -162,6 +167,7 @@ func Compare(before, after Snapshot, state string) []Difference {
 	// What is left in them has an owner by now: the landscape's own files and empty folders are removed.
 	compare("folder", before.Folders, after.Folders, never)
 	compare("process", before.Processes, after.Processes, always)
+	compare("option of cgroup v2", before.CgroupOptions, after.CgroupOptions, never)
 	for _, parameter := range sysctls() {
 		old, known := before.Sysctls[parameter.name]
 		if now, exists := after.Sysctls[parameter.name]; known && exists && now != old {
