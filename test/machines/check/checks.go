@@ -447,6 +447,9 @@ func (l *landscape) machineChecks() []check {
 				return "", fmt.Errorf("systemd is %q (%w), failed units: %s", state, err, units)
 			}
 			cgroups, err := l.execute(ctx, "stat", "-fc", "%T", "/sys/fs/cgroup")
+			if err == nil && cgroups == "" {
+				err = errors.New("systemd is running, but who knows on which cgroups")
+			}
 			return "running, on " + cgroups, err
 		}},
 		{"kubelet in the machine is healthy", patience, func(ctx context.Context) (string, error) {
