@@ -44,6 +44,8 @@ GOALS    ?=
 REGISTRY ?=
 LAYOUT   ?=
 TEST_ARGS ?=
+VARIANT  ?=
+DOCS     ?=
 PACKAGES ?=
 
 ##@ landscape
@@ -116,6 +118,14 @@ e2e:
 	@# One suite after the other: there is one landscape, and they take parts of it away.
 	@# That of the audit log comes last, as it looks at what the others did.
 	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+
+## test-machines: run the commands above in virtual machines with a stock Debian, docs/tested-machines.md; VARIANT=debian-12,docker
+.PHONY: test-machines
+test-machines: export VARIANT := $(VARIANT)
+test-machines: export DOCS := $(DOCS)
+test-machines: need-qemu $(LANDSCAPE)
+	@$(LANDSCAPE) build
+	@go test -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
 
 ## bench: measure this extension beside Gardener's in-tree one, docs/performance.md; QUICK=1 in 15 minutes, BENCH_ARGS='--scenario garden'
 .PHONY: bench
@@ -276,6 +286,17 @@ need-go:
 	@version=$$(cd / && $(AS_USER) go version 2>/dev/null) || { echo "make: there is no Go; install 1.21 or newer from https://go.dev/dl into /usr/local/go" >&2; exit 1; }; \
 	minor=$$(sed -nE 's/.*go1\.([0-9]+).*/\1/p' <<<"$$version"); \
 	[ "$${minor:-99}" -ge 21 ] || { echo "make: $$version can't read go.mod; install Go 1.21 or newer from https://go.dev/dl into /usr/local/go and put it first in PATH" >&2; exit 1; }
+
+# What makes and runs virtual machines.
+.PHONY: need-qemu
+need-qemu:
+	@for tool in qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mmdebstrap:mmdebstrap mke2fs:e2fsprogs; do \
+	  PATH=$$PATH:/usr/sbin command -v "$${tool%:*}" >/dev/null || missing="$${missing:-} $${tool#*:}"; \
+	done; \
+	[ -z "$${missing:-}" ] || { \
+	  echo "--- install$$missing"; \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-remove --no-install-recommends $$missing; \
+	} || { echo "make test-machines: virtual machines need apt-get install$$missing" >&2; exit 1; }
 
 # Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
 .PHONY: $(LANDSCAPE)

@@ -91,7 +91,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), doctorCommand(), logsCommand(), kubeconfigCommand(), registryCommand(), statusControllerCommand())
+	root.AddCommand(upCommand(), buildCommand(), downCommand(), statusCommand(), doctorCommand(), logsCommand(), kubeconfigCommand(), registryCommand(), statusControllerCommand())
 	return root
 }
 
@@ -174,6 +174,19 @@ func doctorCommand() *cobra.Command {
 	networkFlag(cmd, &network)
 	cmd.Flags().StringVar(&until, "until", "", "check for a landscape up to this step")
 	return cmd
+}
+
+func buildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			landscape, err := open()
+			if err != nil {
+				return err
+			}
+			return landscape.Build(cmd.Context())
+		},
+	}
 }
 
 func logsCommand() *cobra.Command {

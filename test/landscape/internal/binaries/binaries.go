@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,44 @@ type Program struct {
 type Builder struct {
 	Out     string
 	Invoker invoker.Invoker
+	// Tree is what the function Tree returns for the repository. While it stays as it is, Go is not asked whether programs of
+	// this repository's sources are up to date. Optional.
+	Tree string
+}
+
+// Tree sums up names, sizes and times of the files below root that Go may read for a program of this repository. To ask Go which
+// of them it does read takes seconds per program, and minutes where the processor is emulated.
+func Tree(root string) (string, error) {
+	hash := sha256.New()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name != "." && (strings.HasPrefix(name, ".") || name == "bin" || name == "docs") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		// In a worktree of Git's, .git is a file.
+		if ext := filepath.Ext(name); strings.HasPrefix(name, ".") || strings.HasSuffix(name, "_test.go") || ext == ".test" || ext == ".out" {
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(hash, "%s %d %d\n", name, info.Size(), info.ModTime().UnixNano())
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("looking at the sources below %s: %w", root, err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // Version returns the version of the upstream module that the program's module pins, or "" for our own sources.
@@ -93,13 +132,24 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	out := filepath.Join(b.Out, p.Name)
+	tree := ""
+	if p.Module == "" && b.Tree != "" {
+		tree = fmt.Sprintf("%s %s %s %s %s", runtime.Version(), runtime.GOARCH, p.Package, flags, b.Tree)
+	}
+	stampedDigest, stampedTree := b.stamped(out, p.Name)
+	if tree != "" && tree == stampedTree {
+		return false, nil
+	}
 	digest, err := p.digest(ctx, flags, b.Invoker)
 	if err != nil {
 		return false, err
 	}
-	out := filepath.Join(b.Out, p.Name)
-	if b.fresh(out, p.Name, digest) {
-		return false, nil
+	if digest == stampedDigest {
+		if tree == "" {
+			return false, nil
+		}
+		return false, b.stamp(p.Name, digest, tree)
 	}
 	// Not to out: go build touches a file even if it has nothing to change, and the processes that run it would be restarted.
 	made := out + ".new"
@@ -115,13 +165,7 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("building %s: %w", p.Name, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(b.stamp(p.Name)), 0o755); err != nil { // #nosec G301 -- build output.
-		return false, fmt.Errorf("building %s: %w", p.Name, err)
-	}
-	if err := os.WriteFile(b.stamp(p.Name), []byte(digest), 0o644); err != nil { // #nosec G306 -- build output.
-		return false, fmt.Errorf("building %s: %w", p.Name, err)
-	}
-	return changed, nil
+	return changed, b.stamp(p.Name, digest, tree)
 }
 
 // Keep copies the running program to the folder of programs: children are started from there, as the file that "go run" made
@@ -180,14 +224,31 @@ func equal(a, b string) (bool, error) {
 	return bytes.Equal(sums[0], sums[1]), nil
 }
 
-func (b Builder) stamp(name string) string { return filepath.Join(b.Out, ".stamps", name) }
+func (b Builder) stampPath(name string) string { return filepath.Join(b.Out, ".stamps", name) }
 
-func (b Builder) fresh(out, name, digest string) bool {
-	if _, err := os.Stat(out); err != nil {
-		return false
+// stamp notes of what a program was built: a line with the digest of its inputs, and one with the tree that they were in.
+func (b Builder) stamp(name, digest, tree string) error {
+	path := b.stampPath(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // #nosec G301 -- build output.
+		return fmt.Errorf("building %s: %w", name, err)
 	}
-	stamp, err := os.ReadFile(b.stamp(name))
-	return err == nil && string(stamp) == digest
+	if err := os.WriteFile(path, []byte(strings.TrimSuffix(digest+"\n"+tree, "\n")), 0o644); err != nil { // #nosec G306 -- build output.
+		return fmt.Errorf("building %s: %w", name, err)
+	}
+	return nil
+}
+
+// stamped returns both lines; they are empty if the program is not there.
+func (b Builder) stamped(out, name string) (digest, tree string) {
+	if _, err := os.Stat(out); err != nil {
+		return "", ""
+	}
+	stamp, err := os.ReadFile(b.stampPath(name))
+	if err != nil {
+		return "", ""
+	}
+	digest, tree, _ = strings.Cut(string(stamp), "\n")
+	return digest, tree
 }
 
 func (p Program) digest(ctx context.Context, flags string, user invoker.Invoker) (string, error) {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -62,6 +63,42 @@ func TestBuildSeesAChangeOfAnEmbeddedFile(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(out)).To(Equal(text))
 	}
+}
+
+func TestGoIsNotAskedWhileTheTreeIsTheSame(t *testing.T) {
+	g := NewWithT(t)
+	dir, out := t.TempDir(), t.TempDir()
+	program := binaries.Program{Name: "x", Dir: dir, Package: "."}
+	build := func() (bool, error) {
+		tree, err := binaries.Tree(dir)
+		g.Expect(err).NotTo(HaveOccurred())
+		return binaries.Builder{Out: out, Tree: tree}.Build(t.Context(), program)
+	}
+	write(t, dir, "package main\n\nfunc main() {}\n")
+	g.Expect(build()).To(BeTrue())
+
+	// Without Go, no question can be answered.
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", "")
+	g.Expect(build()).To(BeFalse())
+	later := time.Now().Add(time.Hour)
+	for _, name := range []string{"x_test.go", ".git", "bin/x.go", ".landscape/x.go", "docs/x.md"} {
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte("package main\n"), 0o600)).To(Succeed())
+		g.Expect(build()).To(BeFalse(), "%s is no input of a program", name)
+	}
+	g.Expect(os.Chtimes(filepath.Join(dir, "main.go"), later, later)).To(Succeed())
+	_, err := build()
+	g.Expect(err).To(MatchError(ContainSubstring("executable file not found")), "a file has another time")
+
+	// Once Go has said that nothing changed, it is not asked again.
+	t.Setenv("PATH", path)
+	g.Expect(build()).To(BeFalse())
+	t.Setenv("PATH", "")
+	g.Expect(build()).To(BeFalse())
+	g.Expect(os.Remove(filepath.Join(out, "x"))).To(Succeed())
+	_, err = build()
+	g.Expect(err).To(HaveOccurred(), "the program is not there")
 }
 
 func TestBuildSaysWhatTheCompilerSays(t *testing.T) {

@@ -129,6 +129,12 @@ func (l Landscape) Steps() []step.Step {
 	}
 }
 
+// Build only builds the programs, for which it needs no root.
+func (l Landscape) Build(ctx context.Context) error {
+	steps := slices.DeleteFunc(l.Steps(), func(s step.Step) bool { return s.Name != "binaries" })
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+}
+
 // prepare makes the state folder, keeps a second `up` out and writes down the network.
 func (l Landscape) prepare() (func(), error) {
 	if os.Geteuid() != 0 {
@@ -244,7 +250,11 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 		return "", err
 	}
 	programs := binaries.Programs(l.Layout.Root)
-	builder := binaries.Builder{Out: l.Layout.Binary(""), Invoker: l.Invoker}
+	tree, err := binaries.Tree(l.Layout.Root)
+	if err != nil {
+		return "", err
+	}
+	builder := binaries.Builder{Out: l.Layout.Binary(""), Invoker: l.Invoker, Tree: tree}
 	built := 0
 	if _, err := builder.Keep("landscape"); err != nil {
 		return "", err
