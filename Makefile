@@ -293,10 +293,7 @@ need-qemu:
 	@for tool in qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mmdebstrap:mmdebstrap mke2fs:e2fsprogs; do \
 	  PATH=$$PATH:/usr/sbin command -v "$${tool%:*}" >/dev/null || missing="$${missing:-} $${tool#*:}"; \
 	done; \
-	[ -z "$${missing:-}" ] || { \
-	  echo "--- install$$missing"; \
-	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-remove --no-install-recommends $$missing; \
-	} || { echo "make test-machines: virtual machines need apt-get install$$missing" >&2; exit 1; }
+	[ -z "$${missing:-}" ] || hack/need-packages 'make test-machines' 'virtual machines need programs' $$missing
 
 # Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
 .PHONY: $(LANDSCAPE)
