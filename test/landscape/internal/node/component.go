@@ -70,7 +70,7 @@ func registry(l layout.Layout) Component {
 			Env: []string{"GOMEMLIMIT=256MiB"},
 		},
 		Ready:   httpOK("http://"+addresses[0]+"/v2/", nil),
-		Timeout: 10 * time.Second,
+		Timeout: time.Minute,
 	}
 }
 
