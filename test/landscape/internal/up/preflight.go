@@ -28,7 +28,7 @@ const (
 	memoryGarden = 4_500_000_000
 	memoryAll    = 7_000_000_000
 
-	diskCaches = 14_000_000_000
+	diskCaches = 16_000_000_000
 	diskBuilt  = 5_000_000_000
 	diskState  = 3_000_000_000
 	diskMore   = 500_000_000
