@@ -58,7 +58,7 @@ var volatile = []struct {
 	{part: "mounts", match: regexp.MustCompile(` (/run/user/|/proc/sys/fs/binfmt_misc|/run/credentials/)`), remove: true, reason: "systemd mounts them when somebody logs in or looks"},
 	{
 		part: "cgroups", remove: true, reason: "sessions, and services of systemd that start when asked and end by themselves",
-		match: regexp.MustCompile(`^/sys/fs/cgroup/(user\.slice|system\.slice/(systemd-(fsckd|hostnamed|timedated|localed|tmpfiles-clean)|run-|packagekit|polkit).*)`),
+		match: regexp.MustCompile(`^/sys/fs/cgroup/(user\.slice|system\.slice/(systemd-(hostnamed|timedated|localed|tmpfiles-clean)|run-|packagekit|polkit).*)`),
 	},
 	{part: "processes", match: regexp.MustCompile(`^ *(0|2) +root +\[`), remove: true, reason: "threads of the kernel come and go"},
 	{part: "processes", match: regexp.MustCompile(`^ *\d+ `), reason: "numbers of parents"},

@@ -84,7 +84,7 @@ func Start(ctx context.Context, boot Boot) (*VM, error) {
 	args := append([]string{
 		"-accel", accelerator, "-cpu", cpu, "-smp", strconv.Itoa(runtime.NumCPU()), "-m", strconv.Itoa(boot.Memory),
 		"-display", "none", "-monitor", "none", "-serial", "file:" + filepath.Join(boot.Folder, "console.log"),
-		"-kernel", boot.Disk.Kernel, "-initrd", boot.Disk.Initrd, "-append", "console=ttyS0 root=/dev/vda rw quiet",
+		"-kernel", boot.Disk.Kernel, "-initrd", boot.Disk.Initrd, "-append", "console=ttyS0 root=/dev/vda rw quiet fsck.mode=skip",
 		"-nic", fmt.Sprintf("user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:%d-:22", port),
 		"-device", "virtio-rng-pci",
 	}, drives...)
