@@ -88,7 +88,7 @@ func Start(ctx context.Context, boot Boot) (*VM, error) {
 		"-nic", fmt.Sprintf("user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:%d-:22", port),
 		"-device", "virtio-rng-pci",
 	}, drives...)
-	process := exec.Command("qemu-system-x86_64", args...) //nolint:noctx // It is killed by the goroutine below, and waited for.
+	process := exec.Command("qemu-system-x86_64", args...) // #nosec G204 -- the test's own arguments; it is killed by the goroutine below.
 	var stderr bytes.Buffer
 	process.Stderr = &stderr
 	// A ctrl-C is for the test, which then ends the machine; and should the test be killed, the kernel does.
