@@ -85,7 +85,7 @@ func slash(address string) string { return strings.Replace(address, ":", "/", 1)
 
 // docker has a container with a published port, as a developer's machine has.
 const docker = `tar -C /usr/local/bin -c probe | docker import --change 'ENTRYPOINT ["/probe"]' - probe >/dev/null
-docker run --quiet -d --name web -p 8099:8080 probe serve -name web -http :8080 >/dev/null
+docker run -d --name web -p 8099:8080 probe serve -name web -http :8080 >/dev/null
 `
 
 // dockerAnswers asks it by the machine's own address, which Docker's rules lead to the container.
