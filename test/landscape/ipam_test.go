@@ -237,7 +237,9 @@ func TestMachinesHaveAddressesOfTheirPool(t *testing.T) {
 func TestTheBridgeKeepsItsAddressAsPodsComeAndGo(t *testing.T) {
 	g := NewWithT(t)
 	n := newCNINode(t)
-	address := func() string { return n.run("ip -o link show dev " + layout.PodBridge + " | grep -o 'link/ether [^ ]*'") }
+	address := func() string {
+		return n.run("ip -o link show dev " + layout.PodBridge + " | grep -o 'link/ether [^ ]*'")
+	}
 	first, _ := n.addPod("first", "")
 	known := address()
 	second, _ := n.addPod("second", "")

@@ -53,6 +53,8 @@ var volatile = []struct {
 		match: regexp.MustCompile(`^(fs\.(dentry-state|file-nr|inode-nr|inode-state|quota\.)|kernel\.(random\.|ns_last_pid|pty\.nr|perf_event)|` +
 			`net\.netfilter\.nf_conntrack_count|net\.ipv4\.tcp_fastopen_key|dev\.cdrom|kernel\.sched_domain|vm\.numa_stat)`),
 	},
+	{part: "addresses", match: regexp.MustCompile(` tentative`), reason: "the kernel looks for a second or two whether a new address of IPv6 is somebody else's"},
+	{part: "routes6", remove: true, match: regexp.MustCompile(`^local fe80::`), reason: "they come when it has looked"},
 	{part: "mounts", match: regexp.MustCompile(`^\d+ \d+ \d+:\d+ `), reason: "numbers that the kernel gives mounts"},
 	{part: "mounts", match: regexp.MustCompile(`(shared|master|propagate_from):\d+ ?`), reason: "numbers of peer groups"},
 	{part: "mounts", match: regexp.MustCompile(` (/run/user/|/proc/sys/fs/binfmt_misc|/run/credentials/)`), remove: true, reason: "systemd mounts them when somebody logs in or looks"},

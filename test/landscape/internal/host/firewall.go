@@ -139,6 +139,8 @@ type nftTable struct {
 	Name   string `json:"name"`
 }
 
+func (t nftTable) String() string { return t.Family + " " + t.Name }
+
 // ofIPTables reports whether it is one of those that the iptables commands keep in nftables.
 func (t nftTable) ofIPTables() bool {
 	return (t.Family == "ip" || t.Family == "ip6") && slices.Contains([]string{"filter", "nat", "mangle", "raw", "security"}, t.Name)
@@ -161,6 +163,8 @@ type nftChain struct {
 	Hook   string `json:"hook"`
 	Policy string `json:"policy"`
 }
+
+func (c nftChain) String() string { return c.Family + " " + c.Table + " " + c.Name }
 
 type nftRule struct {
 	Family string          `json:"family"`
@@ -247,22 +251,50 @@ func nftClose(ruleset nftRuleset) string {
 	return jumps.String() + chains.String()
 }
 
-// nftEmpty is a script for nft that deletes the tables which the iptables commands made meanwhile, if there is nothing in them
-// any more: before tells those that were there.
+// nftEmpty is a script for nft that deletes the tables and the chains at hooks that the iptables commands made meanwhile, if there
+// is nothing in them any more. before are those that were there, as chainNames has them.
 func nftEmpty(ruleset nftRuleset, before []string) string {
 	var script strings.Builder
 	for _, t := range ruleset.tables() {
-		inTable := func(family, table string) bool { return family == t.Family && table == t.Name }
+		if !t.ofIPTables() {
+			continue
+		}
+		var empty []string
 		used := false
 		for _, object := range ruleset.Objects {
-			used = used || (object.Rule != nil && inTable(object.Rule.Family, object.Rule.Table))
-			used = used || (object.Chain != nil && inTable(object.Chain.Family, object.Chain.Table) && (object.Chain.Hook == "" || object.Chain.Policy == "drop"))
+			c := object.Chain
+			if c == nil || c.Family != t.Family || c.Table != t.Name {
+				continue
+			}
+			if c.Hook == "" || c.Policy == "drop" || len(ruleset.rules(*c)) > 0 || slices.Contains(before, c.String()) {
+				used = true
+			} else {
+				empty = append(empty, c.String())
+			}
 		}
-		if t.ofIPTables() && !used && !slices.Contains(before, t.Family+" "+t.Name) {
-			fmt.Fprintf(&script, "delete table %s %s\n", t.Family, t.Name)
+		if !used && !slices.Contains(before, t.String()) {
+			fmt.Fprintf(&script, "delete table %s\n", t)
+			continue
+		}
+		for _, chain := range empty {
+			fmt.Fprintf(&script, "delete chain %s\n", chain)
 		}
 	}
 	return script.String()
+}
+
+// chainNames lists the tables, and the chains at hooks of those that the iptables commands keep.
+func (r nftRuleset) chainNames() []string {
+	var names []string
+	for _, object := range r.Objects {
+		if object.Table != nil {
+			names = append(names, object.Table.String())
+		}
+		if c := object.Chain; c != nil && c.Hook != "" && (nftTable{c.Family, c.Table}).ofIPTables() {
+			names = append(names, c.String())
+		}
+	}
+	return names
 }
 
 func listRuleset(ctx context.Context) (nftRuleset, error) {

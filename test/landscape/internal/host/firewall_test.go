@@ -116,15 +116,25 @@ func TestTheFirewallIsOpenedAndClosed(t *testing.T) {
 	g.Expect(listing()).To(Equal(before))
 }
 
-func TestTablesThatIPTablesMadeAreDeletedWhenEmpty(t *testing.T) {
+func TestTablesAndChainsThatIPTablesMadeAreDeletedWhenEmpty(t *testing.T) {
 	g := NewWithT(t)
-	var ruleset nftRuleset
+	var before, after nftRuleset
+	g.Expect(json.Unmarshal([]byte(`{"nftables": [
+		{"table": {"family": "ip6", "name": "filter"}},
+		{"table": {"family": "ip", "name": "raw"}}, {"chain": {"family": "ip", "table": "raw", "name": "OUTPUT", "type": "filter", "hook": "output", "policy": "accept"}},
+		{"table": {"family": "inet", "name": "mine"}}, {"chain": {"family": "inet", "table": "mine", "name": "in", "type": "filter", "hook": "input", "policy": "drop"}}
+	]}`), &before)).To(Succeed())
 	g.Expect(json.Unmarshal([]byte(`{"nftables": [
 		{"table": {"family": "ip", "name": "filter"}}, {"chain": {"family": "ip", "table": "filter", "name": "INPUT", "type": "filter", "hook": "input", "policy": "accept"}},
 		{"table": {"family": "ip", "name": "nat"}}, {"chain": {"family": "ip", "table": "nat", "name": "DOCKER"}},
+		{"chain": {"family": "ip", "table": "nat", "name": "INPUT", "type": "nat", "hook": "input", "policy": "accept"}},
+		{"chain": {"family": "ip", "table": "nat", "name": "OUTPUT", "type": "nat", "hook": "output", "policy": "accept"}},
+		{"rule": {"family": "ip", "table": "nat", "chain": "OUTPUT", "handle": 7, "expr": [{"jump": {"target": "DOCKER"}}]}},
 		{"table": {"family": "ip", "name": "mangle"}}, {"chain": {"family": "ip", "table": "mangle", "name": "INPUT", "type": "filter", "hook": "input", "policy": "drop"}},
-		{"table": {"family": "ip6", "name": "filter"}},
-		{"table": {"family": "inet", "name": "mine"}}
-	]}`), &ruleset)).To(Succeed())
-	g.Expect(nftEmpty(ruleset, []string{"ip6 filter"})).To(Equal("delete table ip filter\n"), "a chain of Docker, a policy, one that was there, and one of somebody else stay")
+		{"table": {"family": "ip", "name": "raw"}}, {"chain": {"family": "ip", "table": "raw", "name": "OUTPUT", "type": "filter", "hook": "output", "policy": "accept"}},
+		{"table": {"family": "ip6", "name": "filter"}}, {"chain": {"family": "ip6", "table": "filter", "name": "INPUT", "type": "filter", "hook": "input", "policy": "accept"}},
+		{"table": {"family": "inet", "name": "mine"}}, {"chain": {"family": "inet", "table": "mine", "name": "in", "type": "filter", "hook": "input", "policy": "accept"}}
+	]}`), &after)).To(Succeed())
+	g.Expect(nftEmpty(after, before.chainNames())).To(Equal("delete table ip filter\ndelete chain ip nat INPUT\ndelete chain ip6 filter INPUT\n"),
+		"rules, a policy, what was there, and tables that are not of iptables stay")
 }

@@ -35,7 +35,7 @@ type Snapshot struct {
 	Namespaces []string `json:"networkNamespaces"`
 	Mounts     []string `json:"mounts"`
 	Rules      []string `json:"iptables"`
-	// Tables are those of nftables, as "family name".
+	// Tables are those of nftables, as "family name", and chains at hooks, as "family table name".
 	Tables    []string `json:"nftables"`
 	Cgroups   []string `json:"cgroups"`
 	Folders   []string `json:"folders"`
@@ -162,7 +162,7 @@ func Compare(before, after Snapshot, state string) []Difference {
 	compare("network namespace", before.Namespaces, after.Namespaces, never)
 	compare("mount", before.Mounts, after.Mounts, func(item string) bool { return strings.HasPrefix(item, state+"/") })
 	compare("iptables rule", before.Rules, after.Rules, func(item string) bool { return ownRule(item, len(after.Kubernetes) > 0) })
-	compare("nftables table", before.Tables, after.Tables, never)
+	compare("nftables table or chain", before.Tables, after.Tables, never)
 	compare("cgroup", before.Cgroups, after.Cgroups, always)
 	// What is left in them has an owner by now: the landscape's own files and empty folders are removed.
 	compare("folder", before.Folders, after.Folders, never)
@@ -251,11 +251,7 @@ func bridges() ([]string, error) {
 
 func tables(ctx context.Context) ([]string, error) {
 	ruleset, err := listRuleset(ctx)
-	var all []string
-	for _, t := range ruleset.tables() {
-		all = append(all, t.Family+" "+t.Name)
-	}
-	return all, err
+	return ruleset.chainNames(), err
 }
 
 func mounts() ([]string, error) {
