@@ -35,6 +35,13 @@ type Cleaner struct {
 	Before *Snapshot
 }
 
+// Changed reports whether the landscape has changed the machine since it was booted. If not, things of its names are those of a
+// landscape in another clone.
+func (c Cleaner) Changed() (bool, error) {
+	boot, err := process.BootID()
+	return c.Before != nil && (c.Before.Boot == "" || c.Before.Boot == boot), err
+}
+
 // KillContainers kills every process in the landscape's cgroup, until none is left.
 func (c Cleaner) KillContainers(ctx context.Context) error {
 	roots, err := ownCgroups(cgroupRoot)

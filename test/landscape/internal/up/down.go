@@ -45,23 +45,32 @@ func (l Landscape) downSteps(cleaner host.Cleaner) []step.Step {
 	plain := func(does func(context.Context) error) func(context.Context, step.Progress) (string, error) {
 		return func(ctx context.Context, _ step.Progress) (string, error) { return "done", does(ctx) }
 	}
+	// What the landscape has in common with one in another clone is left alone if this one did not make it.
+	ours := func(does func(context.Context) error) func(context.Context, step.Progress) (string, error) {
+		return func(ctx context.Context, progress step.Progress) (string, error) {
+			if changed, err := cleaner.Changed(); err != nil || !changed {
+				return "nothing was changed", err
+			}
+			return plain(does)(ctx, progress)
+		}
+	}
 	return []step.Step{
 		// First whoever would start containers anew or write rules again.
 		{Name: "node", Title: "kubelet and controllers stopped", Remedy: again, Execute: l.stop(
 			node.StatusController, node.Kubelet, node.Proxy, node.Scheduler, node.ControllerManager)},
-		{Name: "containers", Title: "containers killed", Remedy: again, Execute: plain(cleaner.KillContainers)},
+		{Name: "containers", Title: "containers killed", Remedy: again, Execute: ours(cleaner.KillContainers)},
 		// kube-apiserver before etcd: without etcd it takes a minute to stop.
 		{Name: "processes", Title: "all processes stopped", Remedy: again, Execute: l.stop(
 			node.Containerd, node.DNS, node.APIServer, node.Etcd, node.Registry)},
 		{Name: "strays", Title: "shims killed", Remedy: again, Execute: plain(cleaner.KillStrays)},
 		{Name: "mounts", Title: "everything unmounted", Remedy: again, Execute: plain(cleaner.Unmount)},
-		{Name: "rules", Title: "firewall rules removed", Remedy: again, Execute: plain(cleaner.RemoveRules)},
-		{Name: "devices", Title: "network devices removed", Remedy: again, Execute: plain(cleaner.RemoveDevices)},
-		{Name: "cgroups", Title: "cgroups removed", Remedy: again, Execute: plain(cleaner.RemoveCgroups)},
+		{Name: "rules", Title: "firewall rules removed", Remedy: again, Execute: ours(cleaner.RemoveRules)},
+		{Name: "devices", Title: "network devices removed", Remedy: again, Execute: ours(cleaner.RemoveDevices)},
+		{Name: "cgroups", Title: "cgroups removed", Remedy: again, Execute: ours(cleaner.RemoveCgroups)},
 		{Name: "kernel", Title: "kernel parameters restored", Remedy: again, Execute: plain(cleaner.RestoreKernel)},
 		{Name: "folders", Title: "folders outside of the clone removed", Remedy: again, Execute: plain(cleaner.RemoveFolders)},
 		{Name: "verify", Title: "the machine is as it was", Remedy: again, Execute: func(ctx context.Context, progress step.Progress) (string, error) {
-			return l.verify(ctx, cleaner.Before, progress)
+			return l.verify(ctx, cleaner, progress)
 		}},
 		{Name: "state", Title: "state folder removed", Remedy: again, Execute: plain(func(context.Context) error {
 			return os.RemoveAll(l.Layout.State())
@@ -82,10 +91,11 @@ func (l Landscape) stop(names ...string) func(context.Context, step.Progress) (s
 }
 
 // verify compares the machine with how it was before the landscape. What others changed since is shown, and is theirs.
-// Without a snapshot nothing outside of the clone was changed.
-func (l Landscape) verify(ctx context.Context, before *host.Snapshot, progress step.Progress) (string, error) {
-	if before == nil {
-		return "nothing was changed", nil
+// Without a snapshot of this boot nothing
+// outside of the clone was changed.
+func (l Landscape) verify(ctx context.Context, cleaner host.Cleaner, progress step.Progress) (string, error) {
+	if changed, err := cleaner.Changed(); err != nil || !changed {
+		return "nothing was changed", err
 	}
 	after, err := host.Take(ctx, l.Layout.State())
 	if err != nil {
@@ -93,14 +103,13 @@ func (l Landscape) verify(ctx context.Context, before *host.Snapshot, progress s
 	}
 	var left []string
 	others := 0
-	for _, difference := range host.Compare(*before, after, l.Layout.State()) {
-		switch {
-		case difference.Ours:
+	for _, difference := range host.Compare(*cleaner.Before, after, l.Layout.State()) {
+		if difference.Ours {
 			left = append(left, difference.Text)
-		case before.Boot == after.Boot:
-			others++
-			progress("changed by others since, and left alone: %s", difference.Text)
+			continue
 		}
+		others++
+		progress("changed by others since, and left alone: %s", difference.Text)
 	}
 	if len(left) > 0 {
 		return "", fmt.Errorf("left behind: %s", strings.Join(left, "; "))
