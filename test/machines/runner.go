@@ -122,8 +122,8 @@ func (r *variantRun) serve(ctx context.Context) {
 		r.phase("used", func() error { _, err := r.command(ctx, "used", r.Used); return err })
 	}
 	r.still(ctx, "still, with the landscape")
-	if r.Meanwhile != "" {
-		r.phase("meanwhile", func() error { _, err := r.vm.Output(ctx, "set -e\n"+r.Meanwhile); return err })
+	if r.Meanwhile != "" && r.phase("meanwhile", func() error { _, err := r.vm.Output(ctx, "set -e\n"+r.Meanwhile); return err }) {
+		r.check(ctx)
 	}
 }
 

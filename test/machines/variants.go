@@ -50,8 +50,9 @@ type Variant struct {
 	Halfway string
 	// Reboots restarts the machine with the landscape up, and brings it up again.
 	Reboots bool
-	// Meanwhile is a script that changes the machine while the landscape is up; Kept are regular expressions of the differences
-	// (Compare) that it makes. Each has to be there after `make down`, and nothing else.
+	// Meanwhile is a script that changes the machine while the landscape is up, after which the network is checked again; Kept
+	// are regular expressions of the differences (Compare) that it makes. Each has to be there after `make down`, and nothing
+	// else.
 	Meanwhile string
 	Kept      []string
 }
@@ -90,7 +91,7 @@ docker run -d --name web -p 8099:8080 probe serve -name web -http :8080 >/dev/nu
 
 // dockerAnswers asks it by the machine's own address, which Docker's rules lead to the container.
 const dockerAnswers = `for _ in $(seq 20); do
-  ` + `exec 3<>"/dev/tcp/$(hostname -I | cut -d" " -f1)/8099" && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && grep -q '"web"' <&3 && exit 0
+  exec 3<>"/dev/tcp/$(hostname -I | cut -d" " -f1)/8099" && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && grep -q '"web"' <&3 && exit 0
   sleep 0.5
 done
 echo "the container does not answer on its published port"
@@ -128,7 +129,7 @@ func Variants() []Variant {
 				`addresses: \+.*(docker0|veth).*`, `sysctls: .*net\.ipv4\.ip_forward = [01]`, `sysctls: .*net\.ipv[46]\..*`, `mounts: \+.*(docker|netns).*`,
 				`cgroups: \+.*(docker|containerd).*`, `processes: \+.*(docker|containerd|probe).*`, `containers: \+.*`, `starts: \+.*`, `services: \+.*(docker|containerd).*`,
 			},
-			Still: "systemctl is-active docker || true",
+			Still: "! systemctl --quiet is-active docker || {\n" + dockerAnswers + "}",
 		},
 		{
 			Name: "docker-network", About: "a Docker network has 172.18.0.0/16", Image: withDocker, Expect: Refuses,
@@ -205,7 +206,7 @@ go build -o bin/landscape/landscape -C test/landscape -trimpath -ldflags "-s -w"
 		{Name: "reboot", About: "the machine reboots while the landscape is up", Image: bookworm, Expect: Serves, Reboots: true},
 		{Name: "power-cut", About: "the power fails half-way through make up", Image: bookworm, Expect: Serves, Halfway: "] apiserver"},
 		{
-			Name: "changes", About: "devices, routes, rules and a network namespace come while the landscape is up", Image: Image{Release: "bookworm", Packages: []string{"iptables"}}, Expect: Serves,
+			Name: "changes", About: "devices, routes, rules and a network namespace come while the landscape is up, and somebody tries a second clone", Image: Image{Release: "bookworm", Packages: []string{"iptables"}}, Expect: Serves,
 			Prepare: "ip link add gone7 type dummy",
 			Meanwhile: `ip link delete gone7
 ip link add vpn7 type dummy
@@ -219,6 +220,7 @@ iptables -A FORWARD -j MINE
 ip netns add mine
 systemd-run --quiet --unit=mine sleep infinity
 mkdir -p /sys/fs/cgroup/mine`,
+			Used: otherClone,
 			Kept: []string{
 				`links: -gone7: .*`, `links: \+vpn7: .*`, `links: \+veth7@veth8: .*`, `links: \+veth8@veth7: .*`, `addresses: \+.*vpn7.*`,
 				`routes: \+10\.98\.0\.0/24 dev vpn7.*`, `routes: \+.*10\.99\.0\.[0-9/]+ .*vpn7.*`, `routes6: \+.*vpn7.*`,
@@ -230,6 +232,21 @@ mkdir -p /sys/fs/cgroup/mine`,
 		},
 	}
 }
+
+// otherClone is refused what the first one has, and leaves that alone.
+const otherClone = `set -ex
+git clone -q . ../other
+mkdir -p ../other/bin/landscape
+cp -p bin/landscape/landscape ../other/bin/landscape/
+cd ../other
+if bin/landscape/landscape up --until dns >refused 2>&1; then exit 1; fi
+grep provider-local refused
+bin/landscape/landscape down
+mkdir -p .landscape
+bin/landscape/landscape down
+cd ../provider-local
+rm -r ../other
+bin/landscape/landscape status`
 
 // dockerCE makes packages of Debian's programs that have the names, places and conflicts of docker.com's.
 const dockerCE = `set -e
