@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,6 +94,22 @@ func poolSpecs() {
 			g.Change(ctx, shoot, func() { shoot.Spec.Hibernation = nil })
 		})
 		expectMachines(ctx, shoot, 1, after)
+		expectNote(ctx, shoot)
+	})
+
+	It("takes another version of the machine image in place, by the machine that it has", specPatience, func(ctx SpecContext) {
+		operate(ctx, "a pool that is updated in place", func() {
+			g.Change(ctx, shoot, func() {
+				pool := &shoot.Spec.Provider.Workers[0]
+				pool.Name, pool.UpdateStrategy, pool.Machine.Image.Version = "in-place", new(gardencorev1beta1.AutoInPlaceUpdate), new(before)
+				pool.MaxSurge, pool.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
+			})
+		})
+		machine := expectMachines(ctx, shoot, 1, before)
+		operate(ctx, "machine image "+after+" in place", func() {
+			g.Change(ctx, shoot, func() { shoot.Spec.Provider.Workers[0].Machine.Image.Version = new(after) })
+		})
+		Expect(expectMachines(ctx, shoot, 1, after)).To(Equal(machine))
 		expectNote(ctx, shoot)
 	})
 
