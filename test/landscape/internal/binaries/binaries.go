@@ -4,7 +4,7 @@
 
 // Package binaries builds the programs of the landscape from the Go module proxy. Each upstream project has a module of its
 // own below modules/ that does nothing but pin it, because their requirements contradict each other. A program is built
-// again only if its module's pins, its flags or the Go version changed.
+// again only if its module's pins, its flags or the Go version changed, or the files of a folder that replaces a module.
 package binaries
 
 import (
@@ -87,26 +87,47 @@ func Tree(root string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
+// module reads the program's go.mod.
+func (p Program) module() (*modfile.File, error) {
+	path := filepath.Join(p.Dir, "go.mod")
+	content, err := os.ReadFile(path) // #nosec G304 -- a file of this repository.
+	if err != nil {
+		return nil, fmt.Errorf("building %s: %w", p.Name, err)
+	}
+	mod, err := modfile.Parse(path, content, nil)
+	if err != nil {
+		return nil, fmt.Errorf("building %s: %w", p.Name, err)
+	}
+	return mod, nil
+}
+
+// hasReplacement tells whether a module is replaced by a folder elsewhere, such as a checkout of Gardener, whose files change
+// without a change of go.mod.
+func (p Program) hasReplacement() (bool, error) {
+	mod, err := p.module()
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(mod.Replace, func(replace *modfile.Replace) bool {
+		return replace.New.Version == "" && !filepath.IsLocal(replace.New.Path)
+	}), nil
+}
+
 // Version returns the version of the upstream module that the program's module pins, or "" for our own sources.
 func (p Program) Version() (string, error) {
 	if p.Module == "" {
 		return "", nil
 	}
-	path := filepath.Join(p.Dir, "go.mod")
-	content, err := os.ReadFile(path) // #nosec G304 -- a file of this repository.
+	mod, err := p.module()
 	if err != nil {
-		return "", fmt.Errorf("building %s: %w", p.Name, err)
-	}
-	mod, err := modfile.ParseLax(path, content, nil)
-	if err != nil {
-		return "", fmt.Errorf("building %s: %w", p.Name, err)
+		return "", err
 	}
 	for _, require := range mod.Require {
 		if require.Mod.Path == p.Module {
 			return require.Mod.Version, nil
 		}
 	}
-	return "", fmt.Errorf("building %s: %s does not require %s", p.Name, path, p.Module)
+	return "", fmt.Errorf("building %s: %s does not require %s", p.Name, filepath.Join(p.Dir, "go.mod"), p.Module)
 }
 
 // LinkerFlags are stripped symbols and the version variables. They must never vary without need: the Go build cache is
@@ -133,15 +154,19 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 		return false, err
 	}
 	out := filepath.Join(b.Out, p.Name)
+	replaced, err := p.hasReplacement()
+	if err != nil {
+		return false, err
+	}
 	tree := ""
-	if p.Module == "" && b.Tree != "" {
+	if p.Module == "" && b.Tree != "" && !replaced {
 		tree = fmt.Sprintf("%s %s %s %s %s", runtime.Version(), runtime.GOARCH, p.Package, flags, b.Tree)
 	}
 	stampedDigest, stampedTree := b.stamped(out, p.Name)
 	if tree != "" && tree == stampedTree {
 		return false, nil
 	}
-	digest, err := p.digest(ctx, flags, b.Invoker)
+	digest, err := p.digest(ctx, flags, b.Invoker, p.Module == "" || replaced)
 	if err != nil {
 		return false, err
 	}
@@ -251,7 +276,8 @@ func (b Builder) stamped(out, name string) (digest, tree string) {
 	return digest, tree
 }
 
-func (p Program) digest(ctx context.Context, flags string, user invoker.Invoker) (string, error) {
+// digest sums up what a program is built of: with its sources, or only the versions that go.mod and go.sum pin.
+func (p Program) digest(ctx context.Context, flags string, user invoker.Invoker, sources bool) (string, error) {
 	hash := sha256.New()
 	_, _ = fmt.Fprintf(hash, "%s %s %s %s\n", runtime.Version(), runtime.GOARCH, p.Package, flags)
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -264,7 +290,7 @@ func (p Program) digest(ctx context.Context, flags string, user invoker.Invoker)
 		}
 		_, _ = hash.Write(content)
 	}
-	if p.Module == "" {
+	if sources {
 		if err := p.sources(ctx, hash, user); err != nil {
 			return "", err
 		}

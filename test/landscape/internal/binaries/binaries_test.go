@@ -101,6 +101,34 @@ func TestGoIsNotAskedWhileTheTreeIsTheSame(t *testing.T) {
 	g.Expect(err).To(HaveOccurred(), "the program is not there")
 }
 
+func TestBuildSeesAChangeInAReplacedModule(t *testing.T) {
+	root := t.TempDir()
+	for _, module := range []string{"", "example.com/gardener"} {
+		g := NewWithT(t)
+		dir, checkout, out := filepath.Join(root, "x"+module), filepath.Join(root, "checkout"), t.TempDir()
+		for path, content := range map[string]string{
+			filepath.Join(dir, "go.mod"):      "module example.com/x\n\ngo 1.26.0\n\nrequire example.com/gardener v1.0.0\n\nreplace example.com/gardener => " + checkout + "\n",
+			filepath.Join(dir, "main.go"):     "package main\n\nimport \"example.com/gardener\"\n\nfunc main() { print(gardener.Text) }\n",
+			filepath.Join(checkout, "go.mod"): "module example.com/gardener\n\ngo 1.26.0\n",
+		} {
+			g.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+			g.Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+		}
+		for _, text := range []string{"one", "another"} {
+			g.Expect(os.WriteFile(filepath.Join(checkout, "text.go"), []byte("package gardener\n\nconst Text = \""+text+"\"\n"), 0o600)).To(Succeed())
+			tree, err := binaries.Tree(dir)
+			g.Expect(err).NotTo(HaveOccurred())
+			builder := binaries.Builder{Out: out, Tree: tree}
+			program := binaries.Program{Name: "x", Dir: dir, Package: ".", Module: module}
+			g.Expect(builder.Build(t.Context(), program)).To(BeTrue())
+			g.Expect(builder.Build(t.Context(), program)).To(BeFalse())
+			printed, err := exec.CommandContext(t.Context(), filepath.Join(out, "x")).CombinedOutput()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(printed)).To(Equal(text))
+		}
+	}
+}
+
 func TestBuildSaysWhatTheCompilerSays(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
