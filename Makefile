@@ -105,6 +105,12 @@ test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controll
 	  CGO_ENABLED=1 go test -race -timeout 20m $(TEST_ARGS) $$packages; \
 	done
 
+## fuzz: run each fuzz target, for FUZZTIME=5s
+.PHONY: fuzz
+fuzz: FUZZTIME ?= 5s
+fuzz:
+	@hack/fuzz $(FUZZTIME) $(MODULES)
+
 ## nightly: all tests that take too long for .ci/run, hours; continues where it was, NIGHTLY=clean starts anew
 .PHONY: nightly
 nightly:
