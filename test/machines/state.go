@@ -69,6 +69,10 @@ var volatile = []struct {
 		match: regexp.MustCompile(`sshd: |sshd-session: |sshd-auth: |\(sd-pam\)|systemd --user|bash -lc|bash -c|ps -e -o |\(udev-worker\)|/lib/systemd/systemd-(hostnamed|timedated|localed)`),
 	},
 	{
+		part: "services", remove: true, match: regexp.MustCompile(`^systemd-binfmt\.service `),
+		reason: "packages that bring formats of programs have it run, as python3 of Debian 13, and packages stay",
+	},
+	{
 		part: "services", remove: true, reason: "the session that looks, and services that end by themselves",
 		match: regexp.MustCompile(`^(user@|user-runtime-dir@|systemd-(hostnamed|timedated|localed|tmpfiles)|run-|polkit|packagekit)`),
 	},
