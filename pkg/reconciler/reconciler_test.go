@@ -417,6 +417,73 @@ func TestLeavesAloneWhatIsNotItsOwn(t *testing.T) {
 }
 
 func TestReconcilesWithoutACluster(t *testing.T) {
+func TestWhatIsAskedForWhileTheShootIsFailedIsDoneOnceItIsNot(t *testing.T) {
+	failed := newCluster(func(shoot *gardencorev1beta1.Shoot) {
+		shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
+	})
+	for name, test := range map[string]struct {
+		ask   func(*env, infrastructureType)
+		calls string
+	}{
+		"a creation": {func(*env, infrastructureType) {}, "reconcile"},
+		"a deletion": {func(e *env, infra infrastructureType) {
+			infra.Finalizers = []string{finalizer}
+			e.Expect(e.client.Update(e.ctx, infra)).To(Succeed())
+			e.delete(infra)
+		}, "delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			infra := newInfrastructure()
+			e := newEnv(t, failed.DeepCopy(), infra)
+			test.ask(e, infra)
+			e.Expect(e.reconcile(infra)).To(BeZero())
+			e.Expect(e.calls).To(BeEmpty())
+
+			repaired := newCluster(nil)
+			e.Expect(e.client.Update(e.ctx, repaired)).To(Succeed())
+			r := New(e.opts)
+			e.Expect(r.clusterPredicate().Update(event.UpdateEvent{ObjectOld: failed, ObjectNew: repaired})).To(BeTrue())
+			for _, request := range r.OfCluster(&extensionsv1alpha1.InfrastructureList{})(e.ctx, repaired) {
+				_, err := r.Reconcile(e.ctx, request)
+				e.Expect(err).NotTo(HaveOccurred())
+			}
+			e.Expect(e.calls).To(HaveExactElements(test.calls))
+		})
+	}
+}
+
+func TestOnlyTheEndOfAFailureWakesTheObjectsOfACluster(t *testing.T) {
+	inState := func(state gardencorev1beta1.LastOperationState) *extensionsv1alpha1.Cluster {
+		return newCluster(func(shoot *gardencorev1beta1.Shoot) {
+			shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: state}
+		})
+	}
+	healthy, failed := inState(gardencorev1beta1.LastOperationStateSucceeded), inState(gardencorev1beta1.LastOperationStateFailed)
+	named := newCluster(func(shoot *gardencorev1beta1.Shoot) { shoot.Annotations = map[string]string{"state": "Failed"} })
+
+	e := newEnv(t)
+	wakes := New(e.opts).clusterPredicate()
+	for name, test := range map[string]struct {
+		before, after *extensionsv1alpha1.Cluster
+		wakes         bool
+	}{
+		"it fails":                      {healthy, failed, false},
+		"it has failed":                 {failed, failed, false},
+		"it is repaired":                {failed, healthy, true},
+		"it has not failed":             {healthy, inState(gardencorev1beta1.LastOperationStateProcessing), false},
+		"the word is somewhere else":    {named, healthy, false},
+		"it is repaired, with the word": {failed, named, true},
+	} {
+		e.Expect(wakes.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})).To(Equal(test.wakes), name)
+	}
+	e.Expect(wakes.Create(event.CreateEvent{Object: failed})).To(BeFalse())
+	e.Expect(wakes.Delete(event.DeleteEvent{Object: failed})).To(BeTrue(), "without a Cluster it counts as one that has not failed")
+	e.Expect(wakes.Delete(event.DeleteEvent{Object: healthy})).To(BeFalse())
+
+	e.opts.IgnoreOperationAnnotation = true
+	e.Expect(New(e.opts).clusterPredicate().Update(event.UpdateEvent{ObjectOld: healthy, ObjectNew: healthy})).To(BeTrue())
+}
+
 	seed := extensionsv1alpha1.ExtensionClassSeed
 	for name, change := range map[string]func(*env, infrastructureType){
 		"that is not there":    func(*env, infrastructureType) {},

@@ -130,11 +130,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.ControlPlane{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
-	if opts.IgnoreOperationAnnotation {
-		ours := classes.Predicates(nil, localv1alpha1.Type)
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlplane.ClusterToControlPlaneMapper(mgr.GetClient(), ours)))
-	}
-	if err := b.Complete(r); err != nil {
+	if err := r.WatchClusters(b, &extensionsv1alpha1.ControlPlaneList{}).Complete(r); err != nil {
 		return fmt.Errorf("adding the ControlPlane controller: %w", err)
 	}
 	return nil
