@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -416,7 +417,6 @@ func TestLeavesAloneWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-func TestReconcilesWithoutACluster(t *testing.T) {
 func TestWhatIsAskedForWhileTheShootIsFailedIsDoneOnceItIsNot(t *testing.T) {
 	failed := newCluster(func(shoot *gardencorev1beta1.Shoot) {
 		shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
@@ -484,6 +484,7 @@ func TestOnlyTheEndOfAFailureWakesTheObjectsOfACluster(t *testing.T) {
 	e.Expect(New(e.opts).clusterPredicate().Update(event.UpdateEvent{ObjectOld: healthy, ObjectNew: healthy})).To(BeTrue())
 }
 
+func TestReconcilesWithoutACluster(t *testing.T) {
 	seed := extensionsv1alpha1.ExtensionClassSeed
 	for name, change := range map[string]func(*env, infrastructureType){
 		"that is not there":    func(*env, infrastructureType) {},
@@ -617,6 +618,33 @@ func TestNeverTakesAwayWhatWasAskedForMeanwhile(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestConflictsAreRetriedLessAndLessOften(t *testing.T) {
+	infra := newInfrastructure()
+	e := newEnv(t, newCluster(nil), infra)
+	r := New(e.opts)
+	attempt := func() time.Duration {
+		result, err := r.Reconcile(e.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(infra)})
+		e.Expect(err).NotTo(HaveOccurred())
+		return result.RequeueAfter
+	}
+	conflict := func(string) error { return apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed")) }
+
+	e.fail = conflict
+	for _, delay := range []time.Duration{RetryConflict, 2 * RetryConflict, 4 * RetryConflict} {
+		e.Expect(attempt()).To(Equal(delay))
+	}
+	for range 10 {
+		attempt()
+	}
+	e.Expect(attempt()).To(Equal(MaxRetryConflict))
+
+	e.fail = nil
+	e.Expect(attempt()).To(BeZero())
+	e.annotate(infra, "reconcile")
+	e.fail = conflict
+	e.Expect(attempt()).To(Equal(RetryConflict), "success starts anew")
 }
 
 func TestGardenletHearsOfTheResultOfEachRequest(t *testing.T) {
