@@ -144,7 +144,7 @@ func newReconciler(mgr manager.Manager, opts Options) *returning {
 		opts.secretConfigs = secretConfigs
 	}
 	actuator := &actuator{
-		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(),
+		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: reconciler.NewClusters(mgr.GetClient()),
 		hibernating: &keys{keys: map[client.ObjectKey]struct{}{}}, nodes: &nodeCount{}, emptied: lru.New(emptiedMax),
 	}
 	return &returning{hibernating: actuator.hibernating, Reconciler: reconciler.New(reconciler.Options[*extensionsv1alpha1.ControlPlane]{
@@ -155,7 +155,7 @@ func newReconciler(mgr manager.Manager, opts Options) *returning {
 		Classes:                   opts.Classes,
 		Finalizer:                 controlplane.FinalizerName,
 		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
-		Clusters:                  reconciler.NewClusters(mgr.GetClient()),
+		Clusters:                  actuator.shoots,
 		Actuator:                  actuator,
 		IsAmiss:                   actuator.isLeftAlone,
 		Gone:                      func(key client.ObjectKey) { actuator.hibernating.set(key, false) },
