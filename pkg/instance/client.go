@@ -24,8 +24,16 @@ import (
 // at a time is what was written in that time.
 const ownWritesTTL = 10 * time.Second
 
+const (
+	// conflictsMax is after how many conflicts in a row the API server is asked.
+	conflictsMax = 2
+	// conflictsTTL is how long a conflict is remembered, longer than the pause after it.
+	conflictsTTL = time.Minute
+)
+
 // NewClient makes the client of an instance (a client.NewClientFunc). It reads as the default one, except that its Get of
-// an extension object returns what this client has written itself if the cache has not seen that yet.
+// an extension object returns what this client has written itself if the cache has not seen that yet, and asks the API
+// server after two conflicts in a row: the cache may be far behind, as when a watch hangs.
 //
 // The extension library's reconcilers write an object several times in a reconcile and are then called once more for
 // these very writes. With a cache that lags, they would see the state before: repeat a migration, and take away the
@@ -36,17 +44,25 @@ func NewClient(config *rest.Config, options client.Options) (client.Client, erro
 	if err != nil {
 		return nil, err
 	}
-	return newFreshClient(c), nil
+	options.Cache = nil
+	live, err := client.New(config, options)
+	if err != nil {
+		return nil, err
+	}
+	return newFreshClient(c, live), nil
 }
 
-func newFreshClient(c client.Client) *freshClient {
-	return &freshClient{Client: c, writes: utilcache.NewExpiring()}
+func newFreshClient(c client.Client, live client.Reader) *freshClient {
+	return &freshClient{Client: c, live: live, writes: utilcache.NewExpiring(), conflicts: utilcache.NewExpiring()}
 }
 
-// freshClient remembers the objects that it has written.
+// freshClient remembers the objects that it has written, and those that it could not write because of a conflict.
 type freshClient struct {
 	client.Client
-	writes *utilcache.Expiring
+	// live reads from the API server.
+	live client.Reader
+	// writes has the objects, and conflicts how many writes of an object in a row were a conflict.
+	writes, conflicts *utilcache.Expiring
 }
 
 // writtenObject identifies one object.
@@ -56,12 +72,12 @@ type writtenObject struct {
 }
 
 func (c *freshClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if err := c.Client.Get(ctx, key, obj, opts...); err != nil {
-		return err
+	id, ok := c.identify(obj, key)
+	if ok && c.conflictsOf(id) >= conflictsMax {
+		return c.live.Get(ctx, key, obj, opts...)
 	}
-	id, ok := c.identify(obj)
-	if !ok {
-		return nil
+	if err := c.Client.Get(ctx, key, obj, opts...); err != nil || !ok {
+		return err
 	}
 	value, ok := c.writes.Get(id)
 	if !ok {
@@ -90,20 +106,33 @@ func (c *freshClient) Status() client.SubResourceWriter {
 	return &freshStatus{SubResourceWriter: c.Client.Status(), client: c}
 }
 
-// remember keeps a copy of what the API server has answered to a write, unless that failed.
+// remember keeps a copy of what the API server has answered to a write, and counts conflicts.
 func (c *freshClient) remember(obj client.Object, err error) error {
-	if err != nil {
+	id, ok := c.identify(obj, client.ObjectKeyFromObject(obj))
+	switch {
+	case !ok:
+		return err
+	case apierrors.IsConflict(err):
+		c.conflicts.Set(id, c.conflictsOf(id)+1, conflictsTTL)
+		return err
+	case err != nil:
 		return err
 	}
-	if id, ok := c.identify(obj); ok {
-		if known, ok := c.writes.Get(id); ok && newer(known.(client.Object), obj) {
-			return nil
-		}
-		written := obj.DeepCopyObject().(client.Object)
-		written.SetManagedFields(nil)
-		c.writes.Set(id, written, ownWritesTTL)
+	c.conflicts.Delete(id)
+	if known, ok := c.writes.Get(id); ok && newer(known.(client.Object), obj) {
+		return nil
 	}
+	written := obj.DeepCopyObject().(client.Object)
+	written.SetManagedFields(nil)
+	c.writes.Set(id, written, ownWritesTTL)
 	return nil
+}
+
+func (c *freshClient) conflictsOf(id writtenObject) int {
+	if value, ok := c.conflicts.Get(id); ok {
+		return value.(int)
+	}
+	return 0
 }
 
 // newer says whether a is a later state of an object than b.
@@ -113,7 +142,7 @@ func newer(a, b client.Object) bool {
 }
 
 // identify says which object it is, and whether it is one to remember: of the extensions' API, in its own Go type.
-func (c *freshClient) identify(obj client.Object) (writtenObject, bool) {
+func (c *freshClient) identify(obj client.Object, key client.ObjectKey) (writtenObject, bool) {
 	gvk, err := c.GroupVersionKindFor(obj)
 	if err != nil || gvk.Group != extensionsv1alpha1.SchemeGroupVersion.Group {
 		return writtenObject{}, false
@@ -121,7 +150,7 @@ func (c *freshClient) identify(obj client.Object) (writtenObject, bool) {
 	if typed, err := c.Scheme().New(gvk); err != nil || reflect.TypeOf(typed) != reflect.TypeOf(obj) {
 		return writtenObject{}, false
 	}
-	return writtenObject{gvk, client.ObjectKeyFromObject(obj)}, true
+	return writtenObject{gvk, key}, true
 }
 
 // freshStatus has its client remember what it writes.

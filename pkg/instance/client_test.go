@@ -47,7 +47,7 @@ func (l *laggingCache) freeze(ctx context.Context, g Gomega, objects ...client.O
 }
 
 func (l *laggingCache) fresh() *freshClient {
-	return newFreshClient(interceptor.NewClient(l.WithWatch, interceptor.Funcs{
+	cached := interceptor.NewClient(l.WithWatch, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			switch into := obj.(type) {
 			case *extensionsv1alpha1.Infrastructure:
@@ -63,7 +63,8 @@ func (l *laggingCache) fresh() *freshClient {
 			}
 			return c.Get(ctx, key, obj, opts...)
 		},
-	}))
+	})
+	return newFreshClient(cached, l.WithWatch)
 }
 
 func newInfrastructure(annotations map[string]string, finalizers ...string) *extensionsv1alpha1.Infrastructure {
@@ -145,4 +146,31 @@ func TestRemembersOnlyExtensionObjectsAndOnlyWhatSucceeded(t *testing.T) {
 	infra.Annotations = map[string]string{"not": "written"}
 	g.Expect(apierrors.IsConflict(c.Update(t.Context(), infra))).To(BeTrue())
 	g.Expect(c.writes.Len()).To(BeZero())
+}
+
+func TestAsksTheAPIServerAfterTwoConflicts(t *testing.T) {
+	g := NewWithT(t)
+	infra := newInfrastructure(nil)
+	cache := newLaggingCache(t, infra)
+	cache.freeze(t.Context(), g, infra)
+	c := cache.fresh()
+	key := client.ObjectKeyFromObject(infra)
+	infra.Annotations = map[string]string{"somebody": "else"}
+	g.Expect(cache.WithWatch.Update(t.Context(), infra)).To(Succeed())
+
+	write := func() error {
+		got := &extensionsv1alpha1.Infrastructure{}
+		g.Expect(c.Get(t.Context(), key, got)).To(Succeed())
+		before := got.DeepCopy()
+		got.Finalizers = []string{"own"}
+		return c.Patch(t.Context(), got, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	}
+	for range 2 {
+		g.Expect(apierrors.IsConflict(write())).To(BeTrue())
+	}
+	g.Expect(write()).To(Succeed())
+	g.Expect(c.conflicts.Len()).To(BeZero(), "the next read is from the cache")
+	got := &extensionsv1alpha1.Infrastructure{}
+	g.Expect(c.Get(t.Context(), key, got)).To(Succeed())
+	g.Expect(got).To(And(HaveField("Annotations", HaveKey("somebody")), HaveField("Finalizers", ConsistOf("own"))))
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -86,10 +87,15 @@ func add(mgr manager.Manager, opts Options, kind kind, clusters *reconciler.Clus
 		return err
 	}
 
+	list, err := mgr.GetScheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err != nil {
+		return err
+	}
+
 	r := newReconciler(mgr.GetClient(), opts, kind, clusters)
-	return builder.ControllerManagedBy(mgr).
+	b := builder.ControllerManagedBy(mgr).
 		Named("mock-"+strings.ToLower(kind.name)).
 		WithOptions(opts.Controller).
-		Watches(kind.newObject(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
-		Complete(r)
+		Watches(kind.newObject(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
+	return r.WatchClusters(b, list.(client.ObjectList)).Complete(r)
 }

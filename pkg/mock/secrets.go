@@ -104,8 +104,8 @@ func removeBackupEntry(ctx context.Context, p *provider, _ *work, entry *extensi
 	if secret.Annotations[genericactuator.AnnotationKeyCreatedByBackupEntry] != entry.Name {
 		return nil
 	}
-	uid := secret.UID
-	if err := p.client.Delete(ctx, secret, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+	asItIs := client.Preconditions{UID: new(secret.UID), ResourceVersion: new(secret.ResourceVersion)}
+	if err := p.client.Delete(ctx, secret, asItIs); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil

@@ -5,6 +5,7 @@
 package reconciler
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -12,6 +13,8 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
@@ -55,6 +58,17 @@ func (c *Clusters) Get(ctx context.Context, name string) (*extensioncluster.Clus
 	}
 	c.decoded.Add(name, decodedCluster{resourceVersion: current.ResourceVersion, cluster: cluster})
 	return cluster, nil
+}
+
+// isOfFailedShoot reports whether the Shoot of a Cluster is in state Failed.
+func isOfFailedShoot(object client.Object) bool {
+	cluster, ok := object.(*extensionsv1alpha1.Cluster)
+	// Every change of every Cluster comes here, and decoding one is expensive.
+	if !ok || !bytes.Contains(cluster.Spec.Shoot.Raw, []byte(`"`+gardencorev1beta1.LastOperationStateFailed+`"`)) {
+		return false
+	}
+	decoded, err := extensioncluster.Get(context.Background(), alreadyRead{cluster: cluster}, cluster.Name)
+	return err == nil && extensionscontroller.IsShootFailed(decoded.Shoot())
 }
 
 // alreadyRead is a reader of a single Cluster.

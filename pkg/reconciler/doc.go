@@ -48,8 +48,8 @@
 //			Clusters: reconciler.NewClusters(mgr.GetClient()),
 //			Actuator: &actuator{client: mgr.GetClient()},
 //		})
-//		return builder.ControllerManagedBy(mgr).Named("network").
-//			Watches(&extensionsv1alpha1.Network{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
-//			Complete(r)
+//		b := builder.ControllerManagedBy(mgr).Named("network").
+//			Watches(&extensionsv1alpha1.Network{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
+//		return r.WatchClusters(b, &extensionsv1alpha1.NetworkList{}).Complete(r)
 //	}
 package reconciler

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,8 +32,10 @@ import (
 )
 
 const (
-	// RetryConflict is when an object is looked at again that somebody has changed in the meantime.
-	RetryConflict = 20 * time.Millisecond
+	// RetryConflict is when an object is looked at again that somebody has changed in the meantime. Each further conflict
+	// doubles it, up to MaxRetryConflict.
+	RetryConflict    = 20 * time.Millisecond
+	MaxRetryConflict = 10 * time.Second
 	// DefaultPatience is how long an operation may take before its object says that it is under way.
 	DefaultPatience = time.Second
 	// DefaultQuiet is how long an operation may wait until its object says what for: most ManagedResources are applied or
@@ -98,6 +101,8 @@ type Reconciler[T extensionsv1alpha1.Object] struct {
 	// finished has the UIDs of objects that are gone since the last finalizer was taken off here. A cache may have them for a
 	// while, and by their names there may be objects of another instance already.
 	finished *lru.Cache
+	// conflicts counts how many attempts in a row have ended in a conflict, by object.
+	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
 // New returns a Reconciler.
@@ -120,11 +125,21 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 	if opts.Gone == nil {
 		opts.Gone = func(types.NamespacedName) {}
 	}
-	return &Reconciler[T]{Options: opts, finished: lru.New(finishedMax)}
+	return &Reconciler[T]{
+		Options: opts, finished: lru.New(finishedMax),
+		conflicts: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](RetryConflict, MaxRetryConflict),
+	}
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	isConflict := false
+	defer func() {
+		if !isConflict {
+			r.conflicts.Forget(request.NamespacedName)
+		}
+	}()
+
 	obj := r.NewObject()
 	if err := r.Client.Get(ctx, request.NamespacedName, obj); apierrors.IsNotFound(err) {
 		r.Gone(request.NamespacedName)
@@ -153,7 +168,8 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request
 	}
 	switch {
 	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: RetryConflict}, nil
+		isConflict = true
+		return reconcile.Result{RequeueAfter: r.conflicts.When(request.NamespacedName)}, nil
 	case apierrors.IsNotFound(err):
 		r.Gone(request.NamespacedName)
 		return reconcile.Result{}, nil

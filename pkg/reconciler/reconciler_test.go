@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -416,6 +417,73 @@ func TestLeavesAloneWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
+func TestWhatIsAskedForWhileTheShootIsFailedIsDoneOnceItIsNot(t *testing.T) {
+	failed := newCluster(func(shoot *gardencorev1beta1.Shoot) {
+		shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
+	})
+	for name, test := range map[string]struct {
+		ask   func(*env, infrastructureType)
+		calls string
+	}{
+		"a creation": {func(*env, infrastructureType) {}, "reconcile"},
+		"a deletion": {func(e *env, infra infrastructureType) {
+			infra.Finalizers = []string{finalizer}
+			e.Expect(e.client.Update(e.ctx, infra)).To(Succeed())
+			e.delete(infra)
+		}, "delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			infra := newInfrastructure()
+			e := newEnv(t, failed.DeepCopy(), infra)
+			test.ask(e, infra)
+			e.Expect(e.reconcile(infra)).To(BeZero())
+			e.Expect(e.calls).To(BeEmpty())
+
+			repaired := newCluster(nil)
+			e.Expect(e.client.Update(e.ctx, repaired)).To(Succeed())
+			r := New(e.opts)
+			e.Expect(r.clusterPredicate().Update(event.UpdateEvent{ObjectOld: failed, ObjectNew: repaired})).To(BeTrue())
+			for _, request := range r.OfCluster(&extensionsv1alpha1.InfrastructureList{})(e.ctx, repaired) {
+				_, err := r.Reconcile(e.ctx, request)
+				e.Expect(err).NotTo(HaveOccurred())
+			}
+			e.Expect(e.calls).To(HaveExactElements(test.calls))
+		})
+	}
+}
+
+func TestOnlyTheEndOfAFailureWakesTheObjectsOfACluster(t *testing.T) {
+	inState := func(state gardencorev1beta1.LastOperationState) *extensionsv1alpha1.Cluster {
+		return newCluster(func(shoot *gardencorev1beta1.Shoot) {
+			shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: state}
+		})
+	}
+	healthy, failed := inState(gardencorev1beta1.LastOperationStateSucceeded), inState(gardencorev1beta1.LastOperationStateFailed)
+	named := newCluster(func(shoot *gardencorev1beta1.Shoot) { shoot.Annotations = map[string]string{"state": "Failed"} })
+
+	e := newEnv(t)
+	wakes := New(e.opts).clusterPredicate()
+	for name, test := range map[string]struct {
+		before, after *extensionsv1alpha1.Cluster
+		wakes         bool
+	}{
+		"it fails":                      {healthy, failed, false},
+		"it has failed":                 {failed, failed, false},
+		"it is repaired":                {failed, healthy, true},
+		"it has not failed":             {healthy, inState(gardencorev1beta1.LastOperationStateProcessing), false},
+		"the word is somewhere else":    {named, healthy, false},
+		"it is repaired, with the word": {failed, named, true},
+	} {
+		e.Expect(wakes.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after})).To(Equal(test.wakes), name)
+	}
+	e.Expect(wakes.Create(event.CreateEvent{Object: failed})).To(BeFalse())
+	e.Expect(wakes.Delete(event.DeleteEvent{Object: failed})).To(BeTrue(), "without a Cluster it counts as one that has not failed")
+	e.Expect(wakes.Delete(event.DeleteEvent{Object: healthy})).To(BeFalse())
+
+	e.opts.IgnoreOperationAnnotation = true
+	e.Expect(New(e.opts).clusterPredicate().Update(event.UpdateEvent{ObjectOld: healthy, ObjectNew: healthy})).To(BeTrue())
+}
+
 func TestReconcilesWithoutACluster(t *testing.T) {
 	seed := extensionsv1alpha1.ExtensionClassSeed
 	for name, change := range map[string]func(*env, infrastructureType){
@@ -550,6 +618,33 @@ func TestNeverTakesAwayWhatWasAskedForMeanwhile(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestConflictsAreRetriedLessAndLessOften(t *testing.T) {
+	infra := newInfrastructure()
+	e := newEnv(t, newCluster(nil), infra)
+	r := New(e.opts)
+	attempt := func() time.Duration {
+		result, err := r.Reconcile(e.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(infra)})
+		e.Expect(err).NotTo(HaveOccurred())
+		return result.RequeueAfter
+	}
+	conflict := func(string) error { return apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed")) }
+
+	e.fail = conflict
+	for _, delay := range []time.Duration{RetryConflict, 2 * RetryConflict, 4 * RetryConflict} {
+		e.Expect(attempt()).To(Equal(delay))
+	}
+	for range 10 {
+		attempt()
+	}
+	e.Expect(attempt()).To(Equal(MaxRetryConflict))
+
+	e.fail = nil
+	e.Expect(attempt()).To(BeZero())
+	e.annotate(infra, "reconcile")
+	e.fail = conflict
+	e.Expect(attempt()).To(Equal(RetryConflict), "success starts anew")
 }
 
 func TestGardenletHearsOfTheResultOfEachRequest(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -106,8 +107,32 @@ func (r *Reconciler[T]) predicate() predicate.Predicate {
 	}
 }
 
-// OfCluster is for a watch on Clusters, which a controller has where the annotation of operations is ignored: it returns the
-// objects of ours in the namespace of a Cluster. list is an empty one of the kind.
+// WatchClusters adds a watch on Clusters to the controller of r. Objects of a Shoot in state Failed are left alone, and who has
+// asked something of them meanwhile need not ask again: they are reconciled once the Shoot is no longer Failed. Where the
+// annotation of operations is ignored, they are reconciled for every change of their Cluster. list is an empty one of the
+// kind. It adds nothing for classes whose objects have no Cluster.
+func (r *Reconciler[T]) WatchClusters(b *builder.Builder, list client.ObjectList) *builder.Builder {
+	if _, hasShoots := r.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !hasShoots || r.Clusters == nil {
+		return b
+	}
+	return b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(list)), builder.WithPredicates(r.clusterPredicate()))
+}
+
+func (r *Reconciler[T]) clusterPredicate() predicate.Predicate {
+	if r.IgnoreOperationAnnotation {
+		return predicate.Funcs{}
+	}
+	return predicate.Funcs{
+		// Objects have events of their own when the program starts.
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return isOfFailedShoot(e.ObjectOld) && !isOfFailedShoot(e.ObjectNew) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return isOfFailedShoot(e.Object) },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// OfCluster is for a watch on Clusters: it returns the objects of ours in the namespace of a Cluster. list is an empty one of
+// the kind.
 func (r *Reconciler[T]) OfCluster(list client.ObjectList) handler.MapFunc {
 	return func(ctx context.Context, cluster client.Object) []reconcile.Request {
 		found := list.DeepCopyObject().(client.ObjectList)
@@ -117,7 +142,8 @@ func (r *Reconciler[T]) OfCluster(list client.ObjectList) handler.MapFunc {
 		}
 		var out []reconcile.Request
 		_ = meta.EachListItem(found, func(item runtime.Object) error {
-			if obj, ok := item.(T); ok && r.isServed(obj) {
+			// A cache lists all objects of a kind that has no namespaces.
+			if obj, ok := item.(T); ok && r.isServed(obj) && obj.GetNamespace() == cluster.GetName() {
 				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
 			}
 			return nil

@@ -193,6 +193,9 @@ func (w *Writer) patch(ctx context.Context, want *plan, from *resourcesv1alpha1.
 			return nil, err
 		}
 		// The client has put the answer in its place.
+		if to.DeletionTimestamp != nil {
+			return nil, ErrDeleting
+		}
 		if want.isMetBy(to) {
 			return to, nil
 		}

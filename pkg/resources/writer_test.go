@@ -397,6 +397,35 @@ func TestApplyDoesNotWriteToWhatIsBeingDeleted(t *testing.T) {
 	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource"}))
 }
 
+func TestApplySeesInTheAnswerThatItIsBeingDeleted(t *testing.T) {
+	for name, cached := range map[string]func(*resourcesv1alpha1.ManagedResource) error{
+		"the cache has it as it was": func(*resourcesv1alpha1.ManagedResource) error { return nil },
+		"the cache does not have it": func(*resourcesv1alpha1.ManagedResource) error {
+			return apierrors.NewNotFound(managedResources, key.Name)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c, writer := applied(t)
+			mr := c.setFinalizers("grm/x")
+			before := mr.DeepCopy()
+			g.Expect(c.Delete(t.Context(), mr)).To(Succeed())
+			c.cached = func(_ client.ObjectKey, mr *resourcesv1alpha1.ManagedResource) error {
+				before.DeepCopyInto(mr)
+				return cached(mr)
+			}
+			for range 2 {
+				g.Expect(writer.Apply(t.Context(), wanted("b"))).To(MatchError(ErrDeleting))
+			}
+
+			c.setFinalizers()
+			c.cached = nil
+			g.Expect(writer.Apply(t.Context(), wanted("b"))).To(Succeed())
+			g.Expect(c.objects()).To(Equal([]string{"b"}))
+		})
+	}
+}
+
 func TestApplyRefusesWhatItCannotWrite(t *testing.T) {
 	noise := make([]byte, 1<<20)
 	_, _ = rand.Read(noise)

@@ -78,8 +78,12 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	secrets := &generatedSecrets{client: mgr.GetClient(), cached: secretCache, namespaces: opts.SecretNamespaces, hostPath: opts.HostPath}
 	events := &events{client: mgr.GetClient(), secrets: secrets, classes: classes}
 
+	credentials := newCredentials(mgr.GetClient(), classes)
+	if err := mgr.Add(credentials); err != nil {
+		return err
+	}
 	r := newReconciler(mgr.GetClient(), opts, classes, events, &actuator{
-		client: mgr.GetClient(), credentials: newCredentials(mgr.GetClient(), classes), store: opts.Store, secrets: secrets, hostPath: opts.HostPath,
+		client: mgr.GetClient(), credentials: credentials, store: opts.Store, secrets: secrets, hostPath: opts.HostPath,
 	})
 	c, err := builder.ControllerManagedBy(mgr).
 		Named(backupbucket.ControllerName).

@@ -6,6 +6,7 @@ package backupentry
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -335,6 +336,77 @@ func TestDeleteOfSource(t *testing.T) {
 
 		e.mustReconcile(sourceName)
 		g.Expect(e.exists(newEtcdSecret(namespace, "source-etcd-backup"))).To(BeFalse())
+		g.Expect(e.exists(newEtcdSecret(namespace, "etcd-backup"))).To(BeTrue())
+	})
+}
+
+// A Shoot that is deleted and created again has the same namespace, and for some time two entries.
+func TestTwoEntriesForOneNamespace(t *testing.T) {
+	const youngerName = namespace + "--4e5f6a7b"
+	older := newEntry(entryName, bucket, "reconcile", func(entry *extensionsv1alpha1.BackupEntry) {
+		entry.CreationTimestamp = metav1.NewTime(time.Unix(1000, 0))
+	})
+	younger := newEntry(youngerName, "another", "reconcile", func(entry *extensionsv1alpha1.BackupEntry) {
+		entry.CreationTimestamp = metav1.NewTime(time.Unix(2000, 0))
+	})
+	type step struct {
+		entry  string
+		delete bool
+	}
+	write := func(entry string) step { return step{entry: entry} }
+	remove := func(entry string) step { return step{entry: entry, delete: true} }
+
+	for name, test := range map[string]struct {
+		steps []step
+		owner string
+	}{
+		"the older one goes after the younger one has written":  {[]step{write(entryName), write(youngerName), remove(entryName)}, youngerName},
+		"the older one is reconciled once more, and goes":       {[]step{write(entryName), write(youngerName), write(entryName), remove(entryName)}, youngerName},
+		"the older one is reconciled first by the new instance": {[]step{write(youngerName), write(entryName), remove(entryName)}, youngerName},
+		"the younger one goes":                                  {[]step{write(entryName), write(youngerName), remove(youngerName)}, ""},
+		"the younger one goes, the older one is reconciled":     {[]step{write(youngerName), remove(youngerName), write(entryName)}, entryName},
+	} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, with restarts: %t", name, restarts), func(t *testing.T) {
+				g := NewWithT(t)
+				e := newEnv(t, older.DeepCopy(), younger.DeepCopy(), newSecret(entryName), newSecret(youngerName), newNamespace(namespace))
+				for _, step := range test.steps {
+					if restarts {
+						e.restart()
+					}
+					if step.delete {
+						e.delete(e.entry(step.entry))
+					} else {
+						entry := e.entry(step.entry)
+						entry.Annotations = map[string]string{v1beta1constants.GardenerOperation: "reconcile"}
+						g.Expect(e.client.Update(t.Context(), entry)).To(Succeed())
+					}
+					e.mustReconcile(step.entry)
+				}
+				secret := newEtcdSecret(namespace, "etcd-backup")
+				g.Expect(e.exists(secret)).To(Equal(test.owner != ""))
+				if test.owner != "" {
+					g.Expect(secret.Annotations).To(HaveKeyWithValue("backup.gardener.cloud/created-by", test.owner))
+				}
+			})
+		}
+	}
+
+	t.Run("the younger one writes while the older one is about to delete", func(t *testing.T) {
+		g := NewWithT(t)
+		e := newEnv(t, older.DeepCopy(), younger.DeepCopy(), newSecret(entryName), newSecret(youngerName), newNamespace(namespace))
+		e.mustReconcile(entryName)
+		e.restart()
+		e.fail = func(verb string, key client.ObjectKey) error {
+			if verb == "delete" && key.Name == "etcd-backup" {
+				e.fail = nil
+				e.mustReconcile(youngerName)
+			}
+			return nil
+		}
+		e.delete(e.entry(entryName))
+		e.mustReconcile(entryName)
+		g.Expect(e.entryExists(entryName)).To(BeFalse())
 		g.Expect(e.exists(newEtcdSecret(namespace, "etcd-backup"))).To(BeTrue())
 	})
 }

@@ -53,6 +53,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 
 	r := newReconciler(mgr.GetClient(), opts, classes)
+	if err := mgr.Add(r.Actuator.(*actuator).credentials); err != nil {
+		return err
+	}
 	return builder.ControllerManagedBy(mgr).
 		Named(backupentry.ControllerName).
 		WithOptions(opts.Controller).

@@ -14,8 +14,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -45,7 +48,7 @@ type env struct {
 	store      *backup.Store
 	reconciler reconcile.Reconciler
 	dir        string
-	// fail, if set, is asked before each Secret and each status is written, and each BackupEntry is read.
+	// fail, if set, is asked before each Secret and each status is written, anything is deleted, and each BackupEntry is read.
 	fail func(verb string, key client.ObjectKey) error
 }
 
@@ -115,6 +118,12 @@ func (e *env) interceptor() interceptor.Funcs {
 			}
 			return c.Create(ctx, obj, opts...)
 		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if err := ask("delete", client.ObjectKeyFromObject(obj)); err != nil {
+				return err
+			}
+			return checkedDelete(ctx, c, obj, opts...)
+		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, subResource string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			if err := ask("patch "+subResource, client.ObjectKeyFromObject(obj)); err != nil {
 				return err
@@ -122,6 +131,22 @@ func (e *env) interceptor() interceptor.Funcs {
 			return c.SubResource(subResource).Patch(ctx, obj, patch, opts...)
 		},
 	}
+}
+
+// checkedDelete deletes an object as an API server does it: the fake client does not look at preconditions.
+func checkedDelete(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	if expected := options.Preconditions; expected != nil {
+		current := obj.DeepCopyObject().(client.Object)
+		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), current); err != nil {
+			return err
+		}
+		if ptr.Deref(expected.UID, current.GetUID()) != current.GetUID() ||
+			ptr.Deref(expected.ResourceVersion, current.GetResourceVersion()) != current.GetResourceVersion() {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, obj.GetName(), errors.New("the precondition does not hold"))
+		}
+	}
+	return c.Delete(ctx, obj, opts...)
 }
 
 // newEntry returns a BackupEntry for which gardenlet asks for the given operation.

@@ -6,13 +6,14 @@ package backupentry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,19 +32,28 @@ const madeMax = 1024
 type etcdSecrets struct {
 	client   client.Client
 	hostPath string
-	// made has the UIDs of the Secrets that were written here, by the names of their entries: to delete one of these, nobody
-	// has to be asked first whose it is.
+	// made identifies the Secrets as they were written here (client.Preconditions), by the names of their entries. As long as
+	// nobody has written one since, it is still that of its entry.
 	made *lru.Cache
 }
 
+// errOfAnother tells that the Secret belongs to another entry.
+var errOfAnother = errors.New("the Secret is of another BackupEntry")
+
 // write writes the Secret with what the provider "local" of etcd-backup-restore needs to find the bucket, and nothing else.
 // The first time that is a single request. Without a namespace, or if that is on its way out, there is no etcd and no Secret.
+//
+// If a Shoot is deleted and created again by the same name, the entry of the old one is kept for some time, for the same
+// namespace: the Secret is that of the younger entry.
 func (s *etcdSecrets) write(ctx context.Context, entry *extensionsv1alpha1.BackupEntry) error {
 	secret := etcdSecret(entry.Name)
 	if secret.Namespace == "" {
 		return nil
 	}
 	err := common.Ensure(ctx, s.client, s.client, secret, entry.Status.ObservedGeneration > 0, func(secret *corev1.Secret) error {
+		if err := s.checkOwner(ctx, entry, secret); err != nil {
+			return err
+		}
 		secret.Labels = nil
 		secret.Annotations = map[string]string{genericactuator.AnnotationKeyCreatedByBackupEntry: entry.Name}
 		secret.Data = map[string][]byte{
@@ -52,29 +62,53 @@ func (s *etcdSecrets) write(ctx context.Context, entry *extensionsv1alpha1.Backu
 		}
 		return nil
 	})
-	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || errors.Is(err, errOfAnother) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	s.made.Add(entry.Name, secret.UID)
+	s.made.Add(entry.Name, asItIs(secret))
 	return nil
 }
 
-// remove deletes the Secret unless it is of another entry: one for the same etcd.
+// checkOwner returns errOfAnother if a Secret that is there belongs to another entry, and that is younger.
+func (s *etcdSecrets) checkOwner(ctx context.Context, entry *extensionsv1alpha1.BackupEntry, secret *corev1.Secret) error {
+	creator := secret.Annotations[genericactuator.AnnotationKeyCreatedByBackupEntry]
+	if creator == "" || creator == entry.Name {
+		return nil
+	}
+	other := &extensionsv1alpha1.BackupEntry{}
+	if err := s.client.Get(ctx, client.ObjectKey{Name: creator}, other); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading BackupEntry %s, of which the Secret %s/%s is: %w", creator, secret.Namespace, secret.Name, err)
+	}
+	if other.CreationTimestamp.Before(&entry.CreationTimestamp) {
+		return nil
+	}
+	return errOfAnother
+}
+
+// remove deletes the Secret unless it is of another entry: one for the same etcd, which cannot start without it.
 func (s *etcdSecrets) remove(ctx context.Context, entry *extensionsv1alpha1.BackupEntry) error {
 	secret := etcdSecret(entry.Name)
 	if secret.Namespace == "" {
 		return nil
 	}
-	if uid, ok := s.made.Get(entry.Name); ok {
-		err := s.client.Delete(ctx, secret, client.Preconditions{UID: new(uid.(types.UID))})
+	if made, ok := s.made.Get(entry.Name); ok {
+		err := s.client.Delete(ctx, secret, made.(client.Preconditions))
 		if !apierrors.IsConflict(err) {
 			return deleted(secret, err)
 		}
 	}
 
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return s.removeOwn(ctx, entry) })
+}
+
+// removeOwn deletes the Secret if it is of the entry. It is a conflict if somebody writes it meanwhile.
+func (s *etcdSecrets) removeOwn(ctx context.Context, entry *extensionsv1alpha1.BackupEntry) error {
+	secret := etcdSecret(entry.Name)
 	if err := s.client.Get(ctx, client.ObjectKeyFromObject(secret), secret); apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
@@ -83,7 +117,12 @@ func (s *etcdSecrets) remove(ctx context.Context, entry *extensionsv1alpha1.Back
 	if creator, ok := secret.Annotations[genericactuator.AnnotationKeyCreatedByBackupEntry]; ok && creator != entry.Name {
 		return nil
 	}
-	return deleted(secret, s.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID}))
+	return deleted(secret, s.client.Delete(ctx, secret, asItIs(secret)))
+}
+
+// asItIs is the precondition that nobody has written a Secret since.
+func asItIs(secret *corev1.Secret) client.Preconditions {
+	return client.Preconditions{UID: new(secret.UID), ResourceVersion: new(secret.ResourceVersion)}
 }
 
 func deleted(secret *corev1.Secret, err error) error {

@@ -74,13 +74,13 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	opts.Classes = classes
 	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache(), opts)
 	wake := handler.EnqueueRequestsFromMapFunc(bastionOf)
-	if err := builder.ControllerManagedBy(mgr).
+	b := builder.ControllerManagedBy(mgr).
 		Named(bastion.ControllerName).
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.Bastion{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		Watches(&corev1.Pod{}, wake, builder.WithPredicates(changes())).
-		Watches(&corev1.Service{}, wake, builder.WithPredicates(changes())).
-		Complete(r); err != nil {
+		Watches(&corev1.Service{}, wake, builder.WithPredicates(changes()))
+	if err := r.WatchClusters(b, &extensionsv1alpha1.BastionList{}).Complete(r); err != nil {
 		return fmt.Errorf("adding the Bastion controller: %w", err)
 	}
 	return nil

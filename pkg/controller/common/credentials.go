@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 const (
@@ -43,6 +45,8 @@ type Credentials struct {
 	// users are the objects that refer to a Secret; nil before the list was asked.
 	users map[string]corev1.SecretReference
 	count map[corev1.SecretReference]int
+	// former are the Secrets that an object has referred to before, and which may have the finalizer still.
+	former map[string][]corev1.SecretReference
 }
 
 // NewCredentials returns Credentials for the objects of one kind. list returns the Secrets of all of them that there are
@@ -51,18 +55,69 @@ func NewCredentials(c client.Client, finalizer string, list func(context.Context
 	return &Credentials{client: c, finalizer: finalizer, list: list, held: lru.New(heldMax)}
 }
 
-// Hold sees to it that the Secret of an object is there and stays. It is a configuration problem if it is not there.
+// Hold sees to it that the Secret of an object is there and stays, and then lets go of those that the object referred to
+// before. It is a configuration problem if the Secret is not there.
 func (c *Credentials) Hold(ctx context.Context, user string, ref corev1.SecretReference) error {
 	if ref.Name == "" || ref.Namespace == "" {
 		return ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"), RetryMistake)
 	}
-	if err := c.use(ctx, user, &ref); err != nil {
+	if err := c.use(ctx, user, ref, true); err != nil {
 		return err
 	}
+	if err := c.putOn(ctx, ref); err != nil {
+		return err
+	}
+	return c.releaseFormer(ctx, user)
+}
+
+// Start implements manager.Runnable. It notes who refers to which Secret before one of them refers to another one.
+func (c *Credentials) Start(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.load(ctx); err != nil {
+		logf.FromContext(ctx).Error(err, "Noting who refers to Secrets; trying again when one of them is needed")
+	}
+	return nil
+}
+
+// Release lets go of the Secret of an object, and takes the finalizer off if no other object has it. It tells whether the
+// Secret is there, which it takes for granted if another object has it.
+func (c *Credentials) Release(ctx context.Context, user string, ref corev1.SecretReference) (found bool, err error) {
+	if ref.Name == "" || ref.Namespace == "" {
+		return false, nil
+	}
+	if err := c.use(ctx, user, ref, false); err != nil {
+		return false, err
+	}
+	if found, err = c.takeOff(ctx, ref); err != nil {
+		return false, err
+	}
+	return found, c.releaseFormer(ctx, user)
+}
+
+// releaseFormer lets go of the Secrets that an object has referred to before, once it has the one that it refers to now.
+func (c *Credentials) releaseFormer(ctx context.Context, user string) error {
+	c.mu.Lock()
+	former := slices.Clone(c.former[user])
+	c.mu.Unlock()
+	for _, ref := range former {
+		if _, err := c.takeOff(ctx, ref); err != nil {
+			return err
+		}
+	}
+	if len(former) > 0 {
+		c.mu.Lock()
+		delete(c.former, user)
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// putOn puts the finalizer on a Secret unless it has been done lately.
+func (c *Credentials) putOn(ctx context.Context, ref corev1.SecretReference) error {
 	if until, ok := c.held.Get(ref); ok && time.Now().Before(until.(time.Time)) {
 		return nil
 	}
-
 	err := c.patch(ctx, ref, map[string]any{"finalizers": []string{c.finalizer}})
 	if apierrors.IsNotFound(err) {
 		return MissingSecret(ref)
@@ -74,44 +129,28 @@ func (c *Credentials) Hold(ctx context.Context, user string, ref corev1.SecretRe
 	return nil
 }
 
-// Release lets go of the Secret of an object, and takes the finalizer off if no other object has it. It tells whether the
-// Secret is there, which it takes for granted if another object has it.
-func (c *Credentials) Release(ctx context.Context, user string, ref corev1.SecretReference) (found bool, err error) {
-	if ref.Name == "" || ref.Namespace == "" {
-		return false, nil
-	}
-	if err := c.use(ctx, user, nil); err != nil {
-		return false, err
-	}
+// takeOff takes the finalizer off a Secret unless an object refers to it. It tells whether the Secret is there.
+func (c *Credentials) takeOff(ctx context.Context, ref corev1.SecretReference) (found bool, err error) {
 	if c.isUsed(ref) {
 		return true, nil
 	}
-
 	c.held.Remove(ref)
 	err = c.patch(ctx, ref, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{c.finalizer}})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("taking the finalizer off the Secret %s/%s which spec.secretRef names: %w", ref.Namespace, ref.Name, err)
+		return false, fmt.Errorf("taking the finalizer off the Secret %s/%s which spec.secretRef names or has named: %w", ref.Namespace, ref.Name, err)
 	}
 	return true, nil
 }
 
-// use notes which Secret an object refers to, none if ref is nil.
-func (c *Credentials) use(ctx context.Context, user string, ref *corev1.SecretReference) error {
+// use notes that an object refers to a Secret, or has done so until now.
+func (c *Credentials) use(ctx context.Context, user string, ref corev1.SecretReference, stays bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.users == nil {
-		users, err := c.list(ctx)
-		if err != nil {
-			return fmt.Errorf("listing who refers to Secrets: %w", err)
-		}
-		c.users, c.count = map[string]corev1.SecretReference{}, map[corev1.SecretReference]int{}
-		for user, ref := range users {
-			c.users[user] = ref
-			c.count[ref]++
-		}
+	if err := c.load(ctx); err != nil {
+		return err
 	}
 
 	if before, ok := c.users[user]; ok {
@@ -119,10 +158,30 @@ func (c *Credentials) use(ctx context.Context, user string, ref *corev1.SecretRe
 		if c.count[before]--; c.count[before] == 0 {
 			delete(c.count, before)
 		}
+		if before != ref && before.Name != "" && before.Namespace != "" {
+			c.former[user] = append(c.former[user], before)
+		}
 	}
-	if ref != nil {
-		c.users[user] = *ref
-		c.count[*ref]++
+	if stays {
+		c.users[user] = ref
+		c.count[ref]++
+	}
+	return nil
+}
+
+// load asks the list unless that has been done. The lock is to be held.
+func (c *Credentials) load(ctx context.Context) error {
+	if c.users != nil {
+		return nil
+	}
+	users, err := c.list(ctx)
+	if err != nil {
+		return fmt.Errorf("listing who refers to Secrets: %w", err)
+	}
+	c.users, c.count, c.former = map[string]corev1.SecretReference{}, map[corev1.SecretReference]int{}, map[string][]corev1.SecretReference{}
+	for user, ref := range users {
+		c.users[user] = ref
+		c.count[ref]++
 	}
 	return nil
 }

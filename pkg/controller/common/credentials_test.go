@@ -81,3 +81,64 @@ func TestCredentialsOfUnknownUsersAreNotTouched(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("no answer")))
 	g.Expect(*requests).To(BeEmpty())
 }
+
+func TestCredentialsThatAreNotReferredToAnyMoreAreReleased(t *testing.T) {
+	newRef := corev1.SecretReference{Namespace: "garden", Name: "rotated"}
+	rotated := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: newRef.Namespace, Name: newRef.Name}}
+	for name, test := range map[string]struct {
+		// other tells that another object has the same ones, missing that the new ones are not there at first, and delete
+		// that the object goes then.
+		other, missing, delete bool
+	}{
+		"no other object has them":                      {},
+		"another object has them":                       {other: true},
+		"the new ones are there later":                  {missing: true},
+		"the object goes before the new ones come":      {missing: true, delete: true},
+		"the object goes without having been looked at": {delete: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c, _ := counted(t, newShared())
+			credentials := NewCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) {
+				return map[string]corev1.SecretReference{"a": sharedRef}, nil
+			})
+			g.Expect(credentials.Start(t.Context())).To(Succeed())
+			g.Expect(credentials.Hold(t.Context(), "a", sharedRef)).To(Succeed())
+			if test.other {
+				g.Expect(credentials.Hold(t.Context(), "b", sharedRef)).To(Succeed())
+			}
+
+			if test.missing {
+				g.Expect(credentials.Hold(t.Context(), "a", newRef)).NotTo(Succeed())
+				g.Expect(finalizersOf(t, c)).To(ContainElement(testFinalizer), "the new ones come first")
+			}
+			g.Expect(c.Create(t.Context(), rotated.DeepCopy())).To(Succeed())
+			if test.delete {
+				_, err := credentials.Release(t.Context(), "a", newRef)
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(credentials.Hold(t.Context(), "a", newRef)).To(Succeed())
+			}
+			if test.other {
+				g.Expect(finalizersOf(t, c)).To(ContainElement(testFinalizer))
+				g.Expect(credentials.Release(t.Context(), "b", sharedRef)).To(BeTrue())
+			}
+			g.Expect(finalizersOf(t, c)).To(ConsistOf("others.example.com/finalizer"))
+		})
+	}
+}
+
+func TestCredentialsOfAnObjectThatWasThereBeforeTheStartAreReleased(t *testing.T) {
+	g := NewWithT(t)
+	shared := newShared()
+	shared.Finalizers = append(shared.Finalizers, testFinalizer)
+	newRef := corev1.SecretReference{Namespace: "garden", Name: "rotated"}
+	c, _ := counted(t, shared, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: newRef.Namespace, Name: newRef.Name}})
+	existing := map[string]corev1.SecretReference{"a": sharedRef}
+	credentials := NewCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return existing, nil })
+	g.Expect(credentials.Start(t.Context())).To(Succeed())
+
+	existing = map[string]corev1.SecretReference{"a": newRef}
+	g.Expect(credentials.Hold(t.Context(), "a", newRef)).To(Succeed())
+	g.Expect(finalizersOf(t, c)).To(ConsistOf("others.example.com/finalizer"))
+}

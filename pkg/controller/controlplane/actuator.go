@@ -50,6 +50,8 @@ type actuator struct {
 	client client.Client
 	// reader asks the API server.
 	reader client.Reader
+	// shoots has the Clusters.
+	shoots *reconciler.Clusters
 	// hibernating has the ControlPlanes whose kube-apiserver is to go.
 	hibernating *keys
 	// nodes are those of the seed.
@@ -148,26 +150,26 @@ func (a *actuator) remove(ctx context.Context, op *operation, ending ending) err
 }
 
 // phase is how far a shoot's hibernation is.
-type phase int
+type phase string
 
 const (
 	// awake is also said of a shoot that is deleted or migrated: Gardener wakes it up for that.
-	awake phase = iota
+	awake phase = ""
 	// hibernating means that it is to be hibernated, but kube-apiserver is still there.
-	hibernating
+	hibernating phase = "hibernating"
 	// hibernated means that there is no kube-apiserver.
-	hibernated
+	hibernated phase = "hibernated"
+
+	// labelHibernation is the label of the ManagedResource with cloud-controller that has the last phase other than awake, for
+	// the next instance.
+	labelHibernation = "local.provider.extensions.gardener.cloud/hibernation"
 )
 
 // hibernation costs a request only for a shoot that is to be hibernated and has a cloud-controller.
 func (a *actuator) hibernation(ctx context.Context, cluster *extensionscontroller.Cluster) (phase, error) {
-	shoot := cluster.Shoot
-	last := shoot.Status.LastOperation
-	if !a.DeployCloudController || !v1beta1helper.HibernationIsEnabled(shoot) || shoot.DeletionTimestamp != nil ||
-		last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate {
+	if !a.isToHibernate(cluster.Shoot) {
 		return awake, nil
 	}
-
 	up, err := a.hasKubeAPIServer(ctx, cluster.ObjectMeta.Name)
 	if err != nil {
 		return awake, err
@@ -176,6 +178,13 @@ func (a *actuator) hibernation(ctx context.Context, cluster *extensionscontrolle
 		return hibernating, nil
 	}
 	return hibernated, nil
+}
+
+// isToHibernate tells whether cloud-controller has to go once there is no kube-apiserver.
+func (a *actuator) isToHibernate(shoot *gardencorev1beta1.Shoot) bool {
+	last := shoot.Status.LastOperation
+	return a.DeployCloudController && v1beta1helper.HibernationIsEnabled(shoot) && shoot.DeletionTimestamp == nil &&
+		(last == nil || last.Type != gardencorev1beta1.LastOperationTypeMigrate)
 }
 
 func (a *actuator) hasKubeAPIServer(ctx context.Context, namespace string) (bool, error) {
@@ -188,13 +197,24 @@ func (a *actuator) hasKubeAPIServer(ctx context.Context, namespace string) (bool
 }
 
 // isLeftAlone tells of a ControlPlane that has been reconciled whether its shoot has fallen asleep since, so that
-// cloud-controller has to, too: it works until kube-apiserver is gone, which is Gardener's order.
+// cloud-controller has to, too: it works until kube-apiserver is gone, which is Gardener's order. It also tells of one that an
+// instance has left in between, so that this one goes on.
 func (a *actuator) isLeftAlone(ctx context.Context, cp *extensionsv1alpha1.ControlPlane) bool {
 	if !a.hibernating.has(client.ObjectKeyFromObject(cp)) {
-		return false
+		return a.isLeftHibernating(ctx, cp.Namespace)
 	}
 	up, err := a.hasKubeAPIServer(ctx, cp.Namespace)
 	return err == nil && !up
+}
+
+// isLeftHibernating costs no request, as both objects are cached.
+func (a *actuator) isLeftHibernating(ctx context.Context, namespace string) bool {
+	cluster, err := a.shoots.Get(ctx, namespace)
+	if err != nil || cluster.Shoot() == nil || !a.isToHibernate(cluster.Shoot()) {
+		return false
+	}
+	mr, err := a.cached(ctx, namespace, SeedName)
+	return err == nil && mr != nil && mr.Labels[labelHibernation] == string(hibernating)
 }
 
 // ending is what becomes of the objects in the shoot.
@@ -213,7 +233,7 @@ const (
 // again, it goes on where it was.
 func (a *actuator) removeComponents(ctx context.Context, op *operation, ending ending) error {
 	names := []string{ShootName, SeedName}
-	if former, err := a.former(ctx, op.Object.Namespace, FormerStorageClassesName); err != nil {
+	if former, err := a.cached(ctx, op.Object.Namespace, FormerStorageClassesName); err != nil {
 		return err
 	} else if former != nil {
 		names = slices.Insert(names, 0, former.Name)

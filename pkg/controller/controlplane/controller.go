@@ -130,11 +130,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.ControlPlane{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
-	if opts.IgnoreOperationAnnotation {
-		ours := classes.Predicates(nil, localv1alpha1.Type)
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlplane.ClusterToControlPlaneMapper(mgr.GetClient(), ours)))
-	}
-	if err := b.Complete(r); err != nil {
+	if err := r.WatchClusters(b, &extensionsv1alpha1.ControlPlaneList{}).Complete(r); err != nil {
 		return fmt.Errorf("adding the ControlPlane controller: %w", err)
 	}
 	return nil
@@ -148,7 +144,7 @@ func newReconciler(mgr manager.Manager, opts Options) *returning {
 		opts.secretConfigs = secretConfigs
 	}
 	actuator := &actuator{
-		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(),
+		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: reconciler.NewClusters(mgr.GetClient()),
 		hibernating: &keys{keys: map[client.ObjectKey]struct{}{}}, nodes: &nodeCount{}, emptied: lru.New(emptiedMax),
 	}
 	return &returning{hibernating: actuator.hibernating, Reconciler: reconciler.New(reconciler.Options[*extensionsv1alpha1.ControlPlane]{
@@ -159,7 +155,7 @@ func newReconciler(mgr manager.Manager, opts Options) *returning {
 		Classes:                   opts.Classes,
 		Finalizer:                 controlplane.FinalizerName,
 		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
-		Clusters:                  reconciler.NewClusters(mgr.GetClient()),
+		Clusters:                  actuator.shoots,
 		Actuator:                  actuator,
 		IsAmiss:                   actuator.isLeftAlone,
 		Gone:                      func(key client.ObjectKey) { actuator.hibernating.set(key, false) },

@@ -30,6 +30,8 @@ const localPathProvisioner = "local-path-provisioner"
 // placed are objects by the ManagedResource they go into.
 type placed struct {
 	seed, shoot []client.Object
+	// phase is that of the cloud-controller in the seed.
+	phase phase
 }
 
 // deploy renders the charts and applies the ManagedResources. If nothing has changed, it renders and compresses nothing,
@@ -41,7 +43,7 @@ func (a *actuator) deploy(ctx context.Context, cp *extensionsv1alpha1.ControlPla
 		return err
 	}
 	// No object of this chart ever gets into the seed.
-	objects := placed{shoot: volumes}
+	objects := placed{shoot: volumes, phase: phase}
 
 	if a.DeployCloudController {
 		if err := a.applyShootAccess(ctx, namespace); err != nil {
@@ -87,7 +89,11 @@ func (p *placed) managedResources(namespace string) []resources.ManagedResource 
 		out       []resources.ManagedResource
 	)
 	if len(p.seed) > 0 {
-		out = append(out, resources.ManagedResource{Namespace: namespace, Name: SeedName, Class: v1beta1constants.SeedResourceManagerClass, Objects: p.seed})
+		mr := resources.ManagedResource{Namespace: namespace, Name: SeedName, Class: v1beta1constants.SeedResourceManagerClass, Objects: p.seed}
+		if p.phase != awake {
+			mr.Labels = map[string]string{labelHibernation: string(p.phase)}
+		}
+		out = append(out, mr)
 	}
 	return append(out,
 		resources.ManagedResource{Namespace: namespace, Name: ShootName, InjectedLabels: noCleanup, Objects: p.shoot},
@@ -143,7 +149,7 @@ func render(ctx context.Context, renderer *chart.Renderer, source chart.Source, 
 
 // removeSeed removes a cloud-controller that has been switched off, and waits for nothing.
 func (a *actuator) removeSeed(ctx context.Context, namespace string) error {
-	mr, err := a.former(ctx, namespace, SeedName)
+	mr, err := a.cached(ctx, namespace, SeedName)
 	if mr == nil {
 		return err
 	}
@@ -157,7 +163,7 @@ func (a *actuator) removeSeed(ctx context.Context, namespace string) error {
 // removeFormerStorageClasses has the StorageClass stay in the shoot, and waits for nothing. A hibernated shoot has nobody to
 // let go of it.
 func (a *actuator) removeFormerStorageClasses(ctx context.Context, op *operation) error {
-	mr, err := a.former(ctx, op.Object.Namespace, FormerStorageClassesName)
+	mr, err := a.cached(ctx, op.Object.Namespace, FormerStorageClassesName)
 	if mr == nil || op.Cluster.IsHibernated() {
 		return err
 	}
@@ -171,8 +177,8 @@ func (a *actuator) removeFormerStorageClasses(ctx context.Context, op *operation
 	return err
 }
 
-// former returns a ManagedResource that is not deployed any more; nil if there is none, which the cache tells.
-func (a *actuator) former(ctx context.Context, namespace, name string) (*resourcesv1alpha1.ManagedResource, error) {
+// cached returns a ManagedResource as the cache has it; nil if there is none.
+func (a *actuator) cached(ctx context.Context, namespace, name string) (*resourcesv1alpha1.ManagedResource, error) {
 	mr := &resourcesv1alpha1.ManagedResource{}
 	if err := a.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, mr); err != nil {
 		return nil, client.IgnoreNotFound(err)

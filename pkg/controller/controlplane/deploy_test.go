@@ -164,6 +164,48 @@ func TestCloudControllerWorksUntilKubeAPIServerIsGone(t *testing.T) {
 		g.Expect(c.requests).To(BeEmpty())
 	})
 
+	for name, test := range map[string]struct {
+		// meanwhile happens while no instance runs.
+		meanwhile func(*cluster, *appsv1.Deployment)
+		wakes     bool
+		replicas  int32
+	}{
+		"kube-apiserver is still there": {func(*cluster, *appsv1.Deployment) {}, true, 1},
+		"kube-apiserver is gone": {func(c *cluster, apiServer *appsv1.Deployment) {
+			apiServer.Spec.Replicas = new(int32(0))
+			NewWithT(t).Expect(c.Update(t.Context(), apiServer)).To(Succeed())
+		}, true, 0},
+		"somebody has changed his mind": {func(c *cluster, _ *appsv1.Deployment) { c.setShoot() }, false, 1},
+	} {
+		t.Run("the next instance goes on if "+name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newServedCluster(t, hibernate)
+			apiServer := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-apiserver"}, Spec: appsv1.DeploymentSpec{Replicas: new(int32(1))}}
+			g.Expect(c.Create(t.Context(), apiServer)).To(Succeed())
+			c.opts.DeployCloudController = true
+			c.restart()
+			c.ask("reconcile")
+			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(hibernatedWait))
+
+			c.restart()
+			test.meanwhile(c, apiServer)
+			c.requests = nil
+			g.Expect(c.isQueuedAtStart()).To(Equal(test.wakes))
+			g.Expect(c.requests).To(BeEmpty(), "there are many ControlPlanes at the start")
+			g.Expect(c.mustReconcile().RequeueAfter > 0).To(Equal(test.replicas == 1 && test.wakes), "it is looked at again")
+			g.Expect(c.cloudController().Spec.Replicas).To(HaveValue(Equal(test.replicas)))
+
+			apiServer.Spec.Replicas = new(int32(0))
+			g.Expect(c.Update(t.Context(), apiServer)).To(Succeed())
+			c.mustReconcile()
+			if test.wakes {
+				g.Expect(c.cloudController().Spec.Replicas).To(HaveValue(BeZero()))
+			}
+			c.restart()
+			g.Expect(c.isQueuedAtStart()).To(BeFalse(), "there is nothing left to do")
+		})
+	}
+
 	t.Run("without a cloud-controller nobody asks", func(t *testing.T) {
 		g := NewWithT(t)
 		c := newServedCluster(t, hibernate)

@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	extensionssecretsmanager "github.com/gardener/gardener/extensions/pkg/util/secret/manager"
@@ -266,6 +268,13 @@ func (c *cluster) request(verb string, obj client.Object, do func() error) error
 func (c *cluster) reconcile() (reconcile.Result, error) {
 	c.requests = nil
 	return c.reconciler.Reconcile(c.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "foo"}})
+}
+
+// isQueuedAtStart tells whether an instance that starts looks at the ControlPlane.
+func (c *cluster) isQueuedAtStart() bool {
+	c.t.Helper()
+	cp := c.controlPlane()
+	return !slices.ContainsFunc(c.reconciler.Predicates(), func(p predicate.Predicate) bool { return !p.Create(event.CreateEvent{Object: cp}) })
 }
 
 func (c *cluster) mustReconcile() reconcile.Result {

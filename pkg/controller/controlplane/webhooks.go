@@ -40,7 +40,7 @@ func checkProviderConfig(cp *extensionsv1alpha1.ControlPlane) error {
 // removeFormerWebhooks removes those from before they were switched off, which would call a server that is not there, and
 // waits for nothing.
 func (a *actuator) removeFormerWebhooks(ctx context.Context, namespace string) error {
-	mr, err := a.former(ctx, namespace, WebhooksName)
+	mr, err := a.cached(ctx, namespace, WebhooksName)
 	if mr == nil {
 		return err
 	}

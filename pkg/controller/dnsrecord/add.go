@@ -64,8 +64,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	}
 
-	_, hasShoots := classes.Only(extensionsv1alpha1.ExtensionClassShoot)
-	if !hasShoots {
+	if _, hasShoots := classes.Only(extensionsv1alpha1.ExtensionClassShoot); !hasShoots {
 		// Only shoots have Clusters; elsewhere there may not even be such a kind to watch.
 		opts.Clusters = nil
 	} else if opts.Clusters == nil {
@@ -77,10 +76,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Named(dnsrecord.ControllerName).
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.DNSRecord{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
-	if hasShoots && opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(&extensionsv1alpha1.DNSRecordList{})))
-	}
-	return b.Complete(r)
+	return r.WatchClusters(b, &extensionsv1alpha1.DNSRecordList{}).Complete(r)
 }
 
 func newReconciler(mgr manager.Manager, opts Options, classes class.Set) *reconciler.Reconciler[*extensionsv1alpha1.DNSRecord] {

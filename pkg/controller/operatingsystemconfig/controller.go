@@ -59,11 +59,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 
 	r := newReconciler(mgr.GetClient(), opts, classes)
-	if err := builder.ControllerManagedBy(mgr).
+	b := builder.ControllerManagedBy(mgr).
 		Named(operatingsystemconfig.ControllerName).
 		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.OperatingSystemConfig{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
-		Complete(r); err != nil {
+		Watches(&extensionsv1alpha1.OperatingSystemConfig{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
+	if err := r.WatchClusters(b, &extensionsv1alpha1.OperatingSystemConfigList{}).Complete(r); err != nil {
 		return fmt.Errorf("adding the OperatingSystemConfig controller: %w", err)
 	}
 	return nil

@@ -79,11 +79,14 @@ func (a *actuator) reconcile(ctx context.Context, op *operation) error {
 	if err != nil {
 		return err
 	}
-	machines, err := machinesOf(w, pools)
+	existing, err := a.observe(ctx, w.Namespace)
 	if err != nil {
 		return err
 	}
-	existing, err := a.observe(ctx, w.Namespace)
+	if !a.isRequested(op) {
+		keepClassesInPlace(pools, existing.deployments)
+	}
+	machines, err := machinesOf(w, pools)
 	if err != nil {
 		return err
 	}

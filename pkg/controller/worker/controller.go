@@ -110,10 +110,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Watches(&extensionsv1alpha1.Worker{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		// Machines that are updated in place by hand, as the library has it.
 		Watches(&machinev1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(worker.MachineToWorkerMapper(mgr.GetClient(), ours)), builder.WithPredicates(updated))
-	if opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(worker.ClusterToWorkerMapper(mgr.GetClient(), ours)))
-	}
-	b = watchAwaited(b, mgr.GetClient(), classes)
+	b = watchAwaited(r.WatchClusters(b, &extensionsv1alpha1.WorkerList{}), mgr.GetClient(), classes)
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("adding the Worker controller: %w", err)
 	}

@@ -79,12 +79,12 @@ func (a *actuator) delete(ctx context.Context, w *extensionsv1alpha1.Worker, clu
 	if err := a.forceDeletion(ctx, existing.machines); err != nil {
 		return err
 	}
-	if err := deletionFailed(existing); err != nil {
-		return err
-	}
-
 	waiting, retry, err := a.deleteStages(ctx, a.client, w.Namespace, stages())
 	if err != nil {
+		return err
+	}
+	// Only now: a machine that cannot be deleted is no reason to keep the others.
+	if err := deletionFailed(existing); err != nil {
 		return err
 	}
 	if waiting != nil {

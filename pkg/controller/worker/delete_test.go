@@ -288,6 +288,23 @@ func TestMachinesThatCannotBeDeletedAreAnErrorWithCodes(t *testing.T) {
 	g.Expect(c.outcome()).To(And(HavePrefix("Error: "), ContainSubstring("this takes more than 5m0s: waiting for the deletion of 3 machine deployments")))
 }
 
+func TestAMachineThatCannotBeDeletedKeepsNoOther(t *testing.T) {
+	g := NewWithT(t)
+	c := newSeed(t, newWorker()).succeed()
+	c.create(newMachine("m"))
+	c.manage(mcmFinalizer)
+	m := c.machines()["m"]
+	g.Expect(c.Delete(t.Context(), &m)).To(Succeed())
+	m = c.machines()["m"]
+	m.Status.LastOperation = machinev1alpha1.LastOperation{State: machinev1alpha1.MachineStateFailed, Description: "code = [PermissionDenied] message = [no]"}
+	g.Expect(c.Status().Update(t.Context(), &m)).To(Succeed())
+
+	c.delete()
+	c.mustReconcile()
+	g.Expect(c.worker().Status.LastError.Codes).To(ConsistOf(gardencorev1beta1.ErrorInfraUnauthorized))
+	g.Expect(c.deployments()).To(And(HaveLen(3), HaveEach(HaveField("DeletionTimestamp", Not(BeNil())))))
+}
+
 func TestAForcedDeletionLeavesNothing(t *testing.T) {
 	g := NewWithT(t)
 	c := newSeed(t, newWorker()).succeed()

@@ -158,6 +158,30 @@ func (p *pool) checkStays(existing []machinev1alpha1.MachineClass) error {
 	return nil
 }
 
+// keepClassesInPlace has pools that are updated in place keep the classes that are deployed. Their hashes depend on the Cluster,
+// which says that credentials are rotated before all is ready for that: Gardener asks for the update then.
+func keepClassesInPlace(pools []pool, deployed []machinev1alpha1.MachineDeployment) {
+	for i := range pools {
+		if !v1beta1helper.IsUpdateStrategyInPlace(pools[i].UpdateStrategy) {
+			continue
+		}
+		for j := range deployed {
+			if hash := classHash(&deployed[j]); hash != "" && deployed[j].Labels[v1beta1constants.LabelWorkerPool] == pools[i].Name {
+				pools[i].hash = hash
+			}
+		}
+	}
+}
+
+// classHash returns the hash of the pool that a MachineDeployment was deployed for; empty if its class has another name.
+func classHash(d *machinev1alpha1.MachineDeployment) string {
+	hash, _ := strings.CutPrefix(d.Spec.Template.Spec.Class.Name, d.Name+"-")
+	if hash == d.Spec.Template.Spec.Class.Name {
+		return ""
+	}
+	return hash
+}
+
 // newHash returns the hash of the pool; the comment on the package tells what goes into it.
 func (p *pool) newHash(cluster *extensioncluster.Cluster) (string, error) {
 	resources := p.providerSpec.Resources

@@ -522,3 +522,56 @@ func TestUpdatesInPlace(t *testing.T) {
 	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 	g.Expect(c.worker().Status.InPlaceUpdates.WorkerPoolToHashMap["b"]).NotTo(Equal(hashes["b"]))
 }
+
+func TestARotationBeginsInPlaceOnlyWhenItIsAskedFor(t *testing.T) {
+	rotate := func(shoot *gardencorev1beta1.Shoot) {
+		shoot.Status.Credentials = &gardencorev1beta1.ShootCredentials{Rotation: &gardencorev1beta1.ShootCredentialsRotation{
+			CertificateAuthorities: &gardencorev1beta1.CARotation{LastInitiationTime: new(metav1.NewTime(time.Unix(1000, 0)))},
+		}}
+	}
+	for _, strategy := range []gardencorev1beta1.MachineUpdateStrategy{gardencorev1beta1.ManualInPlaceUpdate, gardencorev1beta1.AutoInPlaceUpdate} {
+		for name, wake := range map[string]func(*seed){
+			"a restart": func(c *seed) { c.restart() },
+			"a machine that is being updated": func(c *seed) {
+				machine := newMachine("m")
+				machine.Status.Conditions = []corev1.NodeCondition{{Type: machinev1alpha1.NodeInPlaceUpdate, Reason: machinev1alpha1.SelectedForUpdate}}
+				c.create(machine)
+			},
+			"a retry": func(c *seed) {
+				w := c.worker()
+				w.Status.LastOperation.State = gardencorev1beta1.LastOperationStateError
+				NewWithT(t).Expect(c.Status().Update(t.Context(), w)).To(Succeed())
+			},
+		} {
+			t.Run(string(strategy)+", "+name, func(t *testing.T) {
+				g := NewWithT(t)
+				w := newWorker()
+				w.Spec.Pools[0].UpdateStrategy = new(strategy)
+				// Only Workers with such a pool are looked at again.
+				w.Spec.Pools[1].UpdateStrategy = new(gardencorev1beta1.ManualInPlaceUpdate)
+				c := newSeed(t, w).succeed()
+				classes, hashes := c.classes(), c.worker().Status.InPlaceUpdates
+
+				c.shoot(rotate)
+				wake(c)
+				c.mustReconcile()
+				g.Expect(c.classes()).To(HaveLen(len(classes)))
+				for name := range c.classes() {
+					g.Expect(classes).To(HaveKey(name))
+				}
+				g.Expect(c.worker().Status.InPlaceUpdates).To(Equal(hashes))
+
+				g.Expect(client.IgnoreNotFound(c.Delete(t.Context(), newMachine("m")))).To(Succeed())
+				c.clock.Step(time.Minute)
+				c.ask("reconcile")
+				c.mustReconcile()
+				c.finish()
+				c.mustReconcile()
+				for name := range c.classes() {
+					g.Expect(classes).NotTo(HaveKey(name), "Gardener has asked for it")
+				}
+				g.Expect(c.worker().Status.InPlaceUpdates).NotTo(Equal(hashes))
+			})
+		}
+	}
+}

@@ -40,6 +40,13 @@ func isStart(w *extensionsv1alpha1.Worker, asked bool) bool {
 		last.Time.Before(reconciler.Requested(w))
 }
 
+// isRequested tells whether Gardener has asked for what is done now, or has since the MachineDeployments were deployed last. Else
+// it is a retry, or a machine has woken the Worker.
+func (a *actuator) isRequested(op *operation) bool {
+	last := op.Object.Status.MachineDeploymentsLastUpdateTime
+	return op.Asked || a.IgnoreOperationAnnotation || last == nil || last.Time.Before(reconciler.Requested(op.Object))
+}
+
 // recordImages keeps the images of the pools in the status.
 func recordImages(w *extensionsv1alpha1.Worker, images []localv1alpha1.MachineImage) error {
 	if apiequality.Semantic.DeepEqual(images, localv1alpha1.DecodeWorkerStatus(w.Status.ProviderStatus).MachineImages) {
@@ -96,13 +103,16 @@ func inPlaceHashes(w *extensionsv1alpha1.Worker) map[string]string {
 	return w.Status.InPlaceUpdates.WorkerPoolToHashMap
 }
 
-// updatedInPlace returns the hashes of the pools that are updated in place, of those that have not been yet that of before.
+// updatedInPlace returns the hashes of the pools that are updated in place, of those that have not been yet that of before. A
+// pool whose update Gardener has not asked for yet counts among these: credentials are rotated in the Cluster first.
 func updatedInPlace(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, deployed []machinev1alpha1.MachineDeployment) (map[string]string, error) {
 	known := inPlaceHashes(w)
-	outdated := map[string]bool{}
-	for _, deployment := range deployed {
-		if deployment.Status.UpdatedReplicas < deployment.Status.Replicas {
-			outdated[deployment.Labels[v1beta1constants.LabelWorkerPool]] = true
+	outdated, classes := map[string]bool{}, map[string]string{}
+	for i := range deployed {
+		name := deployed[i].Labels[v1beta1constants.LabelWorkerPool]
+		classes[name] = classHash(&deployed[i])
+		if deployed[i].Status.UpdatedReplicas < deployed[i].Status.Replicas {
+			outdated[name] = true
 		}
 	}
 
@@ -111,7 +121,12 @@ func updatedInPlace(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Clus
 		if !v1beta1helper.IsUpdateStrategyInPlace(p.UpdateStrategy) {
 			continue
 		}
-		if v1beta1helper.IsUpdateStrategyManualInPlace(p.UpdateStrategy) && outdated[p.Name] {
+		class, err := (&pool{WorkerPool: p}).newHash(cluster)
+		if err != nil {
+			return nil, fmt.Errorf("worker pool %s: %w", p.Name, err)
+		}
+		isRequested := classes[p.Name] == "" || classes[p.Name] == class
+		if !isRequested || v1beta1helper.IsUpdateStrategyManualInPlace(p.UpdateStrategy) && outdated[p.Name] {
 			if hash, ok := known[p.Name]; ok {
 				hashes[p.Name] = hash
 			}

@@ -86,6 +86,9 @@ type Fleet struct {
 	lock   sync.Mutex
 	ctx    context.Context
 	shoots map[client.ObjectKey]*shoot
+	// released are the Workers that were released while those that there are were taken up, which may not know that yet; nil
+	// after that.
+	released map[client.ObjectKey]struct{}
 }
 
 // New returns a Fleet. An error is of whoever wrote the options or the stages.
@@ -121,7 +124,7 @@ func New(opts Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Fleet{opts: opts, stages: stages, shoots: map[client.ObjectKey]*shoot{}}, nil
+	return &Fleet{opts: opts, stages: stages, shoots: map[client.ObjectKey]*shoot{}, released: map[client.ObjectKey]struct{}{}}, nil
 }
 
 // Start implements manager.Runnable. It takes up the Workers that there are: the extension library does not reconcile what
@@ -139,6 +142,9 @@ func (f *Fleet) Start(ctx context.Context) error {
 	f.lock.Unlock()
 
 	f.restore(ctx)
+	f.lock.Lock()
+	f.released = nil
+	f.lock.Unlock()
 	<-ctx.Done()
 
 	f.lock.Lock()
@@ -232,9 +238,10 @@ func (f *Fleet) set(log logr.Logger, key client.ObjectKey, config *rest.Config, 
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	s, access := f.shoots[key], keyOf(config)
-	if s != nil && !known {
-		return nil // Apply came first.
+	if _, released := f.released[key]; !known && (s != nil || released) {
+		return nil // Apply, or Release, came first.
 	}
+	delete(f.released, key)
 	if s != nil && s.access != access {
 		log.Info("The access to the shoot has changed, connecting anew")
 		s.stop()
@@ -273,6 +280,9 @@ func (f *Fleet) Release(w *extensionsv1alpha1.Worker) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	key := client.ObjectKeyFromObject(w)
+	if f.released != nil {
+		f.released[key] = struct{}{}
+	}
 	if s := f.shoots[key]; s != nil {
 		s.stop()
 		delete(f.shoots, key)

@@ -455,3 +455,42 @@ func TestRestore(t *testing.T) {
 	f.Release(worker("kept"))
 	g.Expect(known()).To(BeEmpty())
 }
+
+func TestAWorkerThatIsReleasedDuringTheStartIsNotTakenUp(t *testing.T) {
+	scheme := runtime.NewScheme()
+	NewWithT(t).Expect(extensionsv1alpha1.AddToScheme(scheme)).To(Succeed())
+	w := testWorker(1)
+	w.Namespace, w.Name = "a", "a"
+	w.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeReconcile}
+	asleep := testCluster()
+	asleep.Shoot.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: new(true)}
+
+	for name, meanwhile := range map[string]func(Gomega, *testFleet){
+		"it is migrated": func(_ Gomega, f *testFleet) { f.Release(w) },
+		"it is deleted": func(g Gomega, f *testFleet) {
+			g.Expect(f.Delete(t.Context(), logr.Discard(), w, nil, false)).To(Succeed())
+		},
+		"it is hibernated": func(g Gomega, f *testFleet) { g.Expect(f.Apply(t.Context(), logr.Discard(), w, asleep)).To(Succeed()) },
+		"it is hibernated and woken up": func(g Gomega, f *testFleet) {
+			g.Expect(f.Apply(t.Context(), logr.Discard(), w, asleep)).To(Succeed())
+			g.Expect(f.Apply(t.Context(), logr.Discard(), w, testCluster())).To(Succeed())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var f *testFleet
+			// The list of Workers is there already when the first Cluster is read.
+			seed := fakeclient.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					err := c.Get(ctx, key, obj, opts...)
+					meanwhile(g, f)
+					return err
+				},
+			}).WithObjects(w.DeepCopy(), encoded(t, "a")).Build()
+			f = newTestFleet(t, func(o *Options) { o.Seed = seed })
+			g.Expect(f.restoreOnce(t.Context())).To(Succeed())
+			_, isKnown := f.shoots[client.ObjectKeyFromObject(w)]
+			g.Expect(isKnown).To(Equal(name == "it is hibernated and woken up"))
+		})
+	}
+}

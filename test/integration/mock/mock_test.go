@@ -7,6 +7,7 @@ package mock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -123,6 +124,32 @@ var _ = Describe("Objects of type mock", Ordered, func() {
 		eventuallyGone(ctx, append(append(failed, local), after...)...)
 	})
 
+	It("of a failed shoot are reconciled and deleted when it is repaired", func(ctx SpecContext) {
+		// Buckets and entries have no shoot, and the deletion of the last but one is configured to fail.
+		waiting := slices.Concat(forAll(failedNamespace, "repaired", shoot)[2:], forShoot(failedNamespace, "repaired")[:6])
+		create(ctx, waiting...)
+		after := forAll(shootNamespace, "before-repair", shoot)
+		create(ctx, after...)
+		eventuallySucceed(ctx, after...)
+		for _, obj := range waiting {
+			Expect(get(ctx, obj)()).To(HaveField("Finalizers", BeEmpty()), describe(obj))
+		}
+
+		setShoot(ctx, failedNamespace, nil)
+		eventuallySucceed(ctx, waiting...)
+		setShoot(ctx, failedNamespace, hasFailed)
+		again := forAll(shootNamespace, "failed-again", shoot)
+		create(ctx, again...)
+		eventuallySucceed(ctx, again...)
+		remove(ctx, waiting...)
+		setShoot(ctx, failedNamespace, nil)
+		eventuallyGone(ctx, waiting...)
+
+		setShoot(ctx, failedNamespace, hasFailed)
+		remove(ctx, append(after, again...)...)
+		eventuallyGone(ctx, append(after, again...)...)
+	})
+
 	It("are migrated, and restored in the next seed", func(ctx SpecContext) {
 		moving := append(forAll(shootNamespace, "moving", shoot), forShoot(shootNamespace, "moving")...)
 		create(ctx, moving...)
@@ -191,13 +218,10 @@ var _ = Describe("Objects of type mock", Ordered, func() {
 		remove(ctx, exposure)
 		Eventually(get(ctx, exposure)).Should(HaveField("Status.LastError", HaveValue(HaveField("Description", ContainSubstring("injected by the configuration")))))
 
-		cluster := &extensionsv1alpha1.Cluster{}
-		Expect(c.Get(ctx, client.ObjectKey{Name: shootNamespace}, cluster)).To(Succeed())
-		cluster.Spec.Shoot = rawShoot(shootNamespace, func(shoot *gardencorev1beta1.Shoot) {
+		setShoot(ctx, shootNamespace, func(shoot *gardencorev1beta1.Shoot) {
 			shoot.DeletionTimestamp = new(metav1.Now())
 			shoot.Annotations = map[string]string{"confirmation.gardener.cloud/force-deletion": "true"}
 		})
-		Expect(c.Update(ctx, cluster)).To(Succeed())
 		eventuallyGone(ctx, exposure)
 	})
 

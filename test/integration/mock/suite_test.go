@@ -13,7 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -77,9 +76,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	c = env.Client
 	Expect(env.CreateNamespaces(ctx, gardenNamespace, gardenPlace, seedPlace)).To(Succeed())
 	suite.CreateShoot(ctx, c, newCluster(shootNamespace, nil))
-	suite.CreateShoot(ctx, c, newCluster(failedNamespace, func(shoot *gardencorev1beta1.Shoot) {
-		shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
-	}))
+	suite.CreateShoot(ctx, c, newCluster(failedNamespace, hasFailed))
 
 	By("running both instances with the permissions of the chart")
 	inGarden = newInstance(ctx, gardenPlace, gardenapp.Name, suite.GardenValues(), func(ctx context.Context, config *configv1alpha1.ExtensionConfiguration, access *rest.Config) error {
@@ -146,7 +143,15 @@ func newCluster(namespace string, change func(*gardencorev1beta1.Shoot)) *extens
 	})
 }
 
-func rawShoot(namespace string, change func(*gardencorev1beta1.Shoot)) runtime.RawExtension {
+// setShoot writes another shoot into a Cluster.
+func setShoot(ctx context.Context, namespace string, change func(*gardencorev1beta1.Shoot)) {
 	GinkgoHelper()
-	return newCluster(namespace, change).Spec.Shoot
+	cluster := &extensionsv1alpha1.Cluster{}
+	Expect(c.Get(ctx, client.ObjectKey{Name: namespace}, cluster)).To(Succeed())
+	cluster.Spec.Shoot = newCluster(namespace, change).Spec.Shoot
+	Expect(c.Update(ctx, cluster)).To(Succeed())
+}
+
+func hasFailed(shoot *gardencorev1beta1.Shoot) {
+	shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
 }
