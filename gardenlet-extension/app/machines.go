@@ -32,6 +32,7 @@ func (s *seed) addInfrastructures() error {
 		Clusters:                  s.clusters,
 		ShootClusters:             s.shootClusters,
 		EgressCIDRs:               s.config.Machines.EgressCIDRs,
+		NodeCIDRs:                 s.config.Machines.NodeCIDRs,
 		LoadBalancers:             s.config.LoadBalancers,
 		CoreDNSNamespace:          s.config.DNS.CoreDNS.Namespace,
 	})

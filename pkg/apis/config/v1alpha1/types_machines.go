@@ -32,6 +32,11 @@ type MachinesConfiguration struct {
 	// mirrors in private networks.
 	// +optional
 	EgressCIDRs []string `json:"egressCIDRs,omitempty"`
+	// NodeCIDRs are ranges from which Shoots may have their nodes besides private (RFC 1918), shared (RFC 6598) and unique
+	// local ones (RFC 4193). Each node of the seed sends to machines what is for such a range. The admission has the same
+	// field.
+	// +optional
+	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
 }
 
 // RegistryMirror is a mirror for the images of one registry.

@@ -6,7 +6,6 @@ package v1alpha1
 
 import (
 	"net"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -86,11 +85,8 @@ func validateMachines(machines *MachinesConfiguration, path *field.Path) field.E
 	if name := string(machines.GPUResourceName); !strings.Contains(name, "/") || len(validation.IsQualifiedName(name)) > 0 {
 		allErrs = append(allErrs, field.Invalid(path.Child("gpuResourceName"), machines.GPUResourceName, "must be the name of an extended resource, such as nvidia.com/gpu"))
 	}
-	for i, cidr := range machines.EgressCIDRs {
-		if _, err := netip.ParsePrefix(cidr); err != nil {
-			allErrs = append(allErrs, field.Invalid(path.Child("egressCIDRs").Index(i), cidr, "must be a range such as 192.168.0.0/16"))
-		}
-	}
+	allErrs = append(allErrs, validateCIDRs(machines.EgressCIDRs, path.Child("egressCIDRs"))...)
+	allErrs = append(allErrs, validateCIDRs(machines.NodeCIDRs, path.Child("nodeCIDRs"))...)
 	for i, mirror := range machines.RegistryMirrors {
 		path := path.Child("registryMirrors").Index(i)
 		if !isHost(mirror.Upstream) {
