@@ -69,7 +69,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	seed = seedEnv.Client
 
 	By("starting the API server of the machines")
-	otherEnv, err = environment.StartShoot(scheme)
+	otherEnv, err = environment.StartShoot(scheme, environment.OffLoopback())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(otherEnv.Stop)
 	other = otherEnv.Client

@@ -148,6 +148,7 @@ func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
 		"GPUs that no node can have":          {"machines: {gpuResourceName: gpu}", "machines.gpuResourceName: Invalid value"},
 		"a range of machines that is none":    {"machines: {egressCIDRs: [10.0.0.1]}", "machines.egressCIDRs[0]: Invalid value"},
 		"a range of nodes that is none":       {"machines: {nodeCIDRs: ['::ffff:10.0.0.0/112']}", "machines.nodeCIDRs[0]: Invalid value"},
+		"a range of servers that is none":     {"machines: {remote: {allowedCIDRs: [10.0.0.0]}}", "machines.remote.allowedCIDRs[0]: Invalid value"},
 		"no worker for Workers":               {"controllers: {worker: {concurrentSyncs: 0}}", "controllers.worker.concurrentSyncs: Invalid value"},
 		"Nodes without CPUs":                  {"nodes: {capacity: {cpu: 0}}", "nodes.capacity.cpu: Invalid value"},
 		"Nodes with less memory than nothing": {"nodes: {capacity: {memory: -1Gi}}", "nodes.capacity.memory: Invalid value"},

@@ -37,6 +37,17 @@ type MachinesConfiguration struct {
 	// field.
 	// +optional
 	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
+	// Remote is about machines in clusters other than the seed, to which kubeconfigs of users lead.
+	// +optional
+	Remote RemoteMachinesConfiguration `json:"remote,omitempty"`
+}
+
+// RemoteMachinesConfiguration is about machines in clusters other than the seed.
+type RemoteMachinesConfiguration struct {
+	// AllowedCIDRs are the ranges to which the servers of kubeconfigs may resolve. Default: all addresses. Loopback, link-local,
+	// multicast and unspecified ones are refused in any case.
+	// +optional
+	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
 }
 
 // RegistryMirror is a mirror for the images of one registry.

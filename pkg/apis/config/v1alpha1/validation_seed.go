@@ -87,6 +87,7 @@ func validateMachines(machines *MachinesConfiguration, path *field.Path) field.E
 	}
 	allErrs = append(allErrs, validateCIDRs(machines.EgressCIDRs, path.Child("egressCIDRs"))...)
 	allErrs = append(allErrs, validateCIDRs(machines.NodeCIDRs, path.Child("nodeCIDRs"))...)
+	allErrs = append(allErrs, validateCIDRs(machines.Remote.AllowedCIDRs, path.Child("remote", "allowedCIDRs"))...)
 	for i, mirror := range machines.RegistryMirrors {
 		path := path.Child("registryMirrors").Index(i)
 		if !isHost(mirror.Upstream) {
