@@ -125,7 +125,7 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 				"localPathProvisioner": map[string]any{"image": map[string]any{"repository": "host/lpp", "tag": "v1"}},
 				"cloudController":      map[string]any{"deploy": true, "image": "host/cloud:v1"},
 			},
-			"machines": map[string]any{"controllerImage": "host/mcm:v1", "nodeCIDRs": []any{"198.51.100.0/24"}, "remote": map[string]any{"allowedCIDRs": []any{"10.0.0.0/8"}}, "registryMirrors": []any{map[string]any{"upstream": "quay.io", "hosts": []any{"http://mirror:5001"}}}},
+			"machines": map[string]any{"controllerImage": "host/mcm:v1", "allowedSizings": []any{"Exact", "Unlimited"}, "nodeCIDRs": []any{"198.51.100.0/24"}, "remote": map[string]any{"allowedCIDRs": []any{"10.0.0.0/8"}}, "registryMirrors": []any{map[string]any{"upstream": "quay.io", "hosts": []any{"http://mirror:5001"}}}},
 			"nodes":    map[string]any{"capacity": map[string]any{"cpu": 8, "memory": "16Gi"}},
 		})
 		decoded := config(t, "seed", values)
@@ -142,6 +142,7 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 		g.Expect(decoded.ControlPlane.CloudController.Image).To(Equal("host/cloud:v1"))
 		g.Expect(decoded.Machines.ControllerImage).To(Equal("host/mcm:v1"))
 		g.Expect(decoded.Machines.Remote.AllowedCIDRs).To(Equal([]string{"10.0.0.0/8"}))
+		g.Expect(decoded.Machines.AllowedSizings).To(HaveExactElements(BeEquivalentTo("Exact"), BeEquivalentTo("Unlimited")))
 		g.Expect(decoded.Machines.NodeCIDRs).To(Equal([]string{"198.51.100.0/24"}))
 		g.Expect(decoded.Machines.RegistryMirrors[0].Server).To(Equal("https://quay.io"))
 		g.Expect(decoded.Nodes.Capacity.CPU.String()).To(Equal("8"))

@@ -53,6 +53,7 @@ func (s *seed) addWorkers() error {
 		Classes:                   s.classes,
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
 		Sizing:                    s.config.Machines.Sizing,
+		AllowedSizings:            s.config.Machines.AllowedSizings,
 		GPUResourceName:           s.config.Machines.GPUResourceName,
 		BackupHostPath:            s.config.Backup.HostPath,
 		Clusters:                  s.clusters,

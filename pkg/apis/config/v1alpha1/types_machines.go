@@ -23,6 +23,10 @@ type MachinesConfiguration struct {
 	// otherwise: Exact (default), Overcommit or Unlimited.
 	// +optional
 	Sizing localv1alpha1.MachineSizing `json:"sizing,omitempty"`
+	// AllowedSizings are what the providerConfig of a worker pool may choose. Default: Exact, Overcommit and Sizing. A machine
+	// that is Unlimited may take all of its node, past the quota of its project.
+	// +optional
+	AllowedSizings []localv1alpha1.MachineSizing `json:"allowedSizings,omitempty"`
 	// GPUResourceName is the resource of which a machine gets as many as its machine type has GPUs. Default:
 	// nvidia.com/gpu.
 	// +optional

@@ -82,6 +82,12 @@ func validateControlPlane(controlPlane *ControlPlaneConfiguration, path *field.P
 
 func validateMachines(machines *MachinesConfiguration, path *field.Path) field.ErrorList {
 	allErrs := localv1alpha1.ValidateMachineSizing(machines.Sizing, path.Child("sizing"))
+	for i, sizing := range machines.AllowedSizings {
+		allErrs = append(allErrs, localv1alpha1.ValidateMachineSizing(sizing, path.Child("allowedSizings").Index(i))...)
+	}
+	if !slices.Contains(machines.AllowedSizings, machines.Sizing) {
+		allErrs = append(allErrs, field.Invalid(path.Child("sizing"), machines.Sizing, "must be one of allowedSizings"))
+	}
 	if name := string(machines.GPUResourceName); !strings.Contains(name, "/") || len(validation.IsQualifiedName(name)) > 0 {
 		allErrs = append(allErrs, field.Invalid(path.Child("gpuResourceName"), machines.GPUResourceName, "must be the name of an extended resource, such as nvidia.com/gpu"))
 	}

@@ -10,6 +10,7 @@
 package v1alpha1
 
 import (
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	v1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -636,6 +637,11 @@ func (in *MachinesConfiguration) DeepCopyInto(out *MachinesConfiguration) {
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
+	}
+	if in.AllowedSizings != nil {
+		in, out := &in.AllowedSizings, &out.AllowedSizings
+		*out = make([]localv1alpha1.MachineSizing, len(*in))
+		copy(*out, *in)
 	}
 	if in.EgressCIDRs != nil {
 		in, out := &in.EgressCIDRs, &out.EgressCIDRs
