@@ -115,7 +115,7 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 		values := seedValues()
 		maps.Copy(values, map[string]any{
 			"server":      map[string]any{"webhooks": map[string]any{"port": 9443}},
-			"controllers": map[string]any{"controlPlane": map[string]any{"concurrentSyncs": 4}, "healthCheck": map[string]any{"syncPeriod": "2m", "disabled": true}},
+			"controllers": map[string]any{"forceDeleteTest": true, "controlPlane": map[string]any{"concurrentSyncs": 4}, "healthCheck": map[string]any{"syncPeriod": "2m", "disabled": true}},
 			"webhooks":    map[string]any{"servicePort": 8443, "node": map[string]any{"disabled": true}},
 			"charts": map[string]any{
 				"sources": map[string]any{"coredns": map[string]any{"ref": "example.com/charts/coredns:v1", "pullSecretRef": map[string]any{"name": "pull"}}},
@@ -130,6 +130,7 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 		})
 		decoded := config(t, "seed", values)
 		g.Expect(decoded.Server.Webhooks.Port).To(Equal(9443))
+		g.Expect(decoded.Controllers.ForceDeleteTest).To(BeTrue())
 		g.Expect(*decoded.Controllers.ControlPlane.ConcurrentSyncs).To(Equal(4))
 		g.Expect(decoded.Controllers.HealthCheck.Disabled).To(BeTrue())
 		g.Expect(decoded.Controllers.HealthCheck.SyncPeriod.Duration.String()).To(Equal("2m0s"))
