@@ -120,7 +120,9 @@ func TestTheConfigurationOfTheAdmissionIsWhatTheProgramReads(t *testing.T) {
 			"leaderElection":   map[string]any{"leaseDuration": "20s", "renewDeadline": "12s", "retryPeriod": "3s"},
 			"server":           map[string]any{"webhooks": map[string]any{"port": 9443}, "metrics": map[string]any{"port": 9080}, "healthProbes": map[string]any{"port": 9081}},
 		})
+		values["machines"] = map[string]any{"nodeCIDRs": []any{"198.51.100.0/24"}}
 		config := read(t, values)
+		g.Expect(config.Machines.NodeCIDRs).To(Equal([]string{"198.51.100.0/24"}))
 		g.Expect(config.LogLevel).To(Equal("debug"))
 		g.Expect(config.LogFormat).To(Equal("text"))
 		g.Expect(config.ClientConnection.Burst).To(BeEquivalentTo(9))

@@ -115,7 +115,7 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 		values := seedValues()
 		maps.Copy(values, map[string]any{
 			"server":      map[string]any{"webhooks": map[string]any{"port": 9443}},
-			"controllers": map[string]any{"controlPlane": map[string]any{"concurrentSyncs": 4}, "healthCheck": map[string]any{"syncPeriod": "2m", "disabled": true}},
+			"controllers": map[string]any{"forceDeleteTest": true, "controlPlane": map[string]any{"concurrentSyncs": 4}, "healthCheck": map[string]any{"syncPeriod": "2m", "disabled": true}},
 			"webhooks":    map[string]any{"servicePort": 8443, "node": map[string]any{"disabled": true}},
 			"charts": map[string]any{
 				"sources": map[string]any{"coredns": map[string]any{"ref": "example.com/charts/coredns:v1", "pullSecretRef": map[string]any{"name": "pull"}}},
@@ -125,11 +125,12 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 				"localPathProvisioner": map[string]any{"image": map[string]any{"repository": "host/lpp", "tag": "v1"}},
 				"cloudController":      map[string]any{"deploy": true, "image": "host/cloud:v1"},
 			},
-			"machines": map[string]any{"controllerImage": "host/mcm:v1", "registryMirrors": []any{map[string]any{"upstream": "quay.io", "hosts": []any{"http://mirror:5001"}}}},
+			"machines": map[string]any{"controllerImage": "host/mcm:v1", "allowedSizings": []any{"Exact", "Unlimited"}, "nodeCIDRs": []any{"198.51.100.0/24"}, "remote": map[string]any{"allowedCIDRs": []any{"10.0.0.0/8"}}, "registryMirrors": []any{map[string]any{"upstream": "quay.io", "hosts": []any{"http://mirror:5001"}}}},
 			"nodes":    map[string]any{"capacity": map[string]any{"cpu": 8, "memory": "16Gi"}},
 		})
 		decoded := config(t, "seed", values)
 		g.Expect(decoded.Server.Webhooks.Port).To(Equal(9443))
+		g.Expect(decoded.Controllers.ForceDeleteTest).To(BeTrue())
 		g.Expect(*decoded.Controllers.ControlPlane.ConcurrentSyncs).To(Equal(4))
 		g.Expect(decoded.Controllers.HealthCheck.Disabled).To(BeTrue())
 		g.Expect(decoded.Controllers.HealthCheck.SyncPeriod.Duration.String()).To(Equal("2m0s"))
@@ -141,6 +142,9 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 		g.Expect(*decoded.ControlPlane.CloudController.Deploy).To(BeTrue())
 		g.Expect(decoded.ControlPlane.CloudController.Image).To(Equal("host/cloud:v1"))
 		g.Expect(decoded.Machines.ControllerImage).To(Equal("host/mcm:v1"))
+		g.Expect(decoded.Machines.Remote.AllowedCIDRs).To(Equal([]string{"10.0.0.0/8"}))
+		g.Expect(decoded.Machines.AllowedSizings).To(HaveExactElements(BeEquivalentTo("Exact"), BeEquivalentTo("Unlimited")))
+		g.Expect(decoded.Machines.NodeCIDRs).To(Equal([]string{"198.51.100.0/24"}))
 		g.Expect(decoded.Machines.RegistryMirrors[0].Server).To(Equal("https://quay.io"))
 		g.Expect(decoded.Nodes.Capacity.CPU.String()).To(Equal("8"))
 		g.Expect(decoded.Nodes.Capacity.Memory.String()).To(Equal("16Gi"))

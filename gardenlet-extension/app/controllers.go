@@ -122,6 +122,7 @@ func (s *seed) addExtensions() error {
 		Controller:                s.ControllerOptions(s.config.Controllers.Extension),
 		Classes:                   s.classes,
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
+		ForceDeleteTest:           s.config.Controllers.ForceDeleteTest,
 		Resources:                 s.writer,
 		Clusters:                  s.shootClusters,
 	})

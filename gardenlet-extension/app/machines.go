@@ -32,6 +32,7 @@ func (s *seed) addInfrastructures() error {
 		Clusters:                  s.clusters,
 		ShootClusters:             s.shootClusters,
 		EgressCIDRs:               s.config.Machines.EgressCIDRs,
+		NodeCIDRs:                 s.config.Machines.NodeCIDRs,
 		LoadBalancers:             s.config.LoadBalancers,
 		CoreDNSNamespace:          s.config.DNS.CoreDNS.Namespace,
 	})
@@ -52,6 +53,7 @@ func (s *seed) addWorkers() error {
 		Classes:                   s.classes,
 		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
 		Sizing:                    s.config.Machines.Sizing,
+		AllowedSizings:            s.config.Machines.AllowedSizings,
 		GPUResourceName:           s.config.Machines.GPUResourceName,
 		BackupHostPath:            s.config.Backup.HostPath,
 		Clusters:                  s.clusters,

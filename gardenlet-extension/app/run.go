@@ -6,6 +6,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	"github.com/go-logr/logr"
@@ -108,10 +109,15 @@ func Run(ctx context.Context, opts Options) error {
 			return err
 		}
 
+		servers, err := configv1alpha1.ParseCIDRs(opts.Config.Machines.Remote.AllowedCIDRs)
+		if err != nil {
+			return fmt.Errorf("machines.remote.allowedCIDRs: %w", err)
+		}
+
 		s := &seed{
 			Instance: inst, opts: opts, config: opts.Config, classes: classes.WithObserver(m.Classes), store: store, charts: charts, metrics: m,
 			writer:        resources.New(inst.GetClient()).WithMetrics(m.Resources),
-			clusters:      cluster.New(inst.GetClient(), inst.GetConfig()),
+			clusters:      cluster.New(inst.GetClient(), inst.GetConfig(), servers...),
 			shootClusters: reconciler.NewClusters(inst.GetClient()),
 		}
 		shootWebhooks, err := s.addWebhooks()

@@ -97,6 +97,7 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 		CertificateNamespace: config.Webhooks.CertificateNamespace,
 		OwnerNamespace:       config.Webhooks.OwnerNamespace,
 		URL:                  opts.URL,
+		NodeCIDRs:            config.Machines.NodeCIDRs,
 		Log:                  opts.Log.WithName("webhooks"),
 	}); err != nil {
 		return err

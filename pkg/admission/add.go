@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
@@ -46,6 +47,8 @@ type Options struct {
 	OwnerNamespace string
 	// URL is HOST:PORT by which the virtual garden's API server reaches this program. Default: the Service.
 	URL string
+	// NodeCIDRs are ranges that Shoots may have for their nodes besides private ones.
+	NodeCIDRs []string
 	// Clock is the time. Default: the real one.
 	Clock clock.Clock
 	// Log is the logger.
@@ -116,7 +119,11 @@ func AddToManager(mgr manager.Manager, store *certificate.Store, opts Options) e
 	if err := opts.validate(); err != nil {
 		return fmt.Errorf("admission webhooks: %w", err)
 	}
-	webhooks, err := newWebhooks(mgr, mgr.GetAPIReader())
+	nodeRanges, err := configv1alpha1.ParseCIDRs(opts.NodeCIDRs)
+	if err != nil {
+		return fmt.Errorf("admission webhooks: nodeCIDRs: %w", err)
+	}
+	webhooks, err := newWebhooks(mgr, mgr.GetAPIReader(), nodeRanges...)
 	if err != nil {
 		return err
 	}

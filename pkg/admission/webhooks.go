@@ -6,6 +6,7 @@ package admission
 
 import (
 	"fmt"
+	"net/netip"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -77,7 +78,7 @@ func NewRESTMapper() meta.RESTMapper {
 
 // newWebhooks returns the webhooks in the order in which they are registered. reader reads from the API server: what a user
 // has just created counts.
-func newWebhooks(mgr manager.Manager, reader client.Reader) ([]*extensionswebhook.Webhook, error) {
+func newWebhooks(mgr manager.Manager, reader client.Reader, nodeRanges ...netip.Prefix) ([]*extensionswebhook.Webhook, error) {
 	var webhooks []*extensionswebhook.Webhook
 	for _, entry := range []struct {
 		name      string
@@ -87,7 +88,7 @@ func newWebhooks(mgr manager.Manager, reader client.Reader) ([]*extensionswebhoo
 	}{
 		{"cloudprofiles", &gardencorev1beta1.CloudProfile{}, LabelProvider, validator.NewCloudProfile()},
 		{"namespacedcloudprofiles", &gardencorev1beta1.NamespacedCloudProfile{}, LabelProvider, validator.NewNamespacedCloudProfile(reader)},
-		{"shoots", &gardencorev1beta1.Shoot{}, LabelProvider, validator.NewShoot(reader)},
+		{"shoots", &gardencorev1beta1.Shoot{}, LabelProvider, validator.NewShoot(reader, nodeRanges...)},
 		{"seeds", &gardencorev1beta1.Seed{}, LabelProvider, validator.NewSeed(reader)},
 		{"credentialsbindings", &securityv1alpha1.CredentialsBinding{}, LabelProvider, validator.NewCredentialsBinding(reader)},
 		{"secretbindings", &gardencorev1beta1.SecretBinding{}, LabelProvider, validator.NewSecretBinding(reader)},

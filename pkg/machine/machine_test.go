@@ -59,11 +59,14 @@ func TestCapacity(t *testing.T) {
 
 func TestResources(t *testing.T) {
 	capacity := list("cpu", "2", "memory", "4Gi", "nvidia.com/gpu", "1")
+	// The disk has a limit, which no node has to have free.
+	requests := list("cpu", "2", "memory", "4Gi", "nvidia.com/gpu", "1", "ephemeral-storage", "0")
+	limits := list("cpu", "2", "memory", "4Gi", "nvidia.com/gpu", "1", "ephemeral-storage", "20Gi")
 	for sizing, expected := range map[localv1alpha1.MachineSizing]corev1.ResourceRequirements{
-		localv1alpha1.MachineSizingExact: {Requests: capacity, Limits: capacity},
-		"":                               {Requests: capacity, Limits: capacity},
+		localv1alpha1.MachineSizingExact: {Requests: requests, Limits: limits},
+		"":                               {Requests: requests, Limits: limits},
 		// GPUs can't be shared.
-		localv1alpha1.MachineSizingOvercommit: {Requests: list("cpu", "0", "memory", "0", "nvidia.com/gpu", "1"), Limits: capacity},
+		localv1alpha1.MachineSizingOvercommit: {Requests: list("cpu", "0", "memory", "0", "nvidia.com/gpu", "1", "ephemeral-storage", "0"), Limits: limits},
 		localv1alpha1.MachineSizingUnlimited:  {},
 	} {
 		t.Run("sizing "+string(sizing), func(t *testing.T) {
@@ -73,6 +76,17 @@ func TestResources(t *testing.T) {
 			g.Expect(resources.Requests).To(BeComparableTo(expected.Requests))
 		})
 	}
+}
+
+func TestTheDiskOfATypeOrAVolumeIsRequested(t *testing.T) {
+	g := NewWithT(t)
+	capacity := list("cpu", "2", "ephemeral-storage", "50Gi")
+	exact := machine.Resources(capacity, localv1alpha1.MachineSizingExact)
+	g.Expect(exact.Requests).To(BeComparableTo(capacity))
+	g.Expect(exact.Limits).To(BeComparableTo(capacity))
+	overcommit := machine.Resources(capacity, localv1alpha1.MachineSizingOvercommit)
+	g.Expect(overcommit.Requests).To(BeComparableTo(list("cpu", "0", "ephemeral-storage", "0")))
+	g.Expect(overcommit.Limits).To(BeComparableTo(capacity))
 }
 
 func TestNames(t *testing.T) {

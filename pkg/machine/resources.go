@@ -37,22 +37,32 @@ func Capacity(machineType *gardencorev1beta1.MachineType, volumeSize string, gpu
 	return capacity
 }
 
+// defaultEphemeralStorage is the limit of a machine whose type and volume do not say how much disk it has. System components
+// and their images take a few GiB.
+const defaultEphemeralStorage = "20Gi"
+
 // Resources are the requests and limits of the pod of a machine with this capacity. Of a resource that is no part of a
-// node, like GPUs, requests and limits are always the same, as Kubernetes wants it.
+// node, like GPUs, requests and limits are always the same, as Kubernetes wants it. A machine that has a size has one for its
+// disk, too, and does not request it if that is the default: it must not fill the disk that all others share.
 func Resources(capacity corev1.ResourceList, sizing localv1alpha1.MachineSizing) corev1.ResourceRequirements {
-	switch sizing {
-	case localv1alpha1.MachineSizingUnlimited:
+	if sizing == localv1alpha1.MachineSizingUnlimited {
 		return corev1.ResourceRequirements{}
-	case localv1alpha1.MachineSizingOvercommit:
-		// Kubernetes takes the limit for a request that is not there.
-		requests := capacity.DeepCopy()
+	}
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	for name, quantity := range capacity {
+		requests[name], limits[name] = quantity.DeepCopy(), quantity.DeepCopy()
+	}
+	// Kubernetes takes the limit for a request that is not there.
+	if sizing == localv1alpha1.MachineSizingOvercommit {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 			if _, ok := requests[name]; ok {
 				requests[name] = resource.Quantity{}
 			}
 		}
-		return corev1.ResourceRequirements{Requests: requests, Limits: capacity.DeepCopy()}
-	default:
-		return corev1.ResourceRequirements{Requests: capacity.DeepCopy(), Limits: capacity.DeepCopy()}
 	}
+	if _, ok := limits[corev1.ResourceEphemeralStorage]; !ok {
+		requests[corev1.ResourceEphemeralStorage] = resource.Quantity{}
+		limits[corev1.ResourceEphemeralStorage] = resource.MustParse(defaultEphemeralStorage)
+	}
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
 }

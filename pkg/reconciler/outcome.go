@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,10 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 )
+
+// descriptionMax is the size in bytes of the longest text in a status. gardenlet copies it to the Shoot, and etcd takes no object
+// that is too large: whatever an error consists of, the status can be written.
+const descriptionMax = 2 << 10
 
 // outcome is what the queue is told.
 type outcome struct {
@@ -83,7 +88,7 @@ func (r *Reconciler[T]) succeed(ctx context.Context, op *Operation[T]) error {
 // fail says that an attempt has failed, and why, unless the object says so already.
 func (r *Reconciler[T]) fail(ctx context.Context, op *Operation[T], cause, err error) error {
 	var (
-		description = v1beta1helper.FormatLastErrDescription(errors.New(r.Describe(op, cause)))
+		description = shorten(v1beta1helper.FormatLastErrDescription(errors.New(r.Describe(op, cause))))
 		codes       = v1beta1helper.ExtractErrorCodes(cause)
 		status      = op.Object.GetExtensionStatus()
 		last        = status.GetLastOperation()
@@ -106,7 +111,7 @@ func (r *Reconciler[T]) fail(ctx context.Context, op *Operation[T], cause, err e
 // wait says that the operation is under way, unless the object says so already or it is too early.
 func (r *Reconciler[T]) wait(ctx context.Context, op *Operation[T], err *reconcilerutils.RequeueAfterError) (outcome, error) {
 	var (
-		description = err.Cause.Error()
+		description = shorten(err.Cause.Error())
 		status      = op.Object.GetExtensionStatus()
 		last        = status.GetLastOperation()
 	)
@@ -154,6 +159,15 @@ func (r *Reconciler[T]) report(ctx context.Context, op *Operation[T], state gard
 	return r.writeStatus(ctx, op, true)
 }
 
+// shorten cuts a text to what a status takes, between two characters. What was cut once stays as it is.
+func shorten(text string) string {
+	const more = " ..."
+	if text = strings.ToValidUTF8(text, ""); len(text) <= descriptionMax {
+		return text
+	}
+	return strings.ToValidUTF8(text[:descriptionMax-len(more)], "") + more
+}
+
 // underWay is the lastOperation of one that goes on.
 func (r *Reconciler[T]) underWay(op *Operation[T]) *gardencorev1beta1.LastOperation {
 	return r.lastOperation(op, gardencorev1beta1.LastOperationStateProcessing, 1, fmt.Sprintf("%s of %s is under way", op.Type, r.Kind))
@@ -161,7 +175,7 @@ func (r *Reconciler[T]) underWay(op *Operation[T]) *gardencorev1beta1.LastOperat
 
 func (r *Reconciler[T]) lastOperation(op *Operation[T], state gardencorev1beta1.LastOperationState, progress int32, description string) *gardencorev1beta1.LastOperation {
 	return &gardencorev1beta1.LastOperation{
-		Type: op.Type, State: state, Progress: progress, Description: description,
+		Type: op.Type, State: state, Progress: progress, Description: shorten(description),
 		LastUpdateTime: metav1.Time{Time: NotBefore(r.Clock.Now(), Requested(op.Object))},
 	}
 }

@@ -7,6 +7,7 @@ package validator
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -25,15 +26,18 @@ import (
 // NewShoot returns the validator for Shoots: the providerConfigs, what machines have not, the range of the nodes, and that
 // there is a container image for the machines of every pool. Gardener's own rules come before it.
 //
+// nodeRanges are those that nodes may have besides private ones.
+//
 // reader reads from the API server. Needed permissions: get on CloudProfiles, NamespacedCloudProfiles, Seeds,
 // CredentialsBindings, SecretBindings, Secrets and InternalSecrets.
-func NewShoot(reader client.Reader) extensionswebhook.Validator {
-	v := &shoot{reader: reader}
+func NewShoot(reader client.Reader, nodeRanges ...netip.Prefix) extensionswebhook.Validator {
+	v := &shoot{reader: reader, nodeRanges: nodeRanges}
 	return &rules[*gardencorev1beta1.Shoot]{check: v.check}
 }
 
 type shoot struct {
-	reader client.Reader
+	reader     client.Reader
+	nodeRanges []netip.Prefix
 }
 
 func (v *shoot) check(ctx context.Context, shoot, old *gardencorev1beta1.Shoot) (field.ErrorList, error) {
@@ -127,16 +131,24 @@ func checkMachine(machine gardencorev1beta1.Machine, profile *gardencorev1beta1.
 	return nil
 }
 
-// checkNodes looks at the range of the nodes when the networks change, and at that of the seed when a seed is chosen.
+// rangesOf leaves out what is no range: a Shoot may get another one of these fields though it is older than a rule for ranges.
+func rangesOf(networking *gardencorev1beta1.Networking) [3]string {
+	if networking == nil {
+		return [3]string{}
+	}
+	return [3]string{ptr.Deref(networking.Nodes, ""), ptr.Deref(networking.Pods, ""), ptr.Deref(networking.Services, "")}
+}
+
+// checkNodes looks at the range of the nodes when the ranges change, and at that of the seed when a seed is chosen.
 func (v *shoot) checkNodes(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, spec *field.Path) (field.ErrorList, error) {
 	var (
 		errs     field.ErrorList
 		path     = spec.Child("networking")
 		networks = shoot.Spec.Networking
-		changed  = !equality.Semantic.DeepEqual(networks, old.Spec.Networking)
+		changed  = !equality.Semantic.DeepEqual(rangesOf(networks), rangesOf(old.Spec.Networking))
 	)
 	if changed {
-		errs = append(errs, validation.Nodes(networks, path)...)
+		errs = append(errs, validation.Nodes(networks, v.nodeRanges, path)...)
 	}
 	if shoot.Spec.SeedName == nil || !changed && ptr.Equal(shoot.Spec.SeedName, old.Spec.SeedName) {
 		return errs, nil

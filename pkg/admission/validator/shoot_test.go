@@ -5,6 +5,7 @@
 package validator_test
 
 import (
+	"net/netip"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -91,7 +92,14 @@ func TestShoots(t *testing.T) {
 		"a CloudProfile that is not valid": {validator: NewShoot(reader(changed(cloudProfile(), func(p *gardencorev1beta1.CloudProfile) { p.Spec.ProviderConfig = raw("X", "") }), seed())), obj: good,
 			errs: []string{`spec.cloudProfile: Invalid value: "local": it is not valid, ask whoever maintains it: spec.providerConfig`}},
 		"a range of nodes that is too small": {validator: v, obj: changed(good, func(s *s) { s.Spec.Networking.Nodes = new("10.0.0.0/28") }), errs: []string{"spec.networking.nodes: Invalid value"}},
-		"a range of nodes that stays":        {validator: silent, old: inSeed, obj: changed(inSeed, func(s *s) { s.Spec.Purpose = new(gardencorev1beta1.ShootPurposeTesting) })},
+		"a public range of nodes": {validator: v, obj: changed(good, func(s *s) { s.Spec.Networking.Nodes = new("1.1.1.0/26") }), errs: []string{
+			`spec.networking.nodes: Invalid value: "1.1.1.0/26": it is not a private range`}},
+		"a public range that the operator allows": {obj: changed(good, func(s *s) { s.Spec.Networking.Nodes = new("1.1.1.0/26") }),
+			validator: NewShoot(reader(cloudProfile(), seed(), binding(), credentialsSecret(nil)), netip.MustParsePrefix("1.1.1.0/24"))},
+		"a public range that is older than the rule": {validator: v, old: changed(good, func(s *s) { s.Spec.Networking.Nodes = new("1.1.1.0/26") }), obj: changed(good, func(s *s) {
+			s.Spec.Networking.Nodes, s.Spec.Networking.ProviderConfig = new("1.1.1.0/26"), config
+		})},
+		"a range of nodes that stays": {validator: silent, old: inSeed, obj: changed(inSeed, func(s *s) { s.Spec.Purpose = new(gardencorev1beta1.ShootPurposeTesting) })},
 		"nodes among the seed's pods": {validator: v, obj: inSeed,
 			errs: []string{`spec.networking.nodes: Invalid value: "10.1.0.0/24": it overlaps spec.networks.pods of the Seed seed (10.1.0.0/16)`}},
 		"no seed yet": {validator: NewShoot(reader(cloudProfile())), obj: changed(inSeed, func(s *s) { s.Spec.SeedName = nil })},

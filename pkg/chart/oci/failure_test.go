@@ -353,3 +353,23 @@ func TestABrokenChartUnderAMovedTagIsNotHidden(t *testing.T) {
 	w.clock.Step(time.Minute)
 	w.refused(config, oci.ReasonNotAChart, "decompressing it")
 }
+
+func TestWhatARegistryWritesIsNotRepeated(t *testing.T) {
+	g := NewWithT(t)
+	registry, w := newRegistry(t), newWorld(t)
+	var asked atomic.Int32
+	registry.guard(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprintf(w, `{"errors":[{"code":"NAME_INVALID","message":"request %d of somebody"}]}`, asked.Add(1))
+		return false
+	})
+	config := ref(registry.host(), "v1")
+	_, first := w.version(config)
+	g.Expect(first).To(MatchError(And(ContainSubstring("response status code 400: Bad Request"), Not(ContainSubstring("somebody")))))
+	before := asked.Load()
+	w.clock.Step(time.Hour)
+	_, second := w.version(config)
+	g.Expect(asked.Load()).To(BeNumerically(">", before))
+	g.Expect(second).To(MatchError(first.Error()))
+}

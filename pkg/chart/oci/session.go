@@ -23,6 +23,7 @@ import (
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
 // MediaType is that of the layer which is a chart.
@@ -262,11 +263,37 @@ func (s *session) failure(failures map[*server]error) error {
 	for _, server := range s.servers {
 		if err := failures[server]; err != nil {
 			all = append(all, err)
-			text = append(text, fmt.Sprintf("%s: %v", server.endpoint, err))
+			s.opts.Log.Info("A registry does not give a chart", "ref", s.target.Ref, "registry", server.endpoint.String(),
+				"problem", shorten(query.ReplaceAllString(err.Error(), "$1")))
+			text = append(text, fmt.Sprintf("%s: %s", server.endpoint, told(err)))
 		}
 	}
 	slices.Reverse(all) // The Retry-After of the registry itself is found before that of a mirror.
 	return &problem{reason: worst(all), err: &described{text: strings.Join(text, "; "), error: errors.Join(all...)}}
+}
+
+// told is what a status may repeat of an error: the same for each attempt, and nothing that the registry has written, which
+// failure logs.
+func told(err error) string {
+	var (
+		response *errcode.ErrorResponse
+		network  *net.OpError
+	)
+	if errors.As(err, &response) {
+		return fmt.Sprintf("%s %q: response status code %d: %s", response.Method, response.URL, response.StatusCode, http.StatusText(response.StatusCode))
+	}
+	text := err.Error()
+	if errors.As(err, &network) && network.Source != nil {
+		// Each connection has another port here.
+		text = strings.ReplaceAll(text, network.Source.String()+"->", "")
+	}
+	return shorten(text)
+}
+
+// shorten cuts a text between two characters.
+func shorten(text string) string {
+	const most = 1 << 10
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // described is an error with another text.

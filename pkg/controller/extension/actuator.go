@@ -48,7 +48,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	if err != nil {
 		return err
 	}
-	if a.asksForLeftovers(op) {
+	if a.leftovers.allowed && a.asksForLeftovers(op) {
 		if err := a.leftovers.apply(ctx, ex.Namespace); err != nil {
 			return err
 		}

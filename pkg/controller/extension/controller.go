@@ -55,6 +55,8 @@ type Options struct {
 	// PauseImage is the image of the Deployment of TypeShootAfterWorker: one that does nothing until it is told to end, as
 	// any user. Default: DefaultPauseImage.
 	PauseImage string
+	// ForceDeleteTest lets a Shoot ask for leftovers (see AnnotationForceDeleteTest).
+	ForceDeleteTest bool
 	// Clusters are those of the instance, which all its controllers share. Default: ones of its own.
 	Clusters *reconciler.Clusters
 }
@@ -130,7 +132,7 @@ func newReconciler(mgr manager.Manager, opts Options, kind kind, classes class.S
 			reader:    mgr.GetAPIReader(),
 			kind:      kind,
 			resources: opts.Resources,
-			leftovers: leftovers{client: mgr.GetClient(), name: kind.extensionType},
+			leftovers: leftovers{client: mgr.GetClient(), name: kind.extensionType, allowed: opts.ForceDeleteTest},
 		},
 	})
 }

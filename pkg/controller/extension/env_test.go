@@ -50,6 +50,8 @@ type cluster struct {
 	statusWrites int
 
 	reconciler reconcile.Reconciler
+	// forceDeleteTest is the switch by which a shoot may ask for leftovers.
+	forceDeleteTest bool
 }
 
 // fakeManager is as much of a manager as the controllers ask for.
@@ -107,7 +109,7 @@ func newShootCluster(t testing.TB, shoot *gardencorev1beta1.Shoot) *cluster {
 // newShootClusterOf has an Extension without class in the namespace of a shoot, and the Cluster unless shoot is nil.
 func newShootClusterOf(t testing.TB, extensionType string, shoot *gardencorev1beta1.Shoot) *cluster {
 	t.Helper()
-	c := &cluster{t: t, kind: kindOf(t, extensionType)}
+	c := &cluster{t: t, kind: kindOf(t, extensionType), forceDeleteTest: true}
 	return c.with(map[string]string{"gardener.cloud/role": "shoot"}, shoot, &extensionsv1alpha1.Extension{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--local--foo", Name: "ext", Generation: 1},
 		Spec:       extensionsv1alpha1.ExtensionSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: extensionType}},
@@ -160,7 +162,7 @@ func (c *cluster) restart() {
 	})
 	set, err := class.New(c.kind.classes, c.kind.classes...)
 	NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
-	opts := Options{Resources: resources.New(disturbed), Clusters: reconciler.NewClusters(disturbed)}
+	opts := Options{Resources: resources.New(disturbed), Clusters: reconciler.NewClusters(disturbed), ForceDeleteTest: c.forceDeleteTest}
 	r := newReconciler(&fakeManager{client: disturbed, reader: c.WithWatch}, opts, c.kind, set)
 	r.Quiet = -1 // What is waited for is said at once.
 	c.reconciler = r

@@ -20,7 +20,7 @@ import (
 // AnnotationForceDeleteTest set to "true" on a Shoot has the Extension of type local-ext-shoot leave two NetworkPolicies
 // with a finalizer in the shoot's namespace in the seed, as an extension does that lost its infrastructure. A deletion
 // leaves them there, and the namespace with them; only a forced deletion takes them away. Gardener's own end-to-end test
-// for the forced deletion of shoots sets it.
+// for the forced deletion of shoots sets it. It means nothing without Options.ForceDeleteTest.
 const AnnotationForceDeleteTest = "test-force-delete"
 
 // leftovers are objects in the seed which nobody but a forced deletion takes away.
@@ -28,6 +28,8 @@ type leftovers struct {
 	client client.Client
 	// name is the type of the Extension.
 	name string
+	// allowed tells whether a Shoot gets them. What it got before is taken away in any case.
+	allowed bool
 }
 
 // isAskedFor tells whether the shoot, which may be nil, asks for leftovers.

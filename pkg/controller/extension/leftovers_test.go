@@ -73,11 +73,35 @@ func TestAMigrationTakesTheLeftoversAway(t *testing.T) {
 	g.Expect(c.networkPolicies()).To(BeEmpty(), "the namespace in the old seed has to go")
 }
 
+func TestWhatWasLeftIsTakenAwayThoughTheSwitchIsOffByThen(t *testing.T) {
+	for name, leave := range map[string]func(*cluster){
+		"by a migration":       func(c *cluster) { c.ask("migrate") },
+		"by a forced deletion": func(c *cluster) { c.delete() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newShootCluster(t, shoot(map[string]string{"test-force-delete": "true", "confirmation.gardener.cloud/force-deletion": "true"}))
+			c.mustReconcile()
+			NewWithT(t).Expect(c.networkPolicies()).To(HaveLen(2))
+			c.forceDeleteTest = false
+			c.restart()
+			leave(c)
+			c.mustReconcile()
+			NewWithT(t).Expect(c.networkPolicies()).To(BeEmpty())
+		})
+	}
+}
+
 func TestThereAreNoLeftoversUnlessAsked(t *testing.T) {
 	for name, newCluster := range map[string]func(t testing.TB) *cluster{
 		"a shoot without the annotation": func(t testing.TB) *cluster { return newShootCluster(t, shoot(nil)) },
 		"a shoot with another value": func(t testing.TB) *cluster {
 			return newShootCluster(t, shoot(map[string]string{"test-force-delete": "false"}))
+		},
+		"an instance that is no test's": func(t testing.TB) *cluster {
+			c := newShootCluster(t, shoot(forceDeleteTest))
+			c.forceDeleteTest = false
+			c.restart()
+			return c
 		},
 		"class garden":  newCluster,
 		"another type":  func(t testing.TB) *cluster { return newShootClusterOf(t, TypeSeed, shoot(forceDeleteTest)) },

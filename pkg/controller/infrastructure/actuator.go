@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,9 +40,9 @@ type actuator struct {
 	reader client.Reader
 	clock  clock.PassiveClock
 
-	clusters              cluster.Clusters
-	egress, loadBalancers []netip.Prefix
-	coreDNSNamespace      string
+	clusters         cluster.Clusters
+	ranges           ranges
+	coreDNSNamespace string
 }
 
 var _ reconciler.Actuator[*extensionsv1alpha1.Infrastructure] = (*actuator)(nil)
@@ -122,7 +121,7 @@ func (a *actuator) apply(ctx context.Context, infra *extensionsv1alpha1.Infrastr
 	}
 	reach := reach{
 		namespace: infra.Namespace, machines: at.namespace, remote: at.remote,
-		nodes: networks.nodes, seed: seed, loadBalancers: a.loadBalancers, egress: a.egress, coreDNSNamespace: a.coreDNSNamespace,
+		nodes: networks.nodes, seed: seed, ranges: a.ranges, coreDNSNamespace: a.coreDNSNamespace,
 	}
 	for _, policy := range reach.policies() {
 		in := at
@@ -133,7 +132,7 @@ func (a *actuator) apply(ctx context.Context, infra *extensionsv1alpha1.Infrastr
 			return nil, in.explain(err)
 		}
 	}
-	pools, message, err := at.applyPools(ctx, infra.Namespace, networks, reach.usedBySeed())
+	pools, message, err := at.applyPools(ctx, infra.Namespace, networks, reach.refusal)
 	if err != nil {
 		return nil, at.explain(err)
 	}

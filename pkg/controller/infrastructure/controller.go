@@ -7,7 +7,6 @@ package infrastructure
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -41,6 +40,11 @@ type Options struct {
 	// EgressCIDRs are ranges that machines may reach besides those that every machine reaches: machines.egressCIDRs of the
 	// configuration.
 	EgressCIDRs []string
+	// NodeCIDRs are ranges that Shoots may have for their nodes besides private ones: machines.nodeCIDRs of the configuration.
+	NodeCIDRs []string
+	// ResolvConf is the resolv.conf(5) with the DNS servers of the instance, in whose ranges no machine gets an address.
+	// Default: /etc/resolv.conf.
+	ResolvConf string
 	// LoadBalancers are those of the seed. Machines may reach all addresses of theirs.
 	LoadBalancers configv1alpha1.LoadBalancersConfiguration
 	// CoreDNSNamespace is that of the CoreDNS which machines in the seed ask; empty if they ask none of ours.
@@ -70,13 +74,9 @@ func addToManager(mgr manager.Manager, opts Options) error {
 	if opts.Clusters == nil {
 		return errors.New("no clusters of machines given")
 	}
-	egress, err := parsePrefixes(opts.EgressCIDRs)
+	ranges, err := newRanges(opts)
 	if err != nil {
-		return fmt.Errorf("egressCIDRs: %w", err)
-	}
-	loadBalancers, err := loadBalancerPrefixes(opts.LoadBalancers)
-	if err != nil {
-		return fmt.Errorf("loadBalancers: %w", err)
+		return err
 	}
 	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
 	if !ok {
@@ -93,7 +93,7 @@ func addToManager(mgr manager.Manager, opts Options) error {
 		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
 	}
 
-	r := newReconciler(mgr, opts, classes, egress, loadBalancers)
+	r := newReconciler(mgr, opts, classes, ranges)
 	b := builder.ControllerManagedBy(mgr).
 		Named(infrastructure.ControllerName).
 		WithOptions(opts.Controller).
@@ -104,7 +104,7 @@ func addToManager(mgr manager.Manager, opts Options) error {
 	return b.Complete(r)
 }
 
-func newReconciler(mgr manager.Manager, opts Options, classes class.Set, egress, loadBalancers []netip.Prefix) *reconciler.Reconciler[*extensionsv1alpha1.Infrastructure] {
+func newReconciler(mgr manager.Manager, opts Options, classes class.Set, ranges ranges) *reconciler.Reconciler[*extensionsv1alpha1.Infrastructure] {
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Infrastructure]{
 		Client:                    mgr.GetClient(),
 		Kind:                      extensionsv1alpha1.InfrastructureResource,
@@ -119,8 +119,7 @@ func newReconciler(mgr manager.Manager, opts Options, classes class.Set, egress,
 			reader:           mgr.GetAPIReader(),
 			clock:            opts.Clock,
 			clusters:         opts.Clusters,
-			egress:           egress,
-			loadBalancers:    loadBalancers,
+			ranges:           ranges,
 			coreDNSNamespace: opts.CoreDNSNamespace,
 		},
 		Clock: opts.Clock,

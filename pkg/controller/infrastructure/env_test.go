@@ -207,7 +207,7 @@ func newEnvironment(t testing.TB, remote, calico bool) *environment {
 	seed := &gardencorev1beta1.Seed{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "core.gardener.cloud/v1beta1", Kind: "Seed"},
 		ObjectMeta: metav1.ObjectMeta{Name: "local"},
-		Spec:       gardencorev1beta1.SeedSpec{Networks: gardencorev1beta1.SeedNetworks{Nodes: new("172.18.0.0/24"), Pods: "10.1.0.0/16", Services: "10.2.0.0/16"}},
+		Spec:       gardencorev1beta1.SeedSpec{Networks: gardencorev1beta1.SeedNetworks{Nodes: new("172.18.0.0/24"), Pods: "10.8.0.0/16", Services: "10.2.0.0/16", BlockCIDRs: []string{"172.30.1.0/24"}}},
 	}
 	e := &environment{
 		asked: time.Now(),
@@ -251,7 +251,9 @@ func (e *environment) restart() {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
 	opts := Options{Clusters: &e.clusters, CoreDNSNamespace: "coredns", ShootClusters: reconciler.NewClusters(e.server), Clock: e.clock}
-	e.reconciler = newReconciler(&fakeManager{client: e.server}, opts, classes, nil, prefixes("172.18.255.1/32"))
+	e.reconciler = newReconciler(&fakeManager{client: e.server}, opts, classes, ranges{
+		loadBalancers: prefixes("172.18.255.1/32"), egress: prefixes("192.168.7.0/24"), resolvers: prefixes("10.9.0.10/32"), allowed: prefixes("198.51.100.0/24"),
+	})
 }
 
 func (e *environment) change(obj client.Object, change func(client.Object)) {

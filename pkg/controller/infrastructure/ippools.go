@@ -39,12 +39,12 @@ var ipPoolKind = schema.GroupVersionKind{Group: "crd.projectcalico.org", Version
 
 // applyPools sees to it that there is an IPPool for each range of nodes. What can't be had is told in the message, and
 // machines go without it: where there are no IPPools at all, where a range is missing, where Calico would not take it, and
-// where some of it is in use for something else, as a user may choose what they like.
+// where refusal has a reason against it.
 //
 // No node takes addresses of these pools for other pods, only pods that name them do. Pools of shoots may have the very
 // same range, as Gardener's local shoots all do: Calico gives out addresses by blocks that belong to a range, not to a
 // pool, so no address is given out twice. Other pools must not overlap.
-func (p place) applyPools(ctx context.Context, technicalID string, networks networks, used []netip.Prefix) ([]localv1alpha1.MachineIPPool, string, error) {
+func (p place) applyPools(ctx context.Context, technicalID string, networks networks, refusal func(netip.Prefix) string) ([]localv1alpha1.MachineIPPool, string, error) {
 	all, err := p.listPools(ctx)
 	if isNoAPI(err) {
 		return nil, fmt.Sprintf("The cluster of the machines has no IPPools of Calico (%s): machines get their addresses of the pod network, "+
@@ -65,9 +65,9 @@ func (p place) applyPools(ctx context.Context, technicalID string, networks netw
 				"Machines get their %s addresses of the pod network.", family, family))
 			continue
 		}
-		if j := slices.IndexFunc(used, networks.nodes[i].Overlaps); j >= 0 {
-			messages = append(messages, fmt.Sprintf("IPPool %s was not made: the range of the shoot's nodes overlaps %s, which the seed uses for its nodes, "+
-				"Services or load balancers. Machines get their %s addresses of the pod network.", machine.IPPoolName(technicalID, family), used[j], family))
+		if reason := refusal(networks.nodes[i]); reason != "" {
+			messages = append(messages, fmt.Sprintf("IPPool %s was not made: the range %s of the shoot's nodes %s. Machines get their %s addresses of the pod network.",
+				machine.IPPoolName(technicalID, family), networks.nodes[i], reason, family))
 			continue
 		}
 		pool, message, err := p.applyPool(ctx, technicalID, networks.nodes[i], all)

@@ -5,6 +5,8 @@
 package infrastructure
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -76,6 +78,10 @@ func TestMachinesTakeNoAddressThatTheSeedUsesOtherwise(t *testing.T) {
 		"of a load balancer":  {"172.18.255.0/24", "172.18.255.1/32"},
 		"of one of its nodes": {"172.18.0.0/25", "172.18.0.0/24"},
 		"of a Service":        {"10.2.0.0/15", "10.2.0.0/16"},
+		"of a pod":            {"10.8.128.0/17", "10.8.0.0/16"},
+		"of a DNS server":     {"10.9.0.0/24", "10.9.0.10/32"},
+		"of what machines reach by the configuration": {"192.168.0.0/16", "192.168.7.0/24"},
+		"that the operator has blocked":               {"172.30.0.0/16", "172.30.1.0/24"},
 	} {
 		for where, remote := range map[string]bool{"in the seed": false, "elsewhere": true} {
 			t.Run(name+" "+where, func(t *testing.T) {
@@ -94,6 +100,57 @@ func TestMachinesTakeNoAddressThatTheSeedUsesOtherwise(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestMachinesTakePrivateAddressesOnly(t *testing.T) {
+	for name, test := range map[string]struct{ nodes, message string }{
+		"a public range":                {"1.1.1.0/26", "1.1.1.0/26 of the shoot's nodes is not a private range"},
+		"the loopback":                  {"127.0.0.0/8", "not a private range"},
+		"link-local addresses":          {"169.254.169.192/26", "not a private range"},
+		"multicast":                     {"224.0.0.0/24", "not a private range"},
+		"no address at all":             {"0.0.0.0/26", "not a private range"},
+		"more than a private range":     {"172.16.0.0/11", "not a private range"},
+		"a range too large":             {"10.0.0.0/8", "10.0.0.0/8 of the shoot's nodes is too large: choose a /12 or smaller"},
+		"one that the operator allows":  {"198.51.100.0/25", ""},
+		"one that is shared (RFC 6598)": {"100.64.0.0/12", ""},
+		"the largest":                   {"10.240.0.0/12", ""},
+	} {
+		for where, remote := range map[string]bool{"in the seed": false, "elsewhere": true} {
+			t.Run(name+" "+where, func(t *testing.T) {
+				g := NewWithT(t)
+				e := newEnvironment(t, remote, true)
+				e.setShoot(func(s *gardencorev1beta1.Shoot) { s.Spec.Networking.Nodes = new(test.nodes) })
+				e.mustReconcile()
+				g.Expect(e.infrastructure().Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
+				at := e.server
+				if remote {
+					at = e.other
+				}
+				if test.message == "" {
+					g.Expect(e.providerStatus().Message).To(BeEmpty())
+					g.Expect(at.pool(poolV4)).NotTo(BeNil())
+					return
+				}
+				g.Expect(e.providerStatus().Message).To(ContainSubstring(test.message))
+				g.Expect(e.providerStatus().IPPools).To(BeEmpty())
+				g.Expect(at.pool(poolV4)).To(BeNil())
+				if remote {
+					g.Expect(e.policy(namespace, ControlPlanePolicy)).To(BeNil(), "the control plane is let out to no such range")
+				}
+			})
+		}
+	}
+}
+
+func TestTheDNSServersOfTheInstance(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	g.Expect(os.WriteFile(path, []byte("search x\nnameserver 10.9.0.10\nnameserver fe80::1%eth0\noptions ndots:5\n"), 0o600)).To(Succeed())
+	g.Expect(resolverPrefixes(path)).To(Equal(prefixes("10.9.0.10/32", "fe80::1/128")))
+	g.Expect(resolverPrefixes(path + "x")).To(BeEmpty())
+	g.Expect(os.WriteFile(path, []byte("nameserver x\n"), 0o600)).To(Succeed())
+	_, err := resolverPrefixes(path)
+	g.Expect(err).To(MatchError(ContainSubstring(path)))
 }
 
 func TestPoolsThatOverlap(t *testing.T) {

@@ -6,9 +6,13 @@ package infrastructure
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
+
+	"github.com/miekg/dns"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -53,7 +57,7 @@ func networksOf(shoot *gardencorev1beta1.Shoot) (networks, error) {
 		if of.spec != nil && *of.spec != "" {
 			cidrs = append(cidrs, *of.spec)
 		}
-		prefixes, err := parsePrefixes(append(cidrs, of.status...))
+		prefixes, err := configv1alpha1.ParseCIDRs(append(cidrs, of.status...))
 		if err != nil {
 			return networks{}, fmt.Errorf("networking.%s of the shoot: %w", of.field, err)
 		}
@@ -84,18 +88,6 @@ func familyOf(prefix netip.Prefix) gardencorev1beta1.IPFamily {
 	return gardencorev1beta1.IPFamilyIPv6
 }
 
-func parsePrefixes(cidrs []string) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	for _, cidr := range cidrs {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil || prefix.Addr().Is4In6() {
-			return nil, fmt.Errorf("%q is no CIDR", cidr)
-		}
-		out = append(out, prefix.Masked())
-	}
-	return out, nil
-}
-
 func toStrings(prefixes []netip.Prefix) []string {
 	var out []string
 	for _, prefix := range prefixes {
@@ -121,6 +113,54 @@ func minimal(prefixes []netip.Prefix) []netip.Prefix {
 
 // covers tells whether all addresses of b are in a.
 func covers(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
+
+// ranges are those of the instance's configuration and surroundings.
+type ranges struct {
+	// loadBalancers and egress are what machines may reach by the configuration.
+	loadBalancers, egress []netip.Prefix
+	// resolvers are the DNS servers that the instance asks.
+	resolvers []netip.Prefix
+	// allowed are ranges that nodes may have besides private ones.
+	allowed []netip.Prefix
+}
+
+func newRanges(opts Options) (ranges, error) {
+	var (
+		out  ranges
+		errs [4]error
+	)
+	out.egress, errs[0] = configv1alpha1.ParseCIDRs(opts.EgressCIDRs)
+	out.allowed, errs[1] = configv1alpha1.ParseCIDRs(opts.NodeCIDRs)
+	out.loadBalancers, errs[2] = loadBalancerPrefixes(opts.LoadBalancers)
+	out.resolvers, errs[3] = resolverPrefixes(cmp.Or(opts.ResolvConf, "/etc/resolv.conf"))
+	for i, name := range []string{"egressCIDRs", "nodeCIDRs", "loadBalancers", "DNS servers"} {
+		if errs[i] != nil {
+			return ranges{}, fmt.Errorf("%s: %w", name, errs[i])
+		}
+	}
+	return out, nil
+}
+
+// resolverPrefixes are the addresses of the DNS servers in a resolv.conf(5). Without the file there are none.
+func resolverPrefixes(path string) ([]netip.Prefix, error) {
+	config, err := dns.ClientConfigFromFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []netip.Prefix
+	for _, server := range config.Servers {
+		address, err := netip.ParseAddr(server)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		address = address.WithZone("").Unmap()
+		out = append(out, netip.PrefixFrom(address, address.BitLen()))
+	}
+	return out, nil
+}
 
 // loadBalancerPrefixes are all addresses that a Service of the seed may get.
 func loadBalancerPrefixes(config configv1alpha1.LoadBalancersConfiguration) ([]netip.Prefix, error) {

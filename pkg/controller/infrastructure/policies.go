@@ -5,6 +5,7 @@
 package infrastructure
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -17,6 +18,8 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	"github.com/gardener/gardener/pkg/controller/networkpolicy"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/apis/local/validation"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
@@ -42,23 +45,30 @@ type reach struct {
 	nodes []netip.Prefix
 	// seed is where the control plane is; nil if there is none.
 	seed *seedRanges
-	// loadBalancers and egress are what machines may reach by the configuration.
-	loadBalancers, egress []netip.Prefix
+	ranges
 	// coreDNSNamespace is empty if machines do not ask our CoreDNS.
 	coreDNSNamespace string
 }
 
-// usedBySeed are the ranges of which no machine in the seed may have an address: those of nodes, Services and load
-// balancers. What is for these would be sent to the machine. Where machines are elsewhere there are none.
-func (r reach) usedBySeed() []netip.Prefix {
+// refusal returns why machines must not have their addresses from a range, and "" if they may. The admission refuses such a
+// range as well, but need not be there, and does not know all that the seed uses: what is for that would be sent to a
+// machine. Where machines are elsewhere, the ranges of the seed mean nothing.
+func (r reach) refusal(nodes netip.Prefix) string {
+	if err := validation.NodeRange(nodes, r.allowed); err != nil {
+		return err.Error()
+	}
 	if r.remote {
-		return nil
+		return ""
 	}
-	out := slices.Clone(r.loadBalancers)
+	used := slices.Concat(r.loadBalancers, r.egress, r.resolvers)
 	if r.seed != nil {
-		out = slices.Concat(r.seed.nodes, r.seed.services, out)
+		used = slices.Concat(r.seed.nodes, r.seed.pods, r.seed.services, r.seed.blocked, used)
 	}
-	return out
+	if i := slices.IndexFunc(used, nodes.Overlaps); i >= 0 {
+		return fmt.Sprintf("overlaps %s, which the seed uses for its nodes, pods, Services, load balancers or DNS servers, or which machines.egressCIDRs or "+
+			"the Seed's blockCIDRs have", used[i])
+	}
+	return ""
 }
 
 // seedRanges are the ranges of a seed, and what its operator has blocked.
@@ -84,7 +94,7 @@ func seedRangesOf(seed *gardencorev1beta1.Seed) (*seedRanges, error) {
 		{[]string{networks.Services}, &out.services},
 		{networks.BlockCIDRs, &out.blocked},
 	} {
-		prefixes, err := parsePrefixes(slices.DeleteFunc(slices.Clone(of.cidrs), func(cidr string) bool { return cidr == "" }))
+		prefixes, err := configv1alpha1.ParseCIDRs(slices.DeleteFunc(slices.Clone(of.cidrs), func(cidr string) bool { return cidr == "" }))
 		if err != nil {
 			return nil, err
 		}
@@ -180,8 +190,8 @@ func (r reach) controlPlanePolicy() *networkingv1.NetworkPolicy {
 	}
 	to := pods(machines())
 	if r.remote {
-		// It is up to a user what that range is.
-		to = blocksExcept(r.nodes, r.seed.blocked)
+		// It is up to a user which private range that is.
+		to = blocksExcept(slices.DeleteFunc(slices.Clone(r.nodes), func(nodes netip.Prefix) bool { return r.refusal(nodes) != "" }), r.seed.blocked)
 	}
 	if len(to) == 0 {
 		return nil

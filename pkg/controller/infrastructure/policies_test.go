@@ -22,13 +22,14 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func prefixes(cidrs ...string) []netip.Prefix {
-	out, err := parsePrefixes(cidrs)
+	out, err := configv1alpha1.ParseCIDRs(cidrs)
 	if err != nil {
 		panic(err)
 	}
@@ -41,7 +42,7 @@ func inSeed() reach {
 		namespace: namespace, machines: namespace,
 		nodes:            prefixes("10.0.0.0/16"),
 		seed:             &seedRanges{nodes: prefixes("172.18.0.0/24"), pods: prefixes("10.1.0.0/16"), services: prefixes("10.2.0.0/16")},
-		loadBalancers:    prefixes("172.18.255.1/32", "172.18.255.128/25"),
+		ranges:           ranges{loadBalancers: prefixes("172.18.255.1/32", "172.18.255.128/25")},
 		coreDNSNamespace: "gardener-extension-provider-local-coredns",
 	}
 }

@@ -42,6 +42,8 @@ type Options struct {
 	IgnoreOperationAnnotation bool
 	// Sizing is how a machine type bounds machines unless the pool's providerConfig says otherwise. Default: Exact.
 	Sizing localv1alpha1.MachineSizing
+	// AllowedSizings are what the providerConfig of a pool may choose. Default: Exact, Overcommit and Sizing.
+	AllowedSizings []localv1alpha1.MachineSizing
 	// GPUResourceName is the resource for the GPUs of a machine type. Default: DefaultGPUResourceName.
 	GPUResourceName corev1.ResourceName
 	// BackupHostPath is the folder of the backup buckets as the seed's nodes see it, for pools that share it.
@@ -67,6 +69,9 @@ func (o *Options) complete() error {
 	}
 	if err := localv1alpha1.ValidateMachineSizing(o.Sizing, nil).ToAggregate(); err != nil {
 		return err
+	}
+	if len(o.AllowedSizings) == 0 {
+		o.AllowedSizings = localv1alpha1.DefaultAllowedSizings(o.Sizing)
 	}
 	if o.GPUResourceName == "" {
 		o.GPUResourceName = DefaultGPUResourceName

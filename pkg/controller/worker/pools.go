@@ -85,6 +85,9 @@ func (o *Options) poolsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluste
 		sizing := o.Sizing
 		if workerConfig.Sizing != "" {
 			sizing = workerConfig.Sizing
+			if !slices.Contains(o.AllowedSizings, sizing) {
+				return nil, p.problem("the operator does not allow sizing %s: choose one of %v in the pool's providerConfig", sizing, o.AllowedSizings)
+			}
 		}
 		p.capacity = machine.Capacity(machineType, volumeSize, o.GPUResourceName)
 		p.providerSpec = p.newProviderSpec(w, infrastructure, sizing)

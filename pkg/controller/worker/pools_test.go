@@ -112,6 +112,29 @@ func TestASharedFolderOfBackupsIsTheInstances(t *testing.T) {
 	g.Expect(paths).To(HaveExactElements("", "", "/somewhere/buckets"))
 }
 
+func TestMachinesWithoutLimitsAreTheOperatorsToAllow(t *testing.T) {
+	g := NewWithT(t)
+	in := newInput(t)
+	in.worker.Spec.Pools[1].ProviderConfig = workerConfig("Unlimited")
+	_, err := in.render(t)
+	g.Expect(err).To(MatchError(ContainSubstring("the operator does not allow sizing Unlimited: choose one of [Exact Overcommit] in the pool's providerConfig")))
+	g.Expect(v1beta1helper.ExtractErrorCodes(reconcilerutils.ReconcileErrCauseOrErr(err))).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+
+	in.opts.AllowedSizings = append(in.opts.AllowedSizings, localv1alpha1.MachineSizingUnlimited)
+	spec, err := localv1alpha1.DecodeMachineProviderSpec(&in.mustRender(t)[2].class.ProviderSpec)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(spec.Resources.Limits).To(BeEmpty())
+}
+
+func TestMachinesHaveALimitOfDiskThoughTheirTypeHasNone(t *testing.T) {
+	g := NewWithT(t)
+	for _, m := range newInput(t).mustRender(t) {
+		spec, err := localv1alpha1.DecodeMachineProviderSpec(&m.class.ProviderSpec)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(spec.Resources.Limits.StorageEphemeral().IsZero()).To(BeFalse())
+	}
+}
+
 func TestWhatIsDeployedForPools(t *testing.T) {
 	for name, change := range map[string]func(*input){
 		"plain": func(*input) {},
@@ -120,6 +143,7 @@ func TestWhatIsDeployedForPools(t *testing.T) {
 			in.worker.Spec.Pools = in.worker.Spec.Pools[1:]
 			in.worker.Spec.Pools[0].Zones = nil
 			in.worker.Spec.Pools[0].UpdateStrategy = new(gardencorev1beta1.ManualInPlaceUpdate)
+			in.opts.AllowedSizings = []localv1alpha1.MachineSizing{"Unlimited"}
 			in.worker.Spec.Pools[0].ProviderConfig = workerConfig("Unlimited")
 		},
 	} {
@@ -162,7 +186,7 @@ func TestWhatRollsMachines(t *testing.T) {
 		"less memory in the machine type":      {func(in *input) { types(in).Memory = resource.MustParse("3Gi") }, true, false},
 		"a GPU in the machine type":            {func(in *input) { types(in).GPU = resource.MustParse("1") }, true, false},
 		"a volume":                             {func(in *input) { p(in).Volume = &extensionsv1alpha1.Volume{Size: "20Gi"} }, true, false},
-		"another sizing of the pool":           {func(in *input) { p(in).ProviderConfig = workerConfig("Unlimited") }, true, false},
+		"another sizing of the pool":           {func(in *input) { p(in).ProviderConfig = workerConfig("Overcommit") }, true, false},
 		"the seed's backup buckets": {func(in *input) {
 			in.shoot.Namespace = "garden"
 			p(in).ProviderConfig = sharedBackups()

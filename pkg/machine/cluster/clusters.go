@@ -10,8 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -31,26 +31,21 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
-const (
-	// clientsMax is for how many Secrets clients of clusters other than the seed are kept. What was not asked for the longest
-	// goes first.
-	clientsMax = 128
-	// requestTimeout bounds each request to a cluster that a user has named and that need not answer. It does not bound
-	// the watches of those who make a client of their own of Cluster.Config.
-	requestTimeout = 30 * time.Second
-)
+// clientsMax is for how many Secrets clients of clusters other than the seed are kept. What was not asked for the longest
+// goes first.
+const clientsMax = 128
 
 // New returns the clusters of machines in a seed, given a client of the seed that may read Secrets, and what it was made
-// of. They may be used by several goroutines.
+// of. They may be used by several goroutines. allowed are the ranges that servers of kubeconfigs may be in (see Parse).
 //
 // Needed permissions: get on the Secrets with credentials. In a cluster that is not the seed, permissions are those of
 // the user whose kubeconfig it is.
-func New(seed client.Client, config *rest.Config) Clusters {
-	return newClusters(seed, config, clientsMax)
+func New(seed client.Client, config *rest.Config, allowed ...netip.Prefix) Clusters {
+	return newClusters(seed, config, clientsMax, guard{allowed: allowed})
 }
 
-func newClusters(seed client.Client, config *rest.Config, max int) *clusters {
-	c := &clusters{seed: seed, config: config, shared: map[kubeconfigHash]*remote{}}
+func newClusters(seed client.Client, config *rest.Config, max int, guard guard) *clusters {
+	c := &clusters{seed: seed, config: config, guard: guard, shared: map[kubeconfigHash]*remote{}}
 	c.clients = lru.NewWithEvictionFunc(max, func(_ lru.Key, value any) { c.release(value.(*remote)) })
 	return c
 }
@@ -58,6 +53,7 @@ func newClusters(seed client.Client, config *rest.Config, max int) *clusters {
 type clusters struct {
 	seed   client.Client
 	config *rest.Config
+	guard  guard
 
 	// lock is held from when a client is missed until there is one. Nothing is sent meanwhile.
 	lock sync.Mutex
@@ -132,7 +128,7 @@ func (c *clusters) remote(key client.ObjectKey, kubeconfig []byte) (*remote, err
 
 	found, ok := c.shared[hash]
 	if !ok {
-		made, err := newRemote(kubeconfig, c.config)
+		made, err := newRemote(kubeconfig, c.config, c.guard)
 		if err != nil {
 			return nil, err
 		}
@@ -161,8 +157,8 @@ func (c *clusters) forget(key client.ObjectKey) {
 
 // newRemote makes a client. It sends nothing: which APIs there are is looked up when the client first needs it, and again
 // for those that were not there.
-func newRemote(kubeconfig []byte, seed *rest.Config) (*remote, error) {
-	config, err := Parse(kubeconfig)
+func newRemote(kubeconfig []byte, seed *rest.Config, guard guard) (*remote, error) {
+	config, err := parse(kubeconfig, guard)
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +173,7 @@ func newRemote(kubeconfig []byte, seed *rest.Config) (*remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	httpClient.Timeout = requestTimeout
-	c, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, HTTPClient: httpClient})
 	if err != nil {
 		return nil, err
 	}

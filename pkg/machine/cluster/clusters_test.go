@@ -110,7 +110,7 @@ func TestAnotherClusterIsMeantByAKubeconfig(t *testing.T) {
 	g.Expect(found.Namespace).To(Equal("infra-" + technicalID))
 	g.Expect(found.Config.Host).To(Equal("https://example.org"))
 	g.Expect(found.Config.UserAgent).To(Equal("local"))
-	g.Expect(found.Config.Timeout).To(BeZero(), "watches made of the config do not end")
+	g.Expect(found.Config.Timeout).To(BeZero(), "its transport knows how long a watch may take")
 
 	again, err := clusters.Get(t.Context(), ref, "shoot--local--bar")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -124,7 +124,7 @@ func TestAClientIsKeptUntilTheKubeconfigChanges(t *testing.T) {
 	var reads atomic.Int32
 	secret := remoteCredentials("cloudprovider", "https://example.org")
 	c := seed(&reads, secret)
-	clusters := newClusters(c, nil, 2)
+	clusters := newClusters(c, nil, 2, guard{})
 	get := func() *Cluster {
 		t.Helper()
 		found, err := clusters.Get(t.Context(), ref, technicalID)
@@ -161,7 +161,7 @@ func TestClientsAreBounded(t *testing.T) {
 	for i := range 4 {
 		objects = append(objects, remoteCredentials(fmt.Sprint(i), fmt.Sprintf("https://%d.example.org", i)))
 	}
-	clusters := newClusters(seed(&reads, objects...), nil, 2)
+	clusters := newClusters(seed(&reads, objects...), nil, 2, guard{})
 	get := func(i int) client.Client {
 		t.Helper()
 		found, err := clusters.Get(t.Context(), corev1.SecretReference{Namespace: technicalID, Name: fmt.Sprint(i)}, technicalID)
@@ -195,7 +195,7 @@ func TestSecretsWithTheSameKubeconfigShareAClient(t *testing.T) {
 	var reads atomic.Int32
 	one, two := remoteCredentials("one", server.URL), remoteCredentials("two", server.URL)
 	c := seed(&reads, one, two)
-	clusters := newClusters(c, nil, 4)
+	clusters := newClusters(c, nil, 4, guard{loopback: true})
 	get := func(secret *corev1.Secret) client.Client {
 		t.Helper()
 		found, err := clusters.Get(t.Context(), corev1.SecretReference{Namespace: secret.Namespace, Name: secret.Name}, technicalID)
@@ -248,7 +248,7 @@ func TestTheConnectionsOfADroppedClientAreClosed(t *testing.T) {
 	var reads atomic.Int32
 	secret := remoteCredentials("cloudprovider", server.URL)
 	c := seed(&reads, secret)
-	clusters := New(c, nil)
+	clusters := newClusters(c, nil, 2, guard{loopback: true})
 	found, err := clusters.Get(t.Context(), ref, technicalID)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.Client.Get(t.Context(), client.ObjectKey{Name: "any"}, &corev1.Namespace{})).NotTo(Succeed())
@@ -272,7 +272,7 @@ func TestAServerDoesNotSendUsElsewhere(t *testing.T) {
 			defer server.Close()
 
 			var reads atomic.Int32
-			found, err := New(seed(&reads, remoteCredentials("cloudprovider", server.URL)), nil).Get(t.Context(), ref, technicalID)
+			found, err := newClusters(seed(&reads, remoteCredentials("cloudprovider", server.URL)), nil, 2, guard{loopback: true}).Get(t.Context(), ref, technicalID)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(found.Client.Get(t.Context(), client.ObjectKey{Name: "any"}, &corev1.Namespace{})).NotTo(Succeed())
 
@@ -322,6 +322,7 @@ func TestMistakesHaveACodeOfGardener(t *testing.T) {
 		"a server without TLS":    {kubeconfig("http://example.org"), "https"},
 		"a server that is no URL": {kubeconfig("example.org:443"), "https"},
 		"no server":               {kubeconfig(""), "https"},
+		"a proxy":                 {with(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.ProxyURL = "http://proxy.example.org" }), "proxy-url"},
 		"a CA that is none": {with(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = []byte("x"), false
 		}), "certificate"},
@@ -330,7 +331,7 @@ func TestMistakesHaveACodeOfGardener(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var reads atomic.Int32
-			clusters := newClusters(seed(&reads, credentials("cloudprovider", map[string][]byte{"kubeconfig": test.kubeconfig})), nil, 2)
+			clusters := newClusters(seed(&reads, credentials("cloudprovider", map[string][]byte{"kubeconfig": test.kubeconfig})), nil, 2, guard{})
 
 			_, err := clusters.Get(t.Context(), ref, technicalID)
 			g.Expect(err).To(MatchError(And(ContainSubstring("kubeconfig in the Secret "+technicalID+"/cloudprovider can't be used: "), ContainSubstring(test.message))))

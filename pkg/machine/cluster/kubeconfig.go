@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 
 	"k8s.io/client-go/rest"
@@ -22,9 +23,17 @@ const kubeconfigMax = 256 << 10
 
 // Parse returns what a kubeconfig says. It is written by a user and read by this program with the program's own files
 // and credentials around: what it needs has to be in the kubeconfig itself. Whatever would read a file, run a command or
-// act for somebody else is refused before clientcmd gets to see it, which opens files only to check them. What is returned
-// follows no redirects of the server.
-func Parse(kubeconfig []byte) (*rest.Config, error) {
+// act for somebody else is refused before clientcmd gets to see it, which opens files only to check them.
+//
+// What is returned is for a server that nobody trusts: it uses no proxy, connects to no address that the kubeconfig must not
+// lead to, bounds answers in size and time, follows no redirects, and keeps the server's texts out of errors. allowed are the
+// ranges that the server's addresses may be in; if there are none, these are all but those of the node and its network (see
+// guard).
+func Parse(kubeconfig []byte, allowed ...netip.Prefix) (*rest.Config, error) {
+	return parse(kubeconfig, guard{allowed: allowed})
+}
+
+func parse(kubeconfig []byte, guard guard) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, errors.New("it is empty")
 	}
@@ -42,7 +51,11 @@ func Parse(kubeconfig []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &noRedirects{next} })
+	// Nil would mean the proxy that the environment names.
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	config.Dial = guard.dialer().DialContext
+	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{next} })
 	return config, nil
 }
 
@@ -51,6 +64,9 @@ func validate(config *clientcmdapi.Config) error {
 	for name, cluster := range config.Clusters {
 		if cluster.CertificateAuthority != "" {
 			return fmt.Errorf("cluster %q has a certificate-authority: put it into certificate-authority-data, files are not read", name)
+		}
+		if cluster.ProxyURL != "" {
+			return fmt.Errorf("cluster %q has a proxy-url: take it out, proxies are not used", name)
 		}
 		server, err := url.Parse(cluster.Server)
 		if err != nil || server.Scheme != "https" || server.Host == "" {
@@ -68,19 +84,3 @@ func validate(config *clientcmdapi.Config) error {
 	// The rest is what Gardener itself asks of kubeconfigs.
 	return kubernetes.ValidateConfig(*config)
 }
-
-// noRedirects does not follow a server to where no kubeconfig may lead, such as a server without TLS that only the seed
-// reaches. An API server redirects nobody.
-type noRedirects struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (n *noRedirects) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := n.next.RoundTrip(request)
-	if err != nil || response.StatusCode < 300 || response.StatusCode > 399 || response.Header.Get("Location") == "" {
-		return response, err
-	}
-	return nil, errors.Join(fmt.Errorf("the server answers with a redirect (%s), which is not followed", response.Status), response.Body.Close())
-}
-
-// WrappedRoundTripper implements net.RoundTripperWrapper of apimachinery, by which connections are closed.
-func (n *noRedirects) WrappedRoundTripper() http.RoundTripper { return n.next }

@@ -131,16 +131,12 @@ func inputs(req *mcmdriver.CreateMachineRequest) (*localv1alpha1.MachineProvider
 
 // untilRunning waits until the pod runs and returns it as it is then.
 func (d *driver) untilRunning(parent context.Context, t *target, pod *corev1.Pod) (*corev1.Pod, error) {
-	watching, err := t.watching()
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var lacking *time.Timer
 	last := pod
 
-	err = watchObject(ctx, watching, client.ObjectKeyFromObject(pod), &corev1.Pod{}, &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
+	err := watchObject(ctx, t.client, client.ObjectKeyFromObject(pod), &corev1.Pod{}, &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
 		if current == nil || current.UID != pod.UID || current.DeletionTimestamp != nil {
 			return false, newStatus(codes.Aborted, "pod %s/%s was deleted before it ran", pod.Namespace, pod.Name)
 		}

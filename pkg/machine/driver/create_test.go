@@ -75,6 +75,27 @@ func TestCreateMachineMakesAMachine(t *testing.T) {
 	g.Expect(strings.Join(golden, "---\n")).To(Equal(string(expected)))
 }
 
+func TestVolumesTakeNoMoreThanTheMachineHas(t *testing.T) {
+	sizes := func(limits corev1.ResourceList) map[string]string {
+		out := map[string]string{}
+		pod := newPod(namespace, "a", &localv1alpha1.MachineProviderSpec{Resources: corev1.ResourceRequirements{Limits: limits}})
+		for _, volume := range pod.Spec.Volumes {
+			if volume.EmptyDir != nil {
+				out[volume.Name] = "any"
+				if volume.EmptyDir.SizeLimit != nil {
+					out[volume.Name] = volume.EmptyDir.SizeLimit.String()
+				}
+			}
+		}
+		return out
+	}
+	g := NewWithT(t)
+	g.Expect(sizes(corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("20Gi")})).To(Equal(map[string]string{
+		"containerd": "20Gi", "kubelet": "20Gi", "run": "1Gi", "tmp": "1Gi",
+	}))
+	g.Expect(sizes(nil)).To(Equal(map[string]string{"containerd": "any", "kubelet": "any", "run": "1Gi", "tmp": "1Gi"}))
+}
+
 func TestAMachineThatMayBecomeASeedHasTheBackupBuckets(t *testing.T) {
 	const path = "/etc/gardener/local-backupbuckets"
 	g := NewWithT(t)

@@ -78,13 +78,9 @@ func (t *target) remove(ctx context.Context, kind, objectName, name string) (*me
 
 // untilGone waits until a pod is gone.
 func (t *target) untilGone(ctx context.Context, pod client.Object) error {
-	watching, err := t.watching()
-	if err != nil {
-		return err
-	}
 	uid := pod.GetUID()
 	node := ""
-	err = watchObject(ctx, watching, client.ObjectKeyFromObject(pod), &corev1.Pod{}, &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
+	err := watchObject(ctx, t.client, client.ObjectKeyFromObject(pod), &corev1.Pod{}, &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
 		if current == nil || current.UID != uid {
 			return true, nil
 		}

@@ -30,7 +30,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,18 +96,8 @@ func (*driver) GetVolumeIDs(context.Context, *mcmdriver.GetVolumeIDsRequest) (*m
 
 // target is where the machines of a class are.
 type target struct {
-	client    client.Client
-	config    *rest.Config
+	client    client.WithWatch
 	namespace string
-}
-
-// watching returns a client that can watch, which need not be the one that is kept: that may bound all its requests, and a
-// watch takes its time. Making one costs no request.
-func (t *target) watching() (client.WithWatch, error) {
-	if c, ok := t.client.(client.WithWatch); ok {
-		return c, nil
-	}
-	return client.NewWithWatch(t.config, client.Options{Scheme: t.client.Scheme(), Mapper: t.client.RESTMapper()})
 }
 
 // target finds where the machines of a class are. The class says whether it is the seed: the credentials may have got, or
@@ -130,7 +119,11 @@ func (d *driver) target(ctx context.Context, class *machinev1alpha1.MachineClass
 			"MachineClass %s/%s has its machines in namespace %s, but the credentials in Secret %s/%s lead to namespace %s: has their kubeconfig been removed?",
 			class.Namespace, class.Name, namespace, credentials.Namespace, credentials.Name, c.Namespace)
 	}
-	return &target{client: c.Client, config: c.Config, namespace: namespace}, nil
+	watching, ok := c.Client.(client.WithWatch)
+	if !ok {
+		return nil, newStatus(codes.Internal, "the client for the cluster of the machines cannot watch")
+	}
+	return &target{client: watching, namespace: namespace}, nil
 }
 
 // namespaceOf returns where the machines of a class are. It is lenient: a class with which no machine can be made must not

@@ -21,9 +21,14 @@ import (
 // brackets are what machine-controller-manager finds code and message by: there must be no others in a message.
 var brackets = strings.NewReplacer("[", "(", "]", ")")
 
+// messageMax is the size in bytes of the longest message: it becomes part of the Machine's status, and pods in the cluster of a
+// user may say anything.
+const messageMax = 2 << 10
+
 // newStatus returns an error with a code.
 func newStatus(code codes.Code, format string, args ...any) error {
-	return status.New(code, brackets.Replace(fmt.Sprintf(format, args...)))
+	message := fmt.Sprintf(format, args...)
+	return status.New(code, brackets.Replace(strings.ToValidUTF8(message[:min(len(message), messageMax)], "")))
 }
 
 // asStatus gives a code to an error that happened while doing something, unless it has one. An error that comes from no

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +26,15 @@ import (
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/codes"
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/status"
 )
+
+func TestAMessageFitsIntoTheStatusOfAMachine(t *testing.T) {
+	g := NewWithT(t)
+	known := (*status.Status)(nil)
+	g.Expect(errors.As(newStatus(codes.ResourceExhausted, "no room: %s", strings.Repeat("€", 1<<20)), &known)).To(BeTrue())
+	g.Expect(known.Code()).To(Equal(codes.ResourceExhausted))
+	g.Expect(len(known.Message())).To(BeNumerically("~", messageMax, 3))
+	g.Expect(utf8.ValidString(known.Message())).To(BeTrue())
+}
 
 func TestErrorsHaveCodes(t *testing.T) {
 	pods := corev1.Resource("pods")

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
@@ -28,6 +29,9 @@ const (
 	// terminationGraceSeconds are few, because a machine's workload has been drained before.
 	terminationGraceSeconds = 5
 	sshPort                 = 22
+
+	// memoryVolumeSize is for /run, of which journald takes a tenth at most, and for /tmp.
+	memoryVolumeSize = "1Gi"
 )
 
 func objectMeta(namespace, name, machineName string) metav1.ObjectMeta {
@@ -74,10 +78,10 @@ func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSp
 				{Name: "userdata", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 					SecretName: userDataName(machineName), DefaultMode: new(int32(userDataMode)),
 				}}},
-				{Name: "containerd", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-				{Name: "kubelet", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-				{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
-				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+				onDisk("containerd", spec),
+				onDisk("kubelet", spec),
+				inMemory("run"),
+				inMemory("tmp"),
 				{Name: "modules", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
 					Path: "/lib/modules", Type: new(corev1.HostPathDirectoryOrCreate),
 				}}},
@@ -100,6 +104,22 @@ func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSp
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: backupVolume, MountPath: path})
 	}
 	return pod
+}
+
+// onDisk is a volume that takes no more than the machine has.
+func onDisk(name string, spec *localv1alpha1.MachineProviderSpec) corev1.Volume {
+	volume := &corev1.EmptyDirVolumeSource{}
+	if limit, ok := spec.Resources.Limits[corev1.ResourceEphemeralStorage]; ok {
+		volume.SizeLimit = new(limit.DeepCopy())
+	}
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: volume}}
+}
+
+// inMemory is a volume in the memory of the machine or, if that has no limit, of the node.
+func inMemory(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+		Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse(memoryVolumeSize)),
+	}}}
 }
 
 func newContainer(podName string, spec *localv1alpha1.MachineProviderSpec) corev1.Container {

@@ -180,6 +180,8 @@ func withMachineType(ctx context.Context, name string) {
 		profile.Spec.MachineTypes = append(profile.Spec.MachineTypes, gardencorev1beta1.MachineType{
 			Name: name, CPU: resource.MustParse("8"), GPU: resource.MustParse("0"), Memory: resource.MustParse("16Gi"),
 			Usable: new(true), Architecture: new("amd64"),
+			// The machines of its shoots have 20Gi each.
+			Storage: &gardencorev1beta1.MachineTypeStorage{Class: "standard", Type: "default", StorageSize: new(resource.MustParse("60Gi"))},
 		})
 	})
 }

@@ -64,7 +64,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	scheme = suite.NewScheme(extensionsv1alpha1.AddToScheme)
 
 	var err error
-	env, err = environment.Start(scheme, environment.WithAPIServerFlag("service-cluster-ip-range", "10.96.0.0/16,fd00:10:96::/112"))
+	env, err = environment.Start(scheme, environment.OffLoopback(), environment.WithAPIServerFlag("service-cluster-ip-range", "10.96.0.0/16,fd00:10:96::/112"))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(env.Stop)
 	seed = env.Client

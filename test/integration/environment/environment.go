@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,6 +55,14 @@ type options struct {
 	without []string
 	crds    []string
 	flags   map[string]string
+	// routable has the API server listen on an address of this machine that is not of the loopback.
+	routable bool
+}
+
+// OffLoopback has the API server listen on an address of this machine's network, as kubeconfigs of users may not lead to the
+// loopback.
+func OffLoopback() Option {
+	return func(o *options) { o.routable = true }
 }
 
 // WithAuditLog makes the API server log each request before the client learns its end, for AuditEvents.
@@ -123,6 +132,11 @@ func start(scheme *runtime.Scheme, o *options) (_ *Environment, err error) {
 	for name, value := range o.flags {
 		e.envs.ControlPlane.GetAPIServer().Configure().Set(name, value)
 	}
+	if o.routable {
+		if err := e.leaveLoopback(); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
 	if o.audit {
 		if err := e.configureAudit(); err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
@@ -139,6 +153,27 @@ func start(scheme *runtime.Scheme, o *options) (_ *Environment, err error) {
 		return nil, errors.Join(err, e.Stop())
 	}
 	return e, nil
+}
+
+func (e *Environment) leaveLoopback() error {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		network, ok := address.(*net.IPNet)
+		if !ok || network.IP.To4() == nil || !network.IP.IsGlobalUnicast() {
+			continue
+		}
+		listener, err := net.Listen("tcp", net.JoinHostPort(network.IP.String(), "0"))
+		if err != nil {
+			return err
+		}
+		serving := &e.envs.ControlPlane.GetAPIServer().SecureServing
+		serving.Address, serving.Port, err = net.SplitHostPort(listener.Addr().String())
+		return errors.Join(err, listener.Close())
+	}
+	return errors.New("this machine has no IPv4 address but those of the loopback, to which kubeconfigs of users may not lead")
 }
 
 // Stop stops the API server and etcd, and removes the audit log.

@@ -69,7 +69,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	seed = seedEnv.Client
 
 	By("starting the API server of the machines")
-	otherEnv, err = environment.StartShoot(scheme)
+	otherEnv, err = environment.StartShoot(scheme, environment.OffLoopback())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(otherEnv.Stop)
 	other = otherEnv.Client
@@ -130,6 +130,7 @@ func start() {
 	opts := infrastructure.Options{
 		Classes:          classes,
 		Clusters:         cluster.New(mgr.GetClient(), mgr.GetConfig()),
+		ResolvConf:       os.DevNull, // The DNS servers of this machine may be anywhere.
 		EgressCIDRs:      []string{"192.168.7.0/24"},
 		LoadBalancers:    configv1alpha1.LoadBalancersConfiguration{HostAddresses: []string{"172.18.255.1"}},
 		CoreDNSNamespace: "coredns",

@@ -87,7 +87,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	scheme = suite.NewScheme(machinev1alpha1.AddToScheme)
 
 	var err error
-	env, err = environment.Start(scheme)
+	env, err = environment.Start(scheme, environment.OffLoopback())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(env.Stop)
 	seed = env.Client

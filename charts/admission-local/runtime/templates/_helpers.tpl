@@ -40,7 +40,7 @@ app.kubernetes.io/part-of: gardener
 {{- define "admission-local.config" -}}
 {{- $owner := required "gardener.virtualCluster.namespace is not set: gardener-operator sets it" .Values.gardener.virtualCluster.namespace -}}
 {{- $config := dict "apiVersion" "config.local.provider.extensions.gardener.cloud/v1alpha1" "kind" "AdmissionConfiguration" -}}
-{{- range $section := list "logLevel" "logFormat" "clientConnection" "server" -}}
+{{- range $section := list "logLevel" "logFormat" "clientConnection" "server" "machines" -}}
 {{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
 {{- end -}}
 {{- $lease := dict "resourceName" (printf "%s-leader-election" (include "admission-local.name" .)) "resourceNamespace" .Release.Namespace -}}

@@ -22,7 +22,7 @@ func ValidateAdmission(config *AdmissionConfiguration) field.ErrorList {
 			allErrs = append(allErrs, field.Invalid(path.Child(name), namespace, msg))
 		}
 	}
-	return allErrs
+	return append(allErrs, validateCIDRs(config.Machines.NodeCIDRs, field.NewPath("machines", "nodeCIDRs"))...)
 }
 
 // SetAdmissionDefaults fills in what the user left out.

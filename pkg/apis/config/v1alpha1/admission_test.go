@@ -41,6 +41,7 @@ func TestTheAdmissionRefusesAConfigurationThatMakesNoSense(t *testing.T) {
 		},
 		"a port that is none":        {good + "server: {webhooks: {port: 70000}}\n", "server.webhooks.port: Invalid value"},
 		"a port that is there twice": {good + "server: {webhooks: {port: 8081}}\n", "server.webhooks.port: Duplicate value"},
+		"a range that is none":       {good + "machines: {nodeCIDRs: [10.0.0.0]}\n", "machines.nodeCIDRs[0]: Invalid value"},
 		"a log level that is none":   {good + "logLevel: loud\n", "logLevel: Unsupported value"},
 		"a log format that is none":  {good + "logFormat: xml\n", "logFormat: Unsupported value"},
 	} {

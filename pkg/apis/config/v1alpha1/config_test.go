@@ -17,6 +17,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
 const minimal = `
@@ -125,6 +126,22 @@ func TestDecodeFillsInDefaultsOfASeed(t *testing.T) {
 	g.Expect(*config.Controllers.Worker.ConcurrentSyncs).To(Equal(5))
 }
 
+func TestPoolsMayNotChooseMachinesWithoutLimitsUnlessTheOperatorHasThem(t *testing.T) {
+	for config, want := range map[string][]localv1alpha1.MachineSizing{
+		"":                               {"Exact", "Overcommit"},
+		"machines: {sizing: Overcommit}": {"Exact", "Overcommit"},
+		"machines: {sizing: Unlimited}":  {"Exact", "Overcommit", "Unlimited"},
+		"machines: {allowedSizings: [Unlimited, Exact]}": {"Unlimited", "Exact"},
+	} {
+		t.Run(config, func(t *testing.T) {
+			g := NewWithT(t)
+			decoded, err := configv1alpha1.Decode([]byte(minimal + config + "\n"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(decoded.Machines.AllowedSizings).To(Equal(want))
+		})
+	}
+}
+
 func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
 	for name, test := range map[string]struct{ config, message string }{
 		"one port for webhooks and metrics":   {"server: {webhooks: {port: 8080}}", "server.webhooks.port: Duplicate value"},
@@ -147,6 +164,10 @@ func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
 		"machines of no known size":           {"machines: {sizing: Large}", "machines.sizing: Unsupported value"},
 		"GPUs that no node can have":          {"machines: {gpuResourceName: gpu}", "machines.gpuResourceName: Invalid value"},
 		"a range of machines that is none":    {"machines: {egressCIDRs: [10.0.0.1]}", "machines.egressCIDRs[0]: Invalid value"},
+		"a range of nodes that is none":       {"machines: {nodeCIDRs: ['::ffff:10.0.0.0/112']}", "machines.nodeCIDRs[0]: Invalid value"},
+		"a range of servers that is none":     {"machines: {remote: {allowedCIDRs: [10.0.0.0]}}", "machines.remote.allowedCIDRs[0]: Invalid value"},
+		"a size that nobody may choose":       {"machines: {sizing: Unlimited, allowedSizings: [Exact]}", "machines.sizing: Invalid value"},
+		"a size to choose that there is not":  {"machines: {allowedSizings: [Exact, Large]}", "machines.allowedSizings[1]: Unsupported value"},
 		"no worker for Workers":               {"controllers: {worker: {concurrentSyncs: 0}}", "controllers.worker.concurrentSyncs: Invalid value"},
 		"Nodes without CPUs":                  {"nodes: {capacity: {cpu: 0}}", "nodes.capacity.cpu: Invalid value"},
 		"Nodes with less memory than nothing": {"nodes: {capacity: {memory: -1Gi}}", "nodes.capacity.memory: Invalid value"},

@@ -67,6 +67,9 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setPointerDefault(&config.Nodes.Capacity.CPU, resource.MustParse("100"))
 	setPointerDefault(&config.Nodes.Capacity.Memory, resource.MustParse("100Gi"))
 	setDefault(&config.Machines.Sizing, localv1alpha1.MachineSizingExact)
+	if len(config.Machines.AllowedSizings) == 0 {
+		config.Machines.AllowedSizings = localv1alpha1.DefaultAllowedSizings(config.Machines.Sizing)
+	}
 	setDefault(&config.Machines.GPUResourceName, "nvidia.com/gpu")
 	for i := range config.Machines.RegistryMirrors {
 		mirror := &config.Machines.RegistryMirrors[i]

@@ -66,6 +66,11 @@ type ControllersConfiguration struct {
 	// Gardener asks for it by the annotation gardener.cloud/operation.
 	// +optional
 	IgnoreOperationAnnotation bool `json:"ignoreOperationAnnotation,omitempty"`
+	// ForceDeleteTest lets Shoots with the annotation test-force-delete=true leave NetworkPolicies with a finalizer in the seed,
+	// which only a forced deletion takes away: Gardener's end-to-end test of forced deletions needs it. Never set it where
+	// others than testers have Shoots.
+	// +optional
+	ForceDeleteTest bool `json:"forceDeleteTest,omitempty"`
 	// BackupBucket configures the controller for BackupBuckets.
 	// +optional
 	BackupBucket ControllerConfiguration `json:"backupBucket,omitempty"`

@@ -28,6 +28,17 @@ type AdmissionConfiguration struct {
 	Server ServerConfiguration `json:"server"`
 	// Webhooks configures the registration of the webhooks.
 	Webhooks AdmissionWebhooks `json:"webhooks"`
+	// Machines configures what the machines of shoots may be.
+	// +optional
+	Machines AdmissionMachines `json:"machines,omitempty"`
+}
+
+// AdmissionMachines is what the machines of shoots may be.
+type AdmissionMachines struct {
+	// NodeCIDRs are ranges from which Shoots may have their nodes besides private (RFC 1918), shared (RFC 6598) and unique
+	// local ones (RFC 4193). The instances in seeds have the same field.
+	// +optional
+	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
 }
 
 // AdmissionWebhooks is how the admission webhooks are registered.

@@ -23,6 +23,10 @@ type MachinesConfiguration struct {
 	// otherwise: Exact (default), Overcommit or Unlimited.
 	// +optional
 	Sizing localv1alpha1.MachineSizing `json:"sizing,omitempty"`
+	// AllowedSizings are what the providerConfig of a worker pool may choose. Default: Exact, Overcommit and Sizing. A machine
+	// that is Unlimited may take all of its node, past the quota of its project.
+	// +optional
+	AllowedSizings []localv1alpha1.MachineSizing `json:"allowedSizings,omitempty"`
 	// GPUResourceName is the resource of which a machine gets as many as its machine type has GPUs. Default:
 	// nvidia.com/gpu.
 	// +optional
@@ -32,6 +36,22 @@ type MachinesConfiguration struct {
 	// mirrors in private networks.
 	// +optional
 	EgressCIDRs []string `json:"egressCIDRs,omitempty"`
+	// NodeCIDRs are ranges from which Shoots may have their nodes besides private (RFC 1918), shared (RFC 6598) and unique
+	// local ones (RFC 4193). Each node of the seed sends to machines what is for such a range. The admission has the same
+	// field.
+	// +optional
+	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
+	// Remote is about machines in clusters other than the seed, to which kubeconfigs of users lead.
+	// +optional
+	Remote RemoteMachinesConfiguration `json:"remote,omitempty"`
+}
+
+// RemoteMachinesConfiguration is about machines in clusters other than the seed.
+type RemoteMachinesConfiguration struct {
+	// AllowedCIDRs are the ranges to which the servers of kubeconfigs may resolve. Default: all addresses. Loopback, link-local,
+	// multicast and unspecified ones are refused in any case.
+	// +optional
+	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
 }
 
 // RegistryMirror is a mirror for the images of one registry.

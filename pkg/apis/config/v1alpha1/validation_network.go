@@ -53,6 +53,29 @@ func ParseAddressRange(value string) (AddressRange, error) {
 	return out, nil
 }
 
+// ParseCIDRs parses ranges of addresses, and clears the bits of each address that are beyond its prefix.
+func ParseCIDRs(cidrs []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil || prefix.Addr().Is4In6() {
+			return nil, fmt.Errorf("%q is no CIDR", cidr)
+		}
+		out = append(out, prefix.Masked())
+	}
+	return out, nil
+}
+
+func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
+	var allErrs field.ErrorList
+	for i, cidr := range cidrs {
+		if _, err := ParseCIDRs(cidrs[i : i+1]); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Index(i), cidr, "must be a range such as 192.168.0.0/16"))
+		}
+	}
+	return allErrs
+}
+
 // isPlain tells whether an address is in the form in which Services have it.
 func isPlain(address netip.Addr) bool { return address.Zone() == "" && !address.Is4In6() }
 

@@ -6,7 +6,6 @@ package v1alpha1
 
 import (
 	"net"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -83,14 +82,18 @@ func validateControlPlane(controlPlane *ControlPlaneConfiguration, path *field.P
 
 func validateMachines(machines *MachinesConfiguration, path *field.Path) field.ErrorList {
 	allErrs := localv1alpha1.ValidateMachineSizing(machines.Sizing, path.Child("sizing"))
+	for i, sizing := range machines.AllowedSizings {
+		allErrs = append(allErrs, localv1alpha1.ValidateMachineSizing(sizing, path.Child("allowedSizings").Index(i))...)
+	}
+	if !slices.Contains(machines.AllowedSizings, machines.Sizing) {
+		allErrs = append(allErrs, field.Invalid(path.Child("sizing"), machines.Sizing, "must be one of allowedSizings"))
+	}
 	if name := string(machines.GPUResourceName); !strings.Contains(name, "/") || len(validation.IsQualifiedName(name)) > 0 {
 		allErrs = append(allErrs, field.Invalid(path.Child("gpuResourceName"), machines.GPUResourceName, "must be the name of an extended resource, such as nvidia.com/gpu"))
 	}
-	for i, cidr := range machines.EgressCIDRs {
-		if _, err := netip.ParsePrefix(cidr); err != nil {
-			allErrs = append(allErrs, field.Invalid(path.Child("egressCIDRs").Index(i), cidr, "must be a range such as 192.168.0.0/16"))
-		}
-	}
+	allErrs = append(allErrs, validateCIDRs(machines.EgressCIDRs, path.Child("egressCIDRs"))...)
+	allErrs = append(allErrs, validateCIDRs(machines.NodeCIDRs, path.Child("nodeCIDRs"))...)
+	allErrs = append(allErrs, validateCIDRs(machines.Remote.AllowedCIDRs, path.Child("remote", "allowedCIDRs"))...)
 	for i, mirror := range machines.RegistryMirrors {
 		path := path.Child("registryMirrors").Index(i)
 		if !isHost(mirror.Upstream) {

@@ -7,6 +7,7 @@ package v1alpha1
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -53,6 +54,16 @@ func DecodeWorkerStatus(raw *runtime.RawExtension) *WorkerStatus {
 		return &WorkerStatus{}
 	}
 	return status
+}
+
+// DefaultAllowedSizings are what worker pools may choose if the operator does not say it: what bounds a machine, and the sizing
+// that all pools have by default.
+func DefaultAllowedSizings(sizing MachineSizing) []MachineSizing {
+	out := []MachineSizing{MachineSizingExact, MachineSizingOvercommit}
+	if !slices.Contains(out, sizing) {
+		out = append(out, sizing)
+	}
+	return out
 }
 
 // ValidateMachineSizing returns an error if a sizing is none that there is.

@@ -5,9 +5,6 @@
 package validation
 
 import (
-	"fmt"
-	"net/netip"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -16,13 +13,6 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-)
-
-// Machines get their addresses from an IPPool of Calico with the range of the shoot's nodes, which has to hold one block at
-// least (Calico's documentation of IPPools, blockSize).
-const (
-	nodesBitsMaxV4 = 26
-	nodesBitsMaxV6 = 122
 )
 
 // Empty refuses a providerConfig where there is nothing to configure: what a user asks for must not be ignored.
@@ -99,65 +89,4 @@ func workerConfig(namespace string, worker, old *gardencorev1beta1.Worker, path 
 			"machines that are updated in place keep their folders: add a pool with another name, and then take this one out"))
 	}
 	return errs
-}
-
-// Nodes checks the range of a shoot's nodes. path is that of spec.networking.
-func Nodes(networking *gardencorev1beta1.Networking, path *field.Path) field.ErrorList {
-	if networking == nil || networking.Nodes == nil {
-		return nil
-	}
-	value, path, others := *networking.Nodes, path.Child("nodes"), path
-	nodes, err := netip.ParsePrefix(value)
-	if err != nil {
-		return field.ErrorList{field.Invalid(path, value, "it is no CIDR")}
-	}
-
-	var errs field.ErrorList
-	limit := nodesBitsMaxV4
-	if nodes.Addr().Is6() {
-		limit = nodesBitsMaxV6
-	}
-	if nodes.Bits() > limit {
-		errs = append(errs, field.Invalid(path, value, fmt.Sprintf("it is too small: machines get their addresses by blocks of a /%d, choose a range that has one at least", limit)))
-	}
-	for _, other := range []struct {
-		field string
-		cidr  *string
-	}{{"pods", networking.Pods}, {"services", networking.Services}} {
-		if overlaps(nodes, other.cidr) {
-			errs = append(errs, field.Invalid(path, value, fmt.Sprintf("it overlaps %s (%s): choose ranges that are apart", others.Child(other.field), *other.cidr)))
-		}
-	}
-	return errs
-}
-
-// NodesInSeed checks that machines which run in a seed have addresses that nothing else of the seed has: they are pods
-// there. path is that of spec.networking.
-func NodesInSeed(networking *gardencorev1beta1.Networking, seed *gardencorev1beta1.Seed, path *field.Path) field.ErrorList {
-	if networking == nil || networking.Nodes == nil {
-		return nil
-	}
-	nodes, err := netip.ParsePrefix(*networking.Nodes)
-	if err != nil {
-		return nil // Nodes tells.
-	}
-	var errs field.ErrorList
-	for _, used := range []struct {
-		field string
-		cidr  *string
-	}{{"nodes", seed.Spec.Networks.Nodes}, {"pods", &seed.Spec.Networks.Pods}, {"services", &seed.Spec.Networks.Services}} {
-		if overlaps(nodes, used.cidr) {
-			errs = append(errs, field.Invalid(path.Child("nodes"), *networking.Nodes, fmt.Sprintf(
-				"it overlaps spec.networks.%s of the Seed %s (%s), in which the machines are pods: choose another range, or another seed", used.field, seed.Name, *used.cidr)))
-		}
-	}
-	return errs
-}
-
-func overlaps(prefix netip.Prefix, other *string) bool {
-	if other == nil {
-		return false
-	}
-	parsed, err := netip.ParsePrefix(*other)
-	return err == nil && prefix.Overlaps(parsed)
 }

@@ -6,6 +6,7 @@ package validation_test
 
 import (
 	"cmp"
+	"net/netip"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -90,6 +91,8 @@ func older() gardencorev1beta1.Worker {
 	}
 }
 
+const notPrivate = "it is not a private range"
+
 func TestTheRangeOfNodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		networking *gardencorev1beta1.Networking
@@ -102,14 +105,29 @@ func TestTheRangeOfNodes(t *testing.T) {
 		"ranges of two families": {networking: &gardencorev1beta1.Networking{
 			Nodes: new("fd00:1::/64"), Pods: new("10.3.0.0/16"), Services: new("10.4.0.0/16"),
 			IPFamilies: []gardencorev1beta1.IPFamily{gardencorev1beta1.IPFamilyIPv4, gardencorev1beta1.IPFamilyIPv6}}},
-		"the smallest":      {networking: &gardencorev1beta1.Networking{Nodes: new("10.0.0.0/26")}},
-		"the smallest IPv6": {networking: &gardencorev1beta1.Networking{Nodes: new("fd00::/122")}},
-		"too small":         {networking: &gardencorev1beta1.Networking{Nodes: new("10.0.0.0/27")}, errs: []string{`at.nodes: Invalid value: "10.0.0.0/27": it is too small: machines get their addresses by blocks of a /26`}},
-		"too small IPv6":    {networking: &gardencorev1beta1.Networking{Nodes: new("fd00::/123")}, errs: []string{"blocks of a /122"}},
-		"no CIDR":           {networking: &gardencorev1beta1.Networking{Nodes: new("10.0.0.0")}, errs: []string{`at.nodes: Invalid value: "10.0.0.0": it is no CIDR`}},
+		"the smallest":                   {networking: &gardencorev1beta1.Networking{Nodes: new("10.0.0.0/26")}},
+		"the smallest IPv6":              {networking: &gardencorev1beta1.Networking{Nodes: new("fd00::/122")}},
+		"too small":                      {networking: &gardencorev1beta1.Networking{Nodes: new("10.0.0.0/27")}, errs: []string{`at.nodes: Invalid value: "10.0.0.0/27": it is too small: machines get their addresses by blocks of a /26`}},
+		"too small IPv6":                 {networking: &gardencorev1beta1.Networking{Nodes: new("fd00::/123")}, errs: []string{"blocks of a /122"}},
+		"no CIDR":                        {networking: &gardencorev1beta1.Networking{Nodes: new("10.0.0.0")}, errs: []string{`at.nodes: Invalid value: "10.0.0.0": it is no CIDR`}},
+		"the largest":                    {networking: &gardencorev1beta1.Networking{Nodes: new("172.16.0.0/12")}},
+		"the largest IPv6":               {networking: &gardencorev1beta1.Networking{Nodes: new("fd00:10:1::/48")}},
+		"too large IPv6":                 {networking: &gardencorev1beta1.Networking{Nodes: new("fd00:10::/47")}, errs: []string{"it is too large: choose a /48 or smaller"}},
+		"shared (RFC 6598)":              {networking: &gardencorev1beta1.Networking{Nodes: new("100.64.0.0/16")}},
+		"what the operator allows":       {networking: &gardencorev1beta1.Networking{Nodes: new("198.51.100.0/25")}},
+		"what the operator allows, IPv6": {networking: &gardencorev1beta1.Networking{Nodes: new("2001:db8::/64")}},
+		"more than the operator allows":  {networking: &gardencorev1beta1.Networking{Nodes: new("198.51.96.0/20")}, errs: []string{notPrivate}},
+		"public":                         {networking: &gardencorev1beta1.Networking{Nodes: new("1.1.1.0/26")}, errs: []string{`at.nodes: Invalid value: "1.1.1.0/26": it is not a private range: choose a part of one of [10.0.0.0/8 172.16.0.0/12`}},
+		"public IPv6":                    {networking: &gardencorev1beta1.Networking{Nodes: new("2606:4700::/64")}, errs: []string{notPrivate}},
+		"the loopback":                   {networking: &gardencorev1beta1.Networking{Nodes: new("127.0.0.0/16")}, errs: []string{notPrivate}},
+		"link-local":                     {networking: &gardencorev1beta1.Networking{Nodes: new("169.254.169.192/26")}, errs: []string{notPrivate}},
+		"link-local IPv6":                {networking: &gardencorev1beta1.Networking{Nodes: new("fe80::/64")}, errs: []string{notPrivate}},
+		"multicast":                      {networking: &gardencorev1beta1.Networking{Nodes: new("224.0.0.0/24")}, errs: []string{notPrivate}},
+		"nothing":                        {networking: &gardencorev1beta1.Networking{Nodes: new("0.0.0.0/26")}, errs: []string{notPrivate}},
+		"an IPv4 address in IPv6":        {networking: &gardencorev1beta1.Networking{Nodes: new("::ffff:10.0.0.0/112")}, errs: []string{notPrivate}},
 		"it overlaps pods and services": {
 			networking: &gardencorev1beta1.Networking{Nodes: new("10.0.0.0/8"), Pods: new("10.3.0.0/16"), Services: new("10.4.0.0/16")},
-			errs:       []string{"it overlaps at.pods (10.3.0.0/16)", "it overlaps at.services (10.4.0.0/16)"},
+			errs:       []string{"it is too large: choose a /12 or smaller", "it overlaps at.pods (10.3.0.0/16)", "it overlaps at.services (10.4.0.0/16)"},
 		},
 		"it overlaps pods by IPv6": {
 			networking: &gardencorev1beta1.Networking{Nodes: new("fd00::/64"), Pods: new("fd00::/56"), Services: new("fd01::/108")},
@@ -117,7 +135,7 @@ func TestTheRangeOfNodes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectErrors(t, Nodes(test.networking, field.NewPath("at")), test.errs)
+			expectErrors(t, Nodes(test.networking, []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8::/32")}, field.NewPath("at")), test.errs)
 		})
 	}
 }
@@ -125,7 +143,7 @@ func TestTheRangeOfNodes(t *testing.T) {
 func TestTheRangeOfNodesInASeed(t *testing.T) {
 	seed := &gardencorev1beta1.Seed{
 		ObjectMeta: metav1.ObjectMeta{Name: "local"},
-		Spec:       gardencorev1beta1.SeedSpec{Networks: gardencorev1beta1.SeedNetworks{Nodes: new("172.18.0.0/24"), Pods: "10.1.0.0/16", Services: "10.2.0.0/16"}},
+		Spec:       gardencorev1beta1.SeedSpec{Networks: gardencorev1beta1.SeedNetworks{Nodes: new("172.18.0.0/24"), Pods: "10.1.0.0/16", Services: "10.2.0.0/16", BlockCIDRs: []string{"10.7.0.0/16"}}},
 	}
 	for name, test := range map[string]struct {
 		nodes *string
@@ -136,6 +154,7 @@ func TestTheRangeOfNodesInASeed(t *testing.T) {
 		"another family":           {nodes: new("fd00::/64")},
 		"no CIDR, as Nodes tells":  {nodes: new("x")},
 		"among the seed's nodes":   {nodes: new("172.18.0.0/26"), errs: []string{`at.nodes: Invalid value: "172.18.0.0/26": it overlaps spec.networks.nodes of the Seed local (172.18.0.0/24)`}},
+		"among what is blocked":    {nodes: new("10.7.1.0/24"), errs: []string{"spec.networks.blockCIDRs[0] of the Seed local (10.7.0.0/16)"}},
 		"around pods and services": {nodes: new("10.0.0.0/14"), errs: []string{"spec.networks.pods of the Seed local (10.1.0.0/16)", "spec.networks.services of the Seed local (10.2.0.0/16)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// requestTimeout bounds each request to a server that a user has named and that need not answer.
+	requestTimeout = 30 * time.Second
+	// watchTimeout bounds each watch. Reflectors ask for at most 10 minutes and then begin another one, as they do when a
+	// watch breaks off.
+	watchTimeout = 15 * time.Minute
+	// bodyMax is the size in bytes of the largest answer that is read, and of what is read of one watch.
+	bodyMax = 8 << 20
+	// errorMax is the size in bytes of what is read of an answer that is an error, and messageMax of what is logged of it.
+	errorMax, messageMax = 64 << 10, 2 << 10
+)
+
+// bounded is the RoundTripper for a server that a user has named. An answer takes no more than bodyMax and its time, leads
+// nowhere else, and has no text of the server in its error, as that may be somebody else's: it is logged. So errors are the
+// same for each attempt, too.
+type bounded struct{ next http.RoundTripper }
+
+// WrappedRoundTripper implements net.RoundTripperWrapper of apimachinery, by which connections are closed.
+func (b *bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
+
+// RoundTrip implements http.RoundTripper.
+func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	timeout := requestTimeout
+	if watch := request.URL.Query().Get("watch"); watch == "true" || watch == "1" {
+		timeout = watchTimeout
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), timeout)
+	response, err := b.next.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		err = explain(ctx, err)
+		cancel()
+		return nil, err
+	}
+	response.Body = &boundedBody{ctx: ctx, cancel: cancel, body: response.Body, left: bodyMax}
+
+	switch {
+	case response.StatusCode >= http.StatusBadRequest:
+		return withoutTexts(ctx, request, response)
+	case response.StatusCode >= http.StatusMultipleChoices && response.Header.Get("Location") != "":
+		// It may lead to where no kubeconfig may, such as a server without TLS that only the seed reaches. An API server
+		// redirects nobody.
+		return nil, errors.Join(fmt.Errorf("the server answers with a redirect (%d), which is not followed", response.StatusCode), response.Body.Close())
+	case response.StatusCode != http.StatusNoContent && !isOfAPIServer(response.Header.Get("Content-Type")):
+		return nil, errors.Join(errors.New("the server is no API server: it answers neither in JSON nor in Kubernetes' Protocol Buffers"), response.Body.Close())
+	}
+	return response, nil
+}
+
+func isOfAPIServer(contentType string) bool {
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (mediaType == runtime.ContentTypeJSON || strings.HasPrefix(mediaType, runtime.ContentTypeProtobuf))
+}
+
+// boundedBody is the body of an answer.
+type boundedBody struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	body   io.ReadCloser
+	left   int64
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("the server's answer is larger than %d MiB", bodyMax>>20)
+	}
+	n, err := b.body.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = explain(b.ctx, err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *boundedBody) Close() error {
+	defer b.cancel()
+	return b.body.Close()
+}
+
+// withoutTexts logs an answer that is an error, and returns one that says no more than what kind of error it is.
+func withoutTexts(ctx context.Context, request *http.Request, response *http.Response) (*http.Response, error) {
+	defer response.Body.Close()
+	// What is cut off, or breaks off, tells enough.
+	body, _ := io.ReadAll(io.LimitReader(response.Body, errorMax))
+	said := decodeStatus(body)
+	logf.FromContext(ctx).Info("The server of a kubeconfig answers with an error", "host", request.URL.Host, "method", request.Method, "path", request.URL.Path,
+		"code", response.StatusCode, "message", strings.ToValidUTF8(string(body[:min(len(body), messageMax)]), ""))
+
+	status := apierrors.NewGenericServerResponse(response.StatusCode, request.Method, schema.GroupResource{}, "", "", 0, said == nil).Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	if said != nil && slices.Contains(knownReasons, said.Reason) {
+		status.Reason = said.Reason
+	}
+	status.Message = fmt.Sprintf("the server answers with %d (%s), the log has what it says", response.StatusCode, cmp.Or(status.Reason, "Unknown"))
+	if said != nil {
+		if apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: *said}, corev1.NamespaceTerminatingCause) {
+			status.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		}
+		if strings.Contains(said.Message, quotaExceeded) {
+			// The API server has no reason of its own for that.
+			status.Message += ": " + quotaExceeded
+		}
+	}
+	content, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	// Without Retry-After: whoever asks has a back-off.
+	response.Header = http.Header{"Content-Type": {runtime.ContentTypeJSON}}
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
+	return response, nil
+}
+
+const quotaExceeded = "exceeded quota"
+
+// knownReasons are those that clients act upon and that do not follow from the code.
+var knownReasons = []metav1.StatusReason{
+	metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonExpired, metav1.StatusReasonInvalid,
+	metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonRequestEntityTooLarge,
+}
+
+// decodeStatus returns what an API server says; nil if it is something else.
+func decodeStatus(body []byte) *metav1.Status {
+	status := &metav1.Status{}
+	if bytes.HasPrefix(body, []byte("k8s\x00")) {
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, status)
+		if decoded, ok := object.(*metav1.Status); ok && err == nil {
+			return decoded
+		}
+		return nil
+	}
+	if json.Unmarshal(body, status) != nil || status.Kind != "Status" {
+		return nil
+	}
+	return status
+}
+
+// explain returns an error without what differs from attempt to attempt, such as our own port, and without what the server
+// says by it, such as what is no HTTP, or the names in its certificate. What it was is logged.
+func explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var (
+		network     *net.OpError
+		certificate *tls.CertificateVerificationError
+		text        = "the connection to the server breaks off, or it does not speak HTTP by TLS"
+	)
+	switch {
+	case errors.As(err, &certificate):
+		text = "the server's certificate is not trusted: write its authority into certificate-authority-data, and a name that it is for into server or tls-server-name"
+	case errors.As(err, &network) && network.Op == "dial":
+		stable := *network
+		stable.Source = nil
+		text = stable.Error()
+	}
+	logf.FromContext(ctx).Info("The server of a kubeconfig cannot be asked", "reason", err.Error())
+	return &explained{text: text, err: err}
+}
+
+// explained is an error with another text.
+type explained struct {
+	text string
+	err  error
+}
+
+// Error implements error.
+func (e *explained) Error() string { return e.text }
+
+// Unwrap is for package errors.
+func (e *explained) Unwrap() error { return e.err }
