@@ -11,6 +11,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
 
@@ -126,7 +128,7 @@ func AddToManager(mgr manager.Manager, store *certificate.Store, opts Options) e
 	}
 	server := mgr.GetWebhookServer()
 	for _, w := range webhooks {
-		server.Register("/"+w.Path, w.Webhook)
+		server.Register("/"+w.Path, limits.Handler(w.Webhook, maxBytes(w), timeoutSeconds*time.Second))
 	}
 	// A handshake with itself: the server listens, and it has a certificate.
 	if err := mgr.AddReadyzCheck("webhook-server", server.StartedChecker()); err != nil {
