@@ -30,17 +30,14 @@ const (
 	Name = "machinecontrollermanager"
 	// RoleName is the name of machine-controller-manager's Role in the namespace of a shoot.
 	RoleName = "machine-controller-manager"
-	// ClusterRoleName is the name of the ClusterRole that Gardener had for all of them before it wrote a Role for each.
-	ClusterRoleName = "system:machine-controller-manager-runtime"
 
 	timeoutSeconds = 5
 )
 
-// New returns the webhook. It gets the Roles in the namespaces of this provider's shoots; a ClusterRole is in no
-// namespace, so it gets all of those, and leaves all but one as they are. While it cannot be reached, Roles are written
-// without the driver's permissions: call Touch as soon as the webhook is registered.
+// New returns the webhook. It gets the Roles in the namespaces of this provider's shoots. While it cannot be reached, Roles
+// are written without the driver's permissions: call Touch as soon as the webhook is registered.
 func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
-	types := []extensionswebhook.Type{{Obj: &rbacv1.Role{}}, {Obj: &rbacv1.ClusterRole{}}}
+	types := []extensionswebhook.Type{{Obj: &rbacv1.Role{}}}
 	handler, err := extensionswebhook.NewBuilder(mgr, mgr.GetLogger().WithName("webhook").WithName(Name)).WithMutator(mutator{}, types...).Build()
 	if err != nil {
 		return nil, err
@@ -82,15 +79,8 @@ func (mutator) Mutate(_ context.Context, obj, _ client.Object) error {
 	if obj.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	switch role := obj.(type) {
-	case *rbacv1.Role:
-		if role.Name == RoleName {
-			role.Rules = withRules(role.Rules, driverRules())
-		}
-	case *rbacv1.ClusterRole:
-		if role.Name == ClusterRoleName {
-			role.Rules = withRules(role.Rules, driverRules())
-		}
+	if role, ok := obj.(*rbacv1.Role); ok && role.Name == RoleName {
+		role.Rules = withRules(role.Rules, driverRules())
 	}
 	return nil
 }

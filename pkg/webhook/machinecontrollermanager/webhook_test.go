@@ -46,17 +46,6 @@ func gardenersRole(t *testing.T) *rbacv1.Role {
 	return role
 }
 
-// oldClusterRole is the ClusterRole as Gardener wrote it before there was a Role for each shoot.
-func oldClusterRole() *rbacv1.ClusterRole {
-	return &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: ClusterRoleName},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"machine.sapcloud.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
-			{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets", "endpoints", "events", "pods"}, Verbs: []string{"*"}},
-		},
-	}
-}
-
 func TestMutate(t *testing.T) {
 	mutate := func(t *testing.T, obj client.Object) {
 		t.Helper()
@@ -74,15 +63,6 @@ func TestMutate(t *testing.T) {
 			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
 			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get"}},
 		}))
-	})
-
-	t.Run("adds to the old ClusterRole what it does not allow yet", func(t *testing.T) {
-		g := NewWithT(t)
-		role := oldClusterRole()
-		mutate(t, role)
-		g.Expect(role.Rules).To(Equal(append(oldClusterRole().Rules,
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get"}},
-		)))
 	})
 
 	t.Run("changes nothing the second time", func(t *testing.T) {
@@ -156,6 +136,7 @@ func TestNew(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*webhook.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
 	g.Expect(webhook.NamespaceSelector.MatchLabels).To(Equal(map[string]string{"shoot.gardener.cloud/provider": "local"}))
+	g.Expect(webhook.Types).To(HaveExactElements(HaveField("Obj", BeAssignableToTypeOf(&rbacv1.Role{}))), "no selector applies to what is in no namespace")
 
 	t.Run("answers a request with a patch", func(t *testing.T) {
 		g := NewWithT(t)
