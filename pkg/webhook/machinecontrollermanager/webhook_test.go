@@ -176,8 +176,8 @@ func TestTouch(t *testing.T) {
 	role := func(namespace string) *rbacv1.Role {
 		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: RoleName}}
 	}
-	// run returns which Roles were patched; patches in the namespace fail are refused.
-	run := func(t *testing.T, fail string) (patched []string, err error) {
+	// run returns which Roles were patched; patches in the namespace fail are refused, those in missed go past the webhook.
+	run := func(t *testing.T, fail, missed string) (patched []string, err error) {
 		t.Helper()
 		c := fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(
 			shoot("shoot--a--one"), shoot("shoot--a--two"), shoot("shoot--a--workerless"), role("shoot--a--one"), role("shoot--a--two"), role("other"),
@@ -190,7 +190,10 @@ func TestTouch(t *testing.T) {
 					return err
 				}
 				patched = append(patched, obj.GetNamespace())
-				return nil
+				if obj.GetNamespace() == missed {
+					return nil
+				}
+				return mutator{}.Mutate(ctx, obj, nil)
 			},
 		}).Build()
 		err = Touch(t.Context(), c, c)
@@ -199,15 +202,22 @@ func TestTouch(t *testing.T) {
 
 	t.Run("patches the Roles of all shoots that have one", func(t *testing.T) {
 		g := NewWithT(t)
-		patched, err := run(t, "")
+		patched, err := run(t, "", "")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(patched).To(ConsistOf("shoot--a--one", "shoot--a--two"))
 	})
 
 	t.Run("goes on after a failure and reports it", func(t *testing.T) {
 		g := NewWithT(t)
-		patched, err := run(t, "shoot--a--one")
+		patched, err := run(t, "shoot--a--one", "")
 		g.Expect(err).To(MatchError(And(ContainSubstring("shoot--a--one/"+RoleName), ContainSubstring("forbidden"))))
 		g.Expect(patched).To(ConsistOf("shoot--a--two"))
+	})
+	t.Run("goes on after a Role that went past the webhook and reports it", func(t *testing.T) {
+		g := NewWithT(t)
+		patched, err := run(t, "", "shoot--a--one")
+		g.Expect(err).To(MatchError(And(ContainSubstring("shoot--a--one/"+RoleName), ContainSubstring("were not reached"))))
+		g.Expect(err).NotTo(MatchError(ContainSubstring("shoot--a--two")))
+		g.Expect(patched).To(ConsistOf("shoot--a--one", "shoot--a--two"))
 	})
 }
