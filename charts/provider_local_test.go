@@ -222,6 +222,43 @@ func withResources(values, resources map[string]any) map[string]any {
 	return with(values, resources, "resources")
 }
 
+func TestMetricsCanBeForThoseOnlyWhoMayGetThem(t *testing.T) {
+	g := NewWithT(t)
+	for place, values := range map[string]map[string]any{"garden": gardenValues(), "seed": seedValues()} {
+		name := "gardener-extension-provider-local-" + place
+		g.Expect(names(objects(t, "here", values))).NotTo(ContainElement(HaveSuffix("-metrics")), place)
+
+		secure := with(values, true, "server", "secureMetrics")
+		g.Expect(config(t, place, secure).Server.SecureMetrics).To(BeTrue())
+		objs := objects(t, "here", secure)
+		expectReviews(t, objs, name+"-metrics")
+		pod := find[appsv1.Deployment](t, objs, "Deployment", name).Spec.Template
+		g.Expect(pod.Annotations).NotTo(HaveKey("prometheus.io/scrape"), "who goes by it shows no token")
+
+		i := slices.IndexFunc(objs, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "ServiceMonitor" })
+		g.Expect(i).NotTo(Equal(-1), place)
+		monitor := objs[i]
+		g.Expect(monitor.GetLabels()).To(HaveKeyWithValue("prometheus", place))
+		endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(endpoints[0]).To(And(HaveKeyWithValue("scheme", "https"), HaveKey("bearerTokenFile")))
+	}
+
+	g.Expect(names(admissionObjects(t, "runtime", "here", admissionRuntimeValues()))).NotTo(ContainElement(HaveSuffix("-metrics")))
+	expectReviews(t, admissionObjects(t, "runtime", "here", with(admissionRuntimeValues(), true, "server", "secureMetrics")), "gardener-extension-admission-local-metrics")
+}
+
+// expectReviews looks for the permission to ask who somebody is and what they may do, and for nothing else.
+func expectReviews(t *testing.T, objs []*unstructured.Unstructured, name string) {
+	t.Helper()
+	g := NewWithT(t)
+	g.Expect(find[rbacv1.ClusterRole](t, objs, "ClusterRole", name).Rules).To(HaveExactElements(
+		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+	))
+	g.Expect(find[rbacv1.ClusterRoleBinding](t, objs, "ClusterRoleBinding", name).RoleRef.Name).To(Equal(name))
+}
+
 func TestAFixedAddressOfCoreDNSIsMeantForTheRangeOfTheSeed(t *testing.T) {
 	g := NewWithT(t)
 	values := seedValues()
