@@ -15,8 +15,10 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
 )
 
 func TestWhatEachPlaceDeploysIsInTheGoldenFile(t *testing.T) {
@@ -133,7 +135,7 @@ func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
 		"machineclasses", "machinedeployments", "machines", "machinesets", "pods", "services", "ippools",
 	}}
 	// Of these only objects of some names may be seen or changed.
-	onlyNamed := []string{"deployments", "deployments/scale", "roles", "clusterroles"}
+	onlyNamed := []string{"deployments", "deployments/scale", "roles"}
 	roles := map[string]int{"garden": 3, "seed": 3}
 
 	for place, values := range places() {
@@ -177,6 +179,84 @@ func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
 			g.Expect(seen).To(Equal(roles[place]))
 		})
 	}
+}
+
+func TestMemoryIsLimitedAndGoKnows(t *testing.T) {
+	limit := func(value any) map[string]any { return map[string]any{"limits": map[string]any{"memory": value}} }
+	for name, test := range map[string]struct {
+		resources  map[string]any
+		limit, aim string
+	}{
+		"by default":              {nil, "1Gi", "966367641"},
+		"another limit":           {limit("512Mi"), "512Mi", "483183820"},
+		"bytes":                   {limit("1000000000"), "1G", "900000000"},
+		"a unit that is not read": {limit("1.5Gi"), "1536Mi", ""},
+		"none":                    {map[string]any{"limits": nil}, "0", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for chart, objs := range map[string][]*unstructured.Unstructured{
+				"gardener-extension-provider-local-garden": objects(t, "here", withResources(gardenValues(), test.resources)),
+				"gardener-extension-provider-local-seed":   objects(t, "here", withResources(seedValues(), test.resources)),
+				"gardener-extension-admission-local":       admissionObjects(t, "runtime", "here", withResources(admissionRuntimeValues(), test.resources)),
+			} {
+				g := NewWithT(t)
+				container := find[appsv1.Deployment](t, objs, "Deployment", chart).Spec.Template.Spec.Containers[0]
+				g.Expect(container.Resources.Limits.Memory().Cmp(resource.MustParse(test.limit))).To(BeZero(), chart)
+				aim := HaveField("Name", "GOMEMLIMIT")
+				if test.aim == "" {
+					g.Expect(container.Env).NotTo(ContainElement(aim), chart)
+				} else {
+					g.Expect(container.Env).To(ContainElement(And(aim, HaveField("Value", test.aim))), chart)
+				}
+				vpa := find[vpaautoscalingv1.VerticalPodAutoscaler](t, objs, "VerticalPodAutoscaler", chart)
+				g.Expect(*vpa.Spec.ResourcePolicy.ContainerPolicies[0].ControlledValues).To(Equal(vpaautoscalingv1.ContainerControlledValuesRequestsOnly), "the limit stays")
+			}
+		})
+	}
+}
+
+func withResources(values, resources map[string]any) map[string]any {
+	if resources == nil {
+		return values
+	}
+	return with(values, resources, "resources")
+}
+
+func TestMetricsCanBeForThoseOnlyWhoMayGetThem(t *testing.T) {
+	g := NewWithT(t)
+	for place, values := range map[string]map[string]any{"garden": gardenValues(), "seed": seedValues()} {
+		name := "gardener-extension-provider-local-" + place
+		g.Expect(names(objects(t, "here", values))).NotTo(ContainElement(HaveSuffix("-metrics")), place)
+
+		secure := with(values, true, "server", "secureMetrics")
+		g.Expect(config(t, place, secure).Server.SecureMetrics).To(BeTrue())
+		objs := objects(t, "here", secure)
+		expectReviews(t, objs, name+"-metrics")
+		pod := find[appsv1.Deployment](t, objs, "Deployment", name).Spec.Template
+		g.Expect(pod.Annotations).NotTo(HaveKey("prometheus.io/scrape"), "who goes by it shows no token")
+
+		i := slices.IndexFunc(objs, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "ServiceMonitor" })
+		g.Expect(i).NotTo(Equal(-1), place)
+		monitor := objs[i]
+		g.Expect(monitor.GetLabels()).To(HaveKeyWithValue("prometheus", place))
+		endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(endpoints[0]).To(And(HaveKeyWithValue("scheme", "https"), HaveKey("bearerTokenFile")))
+	}
+
+	g.Expect(names(admissionObjects(t, "runtime", "here", admissionRuntimeValues()))).NotTo(ContainElement(HaveSuffix("-metrics")))
+	expectReviews(t, admissionObjects(t, "runtime", "here", with(admissionRuntimeValues(), true, "server", "secureMetrics")), "gardener-extension-admission-local-metrics")
+}
+
+// expectReviews looks for the permission to ask who somebody is and what they may do, and for nothing else.
+func expectReviews(t *testing.T, objs []*unstructured.Unstructured, name string) {
+	t.Helper()
+	g := NewWithT(t)
+	g.Expect(find[rbacv1.ClusterRole](t, objs, "ClusterRole", name).Rules).To(HaveExactElements(
+		rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+		rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+	))
+	g.Expect(find[rbacv1.ClusterRoleBinding](t, objs, "ClusterRoleBinding", name).RoleRef.Name).To(Equal(name))
 }
 
 func TestAFixedAddressOfCoreDNSIsMeantForTheRangeOfTheSeed(t *testing.T) {

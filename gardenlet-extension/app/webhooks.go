@@ -108,7 +108,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 	return registered, nil
 }
 
-// addTouches adds what sends objects through the webhooks that were written before these served.
+// addTouches adds what sends objects through the webhooks that were written while these could not be reached.
 func (s *seed) addTouches(registered <-chan struct{}) error {
 	var errs []error
 	if !s.config.Webhooks.Node.Disabled {
@@ -121,7 +121,7 @@ func (s *seed) addTouches(registered <-chan struct{}) error {
 	}
 	if !s.config.Webhooks.DNSConfig.Disabled {
 		errs = append(errs, touch.AddToManager(s, dnsconfig.Name, registered, func(ctx context.Context) error {
-			return dnsconfig.Touch(ctx, s.GetAPIReader(), s.GetClient())
+			return dnsconfig.Touch(ctx, s.GetAPIReader(), s.GetClient(), s.config.DNS.CoreDNS.Namespace)
 		}))
 	}
 	return errors.Join(errs...)

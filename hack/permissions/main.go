@@ -47,27 +47,29 @@ type program struct {
 func programs() []program {
 	image := "registry.local.gardener.cloud:5001/image"
 	coreDNS := map[string]any{"coreDNS": map[string]any{"image": image}}
+	secureMetrics := map[string]any{"secureMetrics": true}
+	const aboutMetrics = "The ClusterRole whose name ends in `-metrics` is there with `server.secureMetrics` only."
 	return []program{
 		{
 			title: "operator-extension, in the garden runtime cluster",
-			about: "The garden instance, which serves class `garden`.",
+			about: "The garden instance, which serves class `garden`. " + aboutMetrics,
 			chart: "charts/provider-local", namespace: "runtime-extension-provider-local",
-			values: map[string]any{"gardener": map[string]any{"runtimeCluster": map[string]any{"enabled": true}}, "image": image, "dns": coreDNS},
+			values: map[string]any{"gardener": map[string]any{"runtimeCluster": map[string]any{"enabled": true}}, "image": image, "dns": coreDNS, "server": secureMetrics},
 		},
 		{
 			title: "gardenlet-extension, in a seed",
-			about: "The seed instance, which serves the classes `seed` and `shoot`. The ClusterRole whose name ends in `-mock` is there with `mock.enabled` only.",
+			about: "The seed instance, which serves the classes `seed` and `shoot`. The ClusterRole whose name ends in `-mock` is there with `mock.enabled` only. " + aboutMetrics,
 			chart: "charts/provider-local", namespace: "extension-provider-local",
 			values: map[string]any{
-				"image": image, "dns": coreDNS, "mock": map[string]any{"enabled": true},
+				"image": image, "dns": coreDNS, "mock": map[string]any{"enabled": true}, "server": secureMetrics,
 				"controlPlane": map[string]any{"localPathProvisioner": map[string]any{"image": image}},
 			},
 		},
 		{
 			title: "operator-extension admission, in the garden runtime cluster",
-			about: "The webhooks of the virtual garden ([admission.md](admission.md)).",
+			about: "The webhooks of the virtual garden ([admission.md](admission.md)). " + aboutMetrics,
 			chart: "charts/admission-local/runtime", namespace: "garden",
-			values: map[string]any{"image": image, "gardener": map[string]any{"virtualCluster": map[string]any{"namespace": "extension-provider-local"}}},
+			values: map[string]any{"image": image, "gardener": map[string]any{"virtualCluster": map[string]any{"namespace": "extension-provider-local"}}, "server": secureMetrics},
 		},
 		{
 			title: "operator-extension admission, in the virtual garden",

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
@@ -82,6 +83,16 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 	mgrOptions := instance.ManagerOptions(config.Server, config.LeaderElection, admission.Name+"-leader-election", opts.Namespace)
 	mgrOptions.Logger, mgrOptions.Scheme, mgrOptions.WebhookServer = opts.Log, scheme, server
 	mgrOptions.LeaderElectionConfig = opts.Runtime
+	if filter := mgrOptions.Metrics.FilterProvider; filter != nil {
+		// Who collects metrics is known in the garden runtime cluster.
+		mgrOptions.Metrics.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
+			httpClient, err := rest.HTTPClientFor(opts.Runtime)
+			if err != nil {
+				return nil, err
+			}
+			return filter(opts.Runtime, httpClient)
+		}
+	}
 	mgrOptions.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return admission.NewRESTMapper(), nil }
 	mgr, err := manager.New(garden, mgrOptions)
 	if err != nil {

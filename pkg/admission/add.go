@@ -11,6 +11,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -26,6 +27,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
 
@@ -133,7 +135,7 @@ func AddToManager(mgr manager.Manager, store *certificate.Store, opts Options) e
 	}
 	server := mgr.GetWebhookServer()
 	for _, w := range webhooks {
-		server.Register("/"+w.Path, w.Webhook)
+		server.Register("/"+w.Path, limits.Handler(w.Webhook, maxBytes(w), timeoutSeconds*time.Second))
 	}
 	// A handshake with itself: the server listens, and it has a certificate.
 	if err := mgr.AddReadyzCheck("webhook-server", server.StartedChecker()); err != nil {

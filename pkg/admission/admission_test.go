@@ -39,7 +39,7 @@ type fakeManager struct {
 func (m fakeManager) GetClient() client.Client   { return m.client }
 func (m fakeManager) GetScheme() *runtime.Scheme { return m.client.Scheme() }
 
-func newFake(t *testing.T, funcs interceptor.Funcs) client.Client {
+func newFake(t testing.TB, funcs interceptor.Funcs) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	NewWithT(t).Expect(AddToScheme(scheme)).To(Succeed())

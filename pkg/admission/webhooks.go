@@ -25,6 +25,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/admission/mutator"
 	"github.com/gardener/gardener-extension-provider-local/pkg/admission/validator"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
@@ -121,7 +122,22 @@ func newWebhooks(mgr manager.Manager, reader client.Reader, nodeRanges ...netip.
 	if err != nil {
 		return nil, fmt.Errorf("making the webhook that merges NamespacedCloudProfiles: %w", err)
 	}
-	return append(webhooks, merge), nil
+	webhooks = append(webhooks, merge)
+	for _, webhook := range webhooks {
+		webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler,
+			&gardencorev1beta1.CloudProfile{}, &gardencorev1beta1.NamespacedCloudProfile{}, &gardencorev1beta1.Shoot{}, &gardencorev1beta1.Seed{})
+	}
+	return webhooks, nil
+}
+
+// maxBytes returns how long a request to the webhook may be. Bindings are small; a Secret is not, if it has other data too.
+func maxBytes(webhook *extensionswebhook.Webhook) int64 {
+	switch webhook.Types[0].Obj.(type) {
+	case *securityv1alpha1.CredentialsBinding, *gardencorev1beta1.SecretBinding, *securityv1alpha1.WorkloadIdentity:
+		return limits.SmallObject
+	default:
+		return limits.LargeObject
+	}
 }
 
 // newConfigs returns what to register. All fields are set that an API server would set otherwise, so that it can be compared

@@ -7,6 +7,7 @@ package instance
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -28,6 +29,7 @@ import (
 	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/heartbeat"
@@ -214,9 +216,15 @@ func managerOptions(opts Options) manager.Options {
 // ManagerOptions returns the options of a manager with servers and leader election as configured. Where the configuration
 // names no Lease, it is the one with the given name and namespace.
 func ManagerOptions(server configv1alpha1.ServerConfiguration, leaderElection componentbaseconfigv1alpha1.LeaderElectionConfiguration, name, namespace string) manager.Options {
+	metrics := metricsserver.Options{BindAddress: address(server.Metrics)}
+	if server.SecureMetrics {
+		metrics.SecureServing = true
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		metrics.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.MinVersion = tls.VersionTLS12 }}
+	}
 	return manager.Options{
 		HealthProbeBindAddress: address(server.HealthProbes),
-		Metrics:                metricsserver.Options{BindAddress: address(server.Metrics)},
+		Metrics:                metrics,
 
 		LeaderElection:                *leaderElection.LeaderElect,
 		LeaderElectionID:              cmp.Or(leaderElection.ResourceName, name),

@@ -20,15 +20,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
 	namespaceWildcard = "namespace"
 
-	// readTimeout and writeTimeout are for one request. An API server waits for 30 seconds at most.
+	// readTimeout and writeTimeout are for one request. An API server waits for 30 seconds at most; package limits sets the
+	// deadline of each webhook.
 	readTimeout  = 30 * time.Second
 	writeTimeout = 35 * time.Second
 	// idleTimeout is how long API servers keep connections.
@@ -63,8 +66,8 @@ func newServer(config configv1alpha1.Server, webhooks []*extensionswebhook.Webho
 	}, nil
 }
 
-// newHandler serves a webhook for the seed at /PATH, one for shoots at /PATH/NAMESPACE, and nothing else. The bodies of
-// requests are bounded, and panics are answers, by controller-runtime.
+// newHandler serves a webhook for the seed at /PATH, one for shoots at /PATH/NAMESPACE, and nothing else, within limits.
+// Panics are answers, by controller-runtime.
 func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Handler, error) {
 	mux := http.NewServeMux()
 	for _, webhook := range webhooks {
@@ -85,9 +88,20 @@ func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Ha
 		if webhook.Target == extensionswebhook.TargetShoot {
 			handler = forShoot(handler)
 		}
-		mux.Handle("POST "+path, handler)
+		mux.Handle("POST "+path, limits.Handler(handler, maxBytes(webhook), time.Duration(*webhook.TimeoutSeconds)*time.Second))
 	}
 	return mux, nil
+}
+
+// maxBytes returns how long a request to the webhook may be. Of what the webhooks of a seed get, only an
+// OperatingSystemConfig is large: it holds the files of a machine.
+func maxBytes(webhook *extensionswebhook.Webhook) int64 {
+	for _, t := range webhook.Types {
+		if _, ok := t.Obj.(*extensionsv1alpha1.OperatingSystemConfig); ok {
+			return limits.LargeObject
+		}
+	}
+	return limits.SmallObject
 }
 
 // forShoot tells the handler which shoot calls.

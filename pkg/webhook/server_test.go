@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
@@ -133,8 +134,57 @@ func TestBodyIsBounded(t *testing.T) {
 	body := &endless{}
 	answer := answer(t, call(t, handlerFor(t, seedWebhook()), http.MethodPost, "/pods", body))
 	g.Expect(answer.Allowed).To(BeFalse())
-	g.Expect(answer.Result.Code).To(BeEquivalentTo(http.StatusRequestEntityTooLarge))
-	g.Expect(body.read).To(BeNumerically("<", 20<<20))
+	g.Expect(answer.Result.Message).To(ContainSubstring("request body too large"))
+	g.Expect(body.read).To(BeNumerically("<", 3<<20))
+
+	long := bytes.NewReader(make([]byte, 2<<20))
+	g.Expect(call(t, handlerFor(t, seedWebhook()), http.MethodPost, "/pods", long).StatusCode).To(Equal(http.StatusRequestEntityTooLarge))
+	large := seedWebhook(ofTypes(&extensionsv1alpha1.OperatingSystemConfig{}))
+	g.Expect(call(t, handlerFor(t, large), http.MethodPost, "/pods", long).StatusCode).To(Equal(http.StatusOK), "it holds the files of a machine")
+}
+
+func TestAWebhookServesAsManyRequestsAsItMayAndNoMore(t *testing.T) {
+	g := NewWithT(t)
+	var (
+		entered = make(chan struct{})
+		leave   = make(chan struct{})
+		held    = seedWebhook(func(w *extensionswebhook.Webhook) {
+			w.TimeoutSeconds = new(int32(7))
+			w.Webhook = &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, _ admission.Request) admission.Response {
+				if _, ok := ctx.Deadline(); !ok {
+					return admission.Denied("no deadline")
+				}
+				entered <- struct{}{}
+				<-leave
+				return admission.Allowed("")
+			})}
+		})
+		handler = handlerFor(t, held, shootWebhook())
+		answers = make(chan *http.Response, 1000)
+		body    = review(t)
+		served  int
+	)
+	for full := false; !full; {
+		go func() { answers <- call(t, handler, http.MethodPost, "/pods", bytes.NewReader(body)) }()
+		select {
+		case <-entered:
+			served++
+		case response := <-answers:
+			g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+			g.Expect(response.Header.Get("Retry-After")).To(Equal("1"))
+			full = true
+		}
+		g.Expect(served).To(BeNumerically("<=", 128))
+	}
+	g.Expect(served).To(Equal(128))
+	g.Expect(call(t, handler, http.MethodPost, "/shoot-nodes/"+shootNamespace, bytes.NewReader(body)).StatusCode).To(Equal(http.StatusOK), "another webhook is not full")
+
+	close(leave)
+	for range served {
+		g.Expect((<-answers).StatusCode).To(Equal(http.StatusOK))
+	}
+	go func() { <-entered }()
+	g.Expect(call(t, handler, http.MethodPost, "/pods", bytes.NewReader(body)).StatusCode).To(Equal(http.StatusOK), "there is room again")
 }
 
 func TestRequestsAreCounted(t *testing.T) {

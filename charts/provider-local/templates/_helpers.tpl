@@ -158,6 +158,19 @@ cloud-controller too.
 {{- toYaml $config -}}
 {{- end -}}
 
+{{- /*
+What Go's garbage collector aims at: 90 percent of the memory limit, so that a heap that grows is collected before the kernel ends
+the container. Empty if there is no limit, or one in other units than these.
+*/ -}}
+{{- define "provider-local.goMemoryLimit" -}}
+{{- $limit := dig "limits" "memory" "" (.Values.resources | default dict) | toString -}}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
+{{- $unit := regexReplaceAll "^[0-9]+" $limit "" -}}
+{{- if and (regexMatch "^[0-9]+" $limit) (hasKey $units $unit) -}}
+{{- div (mul (regexFind "^[0-9]+" $limit | int64) (get $units $unit) 9) 10 -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The configuration of the program. */ -}}
 {{- define "provider-local.config" -}}
 {{- $garden := eq (include "provider-local.place" .) "garden" -}}

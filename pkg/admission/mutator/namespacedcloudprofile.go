@@ -54,9 +54,7 @@ func (*namespacedCloudProfile) Mutate(_ context.Context, newObj, _ client.Object
 	if len(own.MachineImages) == 0 {
 		return nil
 	}
-	for _, image := range own.MachineImages {
-		merge(merged, image)
-	}
+	merge(merged, own.MachineImages)
 	merged.TypeMeta = metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.CloudProfileConfigKind}
 	raw, jsonErr := json.Marshal(merged)
 	if jsonErr != nil {
@@ -66,20 +64,36 @@ func (*namespacedCloudProfile) Mutate(_ context.Context, newObj, _ client.Object
 	return nil
 }
 
-func merge(into *localv1alpha1.CloudProfileConfig, image localv1alpha1.MachineImages) {
-	i := slices.IndexFunc(into.MachineImages, func(other localv1alpha1.MachineImages) bool { return other.Name == image.Name })
-	if i < 0 {
-		into.MachineImages = append(into.MachineImages, image)
-		return
+// merge adds images, and versions of images, to a configuration, in the place of those that it has.
+func merge(into *localv1alpha1.CloudProfileConfig, images []localv1alpha1.MachineImages) {
+	byName := make(map[string]int, len(into.MachineImages))
+	for i, image := range slices.Backward(into.MachineImages) {
+		byName[image.Name] = i
 	}
-	versions := slices.Clone(into.MachineImages[i].Versions)
-	for _, version := range image.Versions {
-		j := slices.IndexFunc(versions, func(other localv1alpha1.MachineImageVersion) bool { return other.Version == version.Version })
-		if j < 0 {
-			versions = append(versions, version)
-		} else {
-			versions[j] = version
+	for _, image := range images {
+		i, known := byName[image.Name]
+		if !known {
+			byName[image.Name] = len(into.MachineImages)
+			into.MachineImages = append(into.MachineImages, image)
+			continue
 		}
+		into.MachineImages[i].Versions = mergeVersions(into.MachineImages[i].Versions, image.Versions)
 	}
-	into.MachineImages[i].Versions = versions
+}
+
+func mergeVersions(versions, added []localv1alpha1.MachineImageVersion) []localv1alpha1.MachineImageVersion {
+	versions = slices.Clone(versions)
+	byVersion := make(map[string]int, len(versions))
+	for i, version := range slices.Backward(versions) {
+		byVersion[version.Version] = i
+	}
+	for _, version := range added {
+		if i, known := byVersion[version.Version]; known {
+			versions[i] = version
+			continue
+		}
+		byVersion[version.Version] = len(versions)
+		versions = append(versions, version)
+	}
+	return versions
 }

@@ -7,6 +7,7 @@ package validator_test
 import (
 	"testing"
 
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,6 +39,16 @@ func TestCloudProfiles(t *testing.T) {
 		"a machine type that has nothing":          {validator: v, obj: changed(good, func(p *gardencorev1beta1.CloudProfile) { p.Spec.MachineTypes[0].CPU = resource.Quantity{} }), errs: []string{"spec.machineTypes[0].cpu: Invalid value"}},
 		"an image for a version that is not there": {validator: v, obj: changed(good, func(p *gardencorev1beta1.CloudProfile) { p.Spec.MachineImages = nil })},
 	})
+}
+
+func TestManyMistakesAreNotToldAllAtOnce(t *testing.T) {
+	profile := changed(cloudProfile(), func(p *gardencorev1beta1.CloudProfile) {
+		p.Spec.MachineTypes = make([]gardencorev1beta1.MachineType, 1000)
+	})
+	g := NewWithT(t)
+	err := NewCloudProfile().Validate(t.Context(), profile, nil)
+	g.Expect(err).To(MatchError(And(ContainSubstring("spec.machineTypes[0].cpu: Invalid value"), HaveSuffix(", and 1950 more"))))
+	g.Expect(err).NotTo(MatchError(ContainSubstring("spec.machineTypes[100]")))
 }
 
 func TestNamespacedCloudProfiles(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/apis/local/validation"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 // hostPathKey is the key of a Secret for backups that says where the buckets are.
@@ -74,7 +75,11 @@ func checkCredentials(data map[string][]byte, path *field.Path) field.ErrorList 
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		switch {
 		case key == kubernetes.KubeConfig:
-			if _, err := cluster.Parse(data[key]); err != nil {
+			err := limits.CheckYAML(data[key])
+			if err == nil {
+				_, err = cluster.Parse(data[key])
+			}
+			if err != nil {
 				errs = append(errs, field.Invalid(path.Key(key), field.OmitValueType{}, fmt.Sprintf("it can't be used: %v", err)))
 			}
 		case strings.EqualFold(strings.NewReplacer("-", "", "_", "", ".", "").Replace(key), kubernetes.KubeConfig):
@@ -87,8 +92,8 @@ func checkCredentials(data map[string][]byte, path *field.Path) field.ErrorList 
 // checkSameServer refuses a kubeconfig of another cluster: nobody would ever find the machines in the first one again.
 func checkSameServer(data, before map[string][]byte, path *field.Path) field.ErrorList {
 	now, err := cluster.Parse(data[kubernetes.KubeConfig])
-	if err != nil {
-		return nil // There is none.
+	if err != nil || limits.CheckYAML(before[kubernetes.KubeConfig]) != nil {
+		return nil // There is none, or there was none that could be used.
 	}
 	was, err := cluster.Parse(before[kubernetes.KubeConfig])
 	if err != nil || was.Host == now.Host {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,7 +57,8 @@ func (v *namespacedCloudProfile) check(ctx context.Context, profile, old *garden
 	}
 	errs = append(errs, validation.CloudProfileConfig(config, definitions, path)...)
 	errs = append(errs, onlyOwn(config, configOf(old), own.MachineImages, parent, path)...)
-	inParent := func(image, version string) bool { return offers(parent.Spec.MachineImages, image, version) }
+	parents := offered(parent.Spec.MachineImages)
+	inParent := func(image, version string) bool { return parents.Has(imageVersion{image, version}) }
 	return append(errs, validation.CompleteImages(config, own.MachineImages, definitions, inParent, spec.Child("machineImages"))...), nil
 }
 
@@ -72,15 +74,26 @@ func configOf(profile *gardencorev1beta1.NamespacedCloudProfile) *localv1alpha1.
 // onlyOwn refuses container images for versions that the profile does not have, or has of its parent. The parent may get a
 // version later that the profile had before: that one may stay.
 func onlyOwn(config, old *localv1alpha1.CloudProfileConfig, own []gardencorev1beta1.MachineImage, parent *gardencorev1beta1.CloudProfile, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	var (
+		errs    field.ErrorList
+		parents = offered(parent.Spec.MachineImages)
+		owned   = offered(own)
+		had     = sets.New[imageVersion]()
+	)
+	for _, image := range old.MachineImages {
+		for _, version := range image.Versions {
+			had.Insert(imageVersion{image.Name, version.Version})
+		}
+	}
 	for i, image := range config.MachineImages {
 		for j, version := range image.Versions {
 			path := path.Child("machineImages").Index(i).Child("versions").Index(j).Child("version")
+			this := imageVersion{image.Name, version.Version}
 			switch {
-			case offers(parent.Spec.MachineImages, image.Name, version.Version) && validation.FindVersion(old, image.Name, version.Version) == nil:
+			case parents.Has(this) && !had.Has(this):
 				errs = append(errs, field.Forbidden(path, fmt.Sprintf(
 					"version %s of the machine image %q is one of the CloudProfile %s, whose container image it has: take it out here", version.Version, image.Name, parent.Name)))
-			case !offers(own, image.Name, version.Version):
+			case !owned.Has(this):
 				errs = append(errs, field.Invalid(path, version.Version, fmt.Sprintf(
 					"the machine image %q does not have this version in spec.machineImages: add it there or take it out here", image.Name)))
 			}
@@ -89,18 +102,16 @@ func onlyOwn(config, old *localv1alpha1.CloudProfileConfig, own []gardencorev1be
 	return errs
 }
 
-func offers(images []gardencorev1beta1.MachineImage, name, version string) bool {
+type imageVersion struct{ image, version string }
+
+func offered(images []gardencorev1beta1.MachineImage) sets.Set[imageVersion] {
+	result := sets.New[imageVersion]()
 	for _, image := range images {
-		if image.Name != name {
-			continue
-		}
-		for _, v := range image.Versions {
-			if v.Version == version {
-				return true
-			}
+		for _, version := range image.Versions {
+			result.Insert(imageVersion{image.Name, version.Version})
 		}
 	}
-	return false
+	return result
 }
 
 func appendOne(errs field.ErrorList, err *field.Error) field.ErrorList {

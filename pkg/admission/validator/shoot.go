@@ -64,8 +64,9 @@ func (v *shoot) check(ctx context.Context, shoot, old *gardencorev1beta1.Shoot) 
 		return errs, nil
 	}
 
+	before := byName(was.Workers)
 	for i := range provider.Workers {
-		errs = append(errs, validation.Worker(shoot.Namespace, &provider.Workers[i], poolOf(was.Workers, provider.Workers[i].Name), path.Child("workers").Index(i))...)
+		errs = append(errs, validation.Worker(shoot.Namespace, &provider.Workers[i], before[provider.Workers[i].Name], path.Child("workers").Index(i))...)
 	}
 	images, err := v.checkImages(ctx, shoot, old, path.Child("workers"))
 	if err != nil {
@@ -75,21 +76,23 @@ func (v *shoot) check(ctx context.Context, shoot, old *gardencorev1beta1.Shoot) 
 	return append(append(errs, images...), nodes...), err
 }
 
-func poolOf(pools []gardencorev1beta1.Worker, name string) *gardencorev1beta1.Worker {
+func byName(pools []gardencorev1beta1.Worker) map[string]*gardencorev1beta1.Worker {
+	result := make(map[string]*gardencorev1beta1.Worker, len(pools))
 	for i := range pools {
-		if pools[i].Name == name {
-			return &pools[i]
-		}
+		result[pools[i].Name] = &pools[i]
 	}
-	return nil
+	return result
 }
 
 // checkImages looks at pools that are new or that get another machine image or type. Others go on with what they have,
 // even if the CloudProfile has dropped it.
 func (v *shoot) checkImages(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, path *field.Path) (field.ErrorList, error) {
-	var changed []int
+	var (
+		changed []int
+		pools   = byName(old.Spec.Provider.Workers)
+	)
 	for i, pool := range shoot.Spec.Provider.Workers {
-		before := poolOf(old.Spec.Provider.Workers, pool.Name)
+		before := pools[pool.Name]
 		if pool.Machine.Image != nil && pool.Machine.Image.Version != nil && (before == nil || !equality.Semantic.DeepEqual(pool.Machine, before.Machine)) {
 			changed = append(changed, i)
 		}

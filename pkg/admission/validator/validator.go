@@ -23,6 +23,9 @@ import (
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 )
 
+// maxErrors is how many mistakes a user is told of at once. The text of an aggregate takes the square of their number.
+const maxErrors = 50
+
 // rules are a validator for objects of one kind.
 type rules[T client.Object] struct {
 	// check returns what is wrong with an object. old is the object as it was, nil if it is being created. An error means
@@ -50,6 +53,9 @@ func (r *rules[T]) Validate(ctx context.Context, newObj, oldObj client.Object) e
 	errs, err := r.check(ctx, obj, old)
 	if err != nil {
 		return err
+	}
+	if len(errs) > maxErrors {
+		return fmt.Errorf("%w, and %d more", errs[:maxErrors].ToAggregate(), len(errs)-maxErrors)
 	}
 	return errs.ToAggregate()
 }

@@ -16,6 +16,8 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig/original/components"
 	oscutils "github.com/gardener/gardener/pkg/component/extensions/operatingsystemconfig/utils"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 // ensureKubeletConfig makes the kubelet run in a pod, whatever the Shoot says: a machine has the swap and the control
@@ -76,6 +78,9 @@ func editKubeletConfig(content *extensionsv1alpha1.FileContentInline, edits ...f
 		return err
 	}
 	config := map[string]any{}
+	if err := limits.CheckYAML(data); err != nil {
+		return err
+	}
 	if err := yaml.Unmarshal(data, &config); err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
@@ -83,6 +84,7 @@ func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) 
 		return nil, err
 	}
 	webhook.Action = extensionswebhook.ActionMutating
+	webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler, &appsv1.Deployment{}, &vpaautoscalingv1.VerticalPodAutoscaler{})
 	webhook.FailurePolicy = new(admissionregistrationv1.Fail)
 	webhook.TimeoutSeconds = new(int32(timeoutSeconds))
 	return webhook, nil

@@ -71,7 +71,7 @@ func shoot(workers ...gardencorev1beta1.Worker) *gardencorev1beta1.Shoot {
 	}
 }
 
-func newMutator(t *testing.T, mirrors []configv1alpha1.RegistryMirror, objects ...client.Object) *mutator {
+func newMutator(t testing.TB, mirrors []configv1alpha1.RegistryMirror, objects ...client.Object) *mutator {
 	t.Helper()
 	return &mutator{
 		client:  fake.NewClientBuilder().WithScheme(kubernetes.SeedScheme).WithObjects(objects...).Build(),
@@ -272,7 +272,7 @@ func TestNew(t *testing.T) {
 	})
 }
 
-func newWebhook(t *testing.T) *extensionswebhook.Webhook {
+func newWebhook(t testing.TB) *extensionswebhook.Webhook {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{vpaautoscalingv1.SchemeGroupVersion})
 	mapper.Add(vpaautoscalingv1.SchemeGroupVersion.WithKind("VerticalPodAutoscaler"), meta.RESTScopeNamespace)

@@ -50,7 +50,7 @@ func (t *target) ask(servers []string, clusterDomain string) {
 	}
 	if t.namespace != "" && t.asksCluster() {
 		searches := append([]string{t.namespace + ".svc." + clusterDomain, "svc." + clusterDomain, clusterDomain}, config.Searches...)
-		config.Searches = unique(searches)[:min(len(unique(searches)), maxSearches)]
+		config.Searches = unique(searches, maxSearches)
 		if !slices.ContainsFunc(config.Options, func(o corev1.PodDNSConfigOption) bool { return o.Name == "ndots" }) {
 			config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: "ndots", Value: new(ndots)})
 		}
@@ -76,9 +76,13 @@ func (t *target) asksCluster() bool {
 	}
 }
 
-func unique(values []string) []string {
+// unique returns the values without doubles, up to the given number.
+func unique(values []string, most int) []string {
 	var result []string
 	for _, value := range values {
+		if len(result) == most {
+			break
+		}
 		if !slices.Contains(result, value) {
 			result = append(result, value)
 		}

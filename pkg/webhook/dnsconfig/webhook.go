@@ -31,6 +31,7 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
@@ -75,7 +76,8 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 	if err := addController(mgr, services, opts); err != nil {
 		return nil, fmt.Errorf("adding the controller %s: %w", Name, err)
 	}
-	return webhooks(newAdmitter(mgr.GetLogger().WithName("webhook").WithName(Name), mgr.GetScheme(), services, opts)), nil
+	admitter := newAdmitter(mgr.GetLogger().WithName("webhook").WithName(Name), mgr.GetScheme(), services, opts)
+	return webhooks(admitter), nil
 }
 
 func newAdmitter(log logr.Logger, scheme *runtime.Scheme, services client.Reader, opts Options) *admitter {
@@ -89,7 +91,8 @@ func newAdmitter(log logr.Logger, scheme *runtime.Scheme, services client.Reader
 }
 
 // webhooks are three, as a webhook has but one selector for namespaces and one for objects.
-func webhooks(handler admission.Handler) []*extensionswebhook.Webhook {
+func webhooks(admitter *admitter) []*extensionswebhook.Webhook {
+	handler := limits.Quantities(admitter, &corev1.Pod{}, &appsv1.Deployment{})
 	return []*extensionswebhook.Webhook{
 		// The namespace of a machine is the driver's choice.
 		webhook("machines", handler, &corev1.Pod{}, nil, &metav1.LabelSelector{

@@ -355,11 +355,13 @@ func TestTouch(t *testing.T) {
 	namespace := func(name string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"shoot.gardener.cloud/provider": "local"}}}
 	}
-	// run returns which Deployments were patched; patches in the namespace fail are refused.
-	run := func(t *testing.T, fail string) (patched []string, err error) {
+	// run returns which Deployments were patched; patches in the namespace fail are refused, those in missed go past the
+	// webhooks.
+	run := func(t *testing.T, fail, missed string, addresses ...string) (patched []string, err error) {
 		t.Helper()
 		c := fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(
 			namespace("shoot--a--one"), namespace("shoot--a--two"), prober(), exporter("garden"), exporter("shoot--a--one"), exporter("monitoring"),
+			service(addresses...),
 		).WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 				if obj.GetNamespace() == fail {
@@ -369,26 +371,49 @@ func TestTouch(t *testing.T) {
 					return err
 				}
 				patched = append(patched, client.ObjectKeyFromObject(obj).String())
+				if deployment := obj.(*appsv1.Deployment); deployment.Namespace != missed {
+					(&target{meta: &deployment.Spec.Template.ObjectMeta, spec: &deployment.Spec.Template.Spec}).ask(addresses, "cluster.local")
+				}
 				return nil
 			},
 		}).Build()
-		err = Touch(t.Context(), c, c)
+		err = Touch(t.Context(), c, c, dnsNamespace)
 		return patched, err
 	}
 
 	t.Run("patches those that there are", func(t *testing.T) {
 		g := NewWithT(t)
-		patched, err := run(t, "")
+		patched, err := run(t, "", "", addressIPv4, addressIPv6)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(patched).To(ConsistOf("garden/dependency-watchdog-prober", "garden/blackbox-exporter", "shoot--a--one/blackbox-exporter"))
 	})
 
+	t.Run("goes on after one that the webhooks have missed and reports it", func(t *testing.T) {
+		g := NewWithT(t)
+		patched, err := run(t, "", "garden", addressIPv4)
+		g.Expect(err).To(MatchError(ContainSubstring("garden/blackbox-exporter")))
+		g.Expect(patched).To(ContainElement("shoot--a--one/blackbox-exporter"))
+	})
+
 	t.Run("goes on after a failure and reports it", func(t *testing.T) {
 		g := NewWithT(t)
-		patched, err := run(t, "garden")
+		patched, err := run(t, "garden", "", addressIPv4)
 		g.Expect(err).To(MatchError(And(ContainSubstring("garden/blackbox-exporter"), ContainSubstring("forbidden"))))
 		g.Expect(patched).To(ConsistOf("shoot--a--one/blackbox-exporter"))
 	})
+}
+
+func TestTouchSeesWhatTheWebhooksHaveMissed(t *testing.T) {
+	g := NewWithT(t)
+	stale := prober()
+	stale.Spec.Template.Spec.DNSPolicy, stale.Spec.Template.Spec.DNSConfig = corev1.DNSNone, &corev1.PodDNSConfig{Nameservers: []string{addressIPv6}}
+	for name, deployment := range map[string]*appsv1.Deployment{"as it is without the webhooks": prober(), "with an old address": stale} {
+		c := fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(deployment, service(addressIPv4)).Build()
+		g.Expect(Touch(t.Context(), c, c, dnsNamespace)).To(MatchError(And(ContainSubstring("garden/dependency-watchdog-prober"), ContainSubstring("were not reached"))), name)
+	}
+
+	c := fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(prober()).Build()
+	g.Expect(Touch(t.Context(), c, c, dnsNamespace)).To(Succeed(), "there is no address yet")
 }
 
 func TestAddressChanges(t *testing.T) {

@@ -33,6 +33,7 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
@@ -41,6 +42,9 @@ const (
 
 	// labelManagedBy and managedByDruid are on everything that etcd-druid makes.
 	labelManagedBy, managedByDruid = "app.kubernetes.io/managed-by", "etcd-druid"
+
+	// maxContainers and maxVolumes are many times what a pod of etcd-druid has. Each container is looked at with each volume.
+	maxContainers, maxVolumes = 50, 500
 
 	timeoutSeconds int32 = 5
 )
@@ -74,6 +78,7 @@ func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) 
 	if err != nil {
 		return nil, fmt.Errorf("making webhook %s: %w", Name, err)
 	}
+	webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler, &appsv1.StatefulSet{}, &batchv1.Job{})
 	webhook.FailurePolicy = new(admissionregistrationv1.Ignore)
 	webhook.TimeoutSeconds = new(timeoutSeconds)
 	return webhook, nil
@@ -114,6 +119,10 @@ type store struct {
 }
 
 func (m *mutator) mount(ctx context.Context, pod *corev1.PodSpec) {
+	if len(pod.Containers) > maxContainers || len(pod.Volumes) > maxVolumes {
+		logf.FromContext(ctx).Info("Not mounting buckets into a pod with that many containers or volumes", "containers", len(pod.Containers), "volumes", len(pod.Volumes))
+		return
+	}
 	for i := range pod.Containers {
 		container := &pod.Containers[i]
 		for _, store := range stores() {

@@ -41,7 +41,7 @@ type fakeManager struct {
 func (m fakeManager) GetScheme() *runtime.Scheme { return m.scheme }
 func (fakeManager) GetClient() client.Client     { return nil }
 
-func newWebhook(t *testing.T) *extensionswebhook.Webhook {
+func newWebhook(t testing.TB) *extensionswebhook.Webhook {
 	t.Helper()
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
@@ -60,7 +60,7 @@ type workload struct {
 
 // rendered reads what etcd-druid v0.38.1 has built for an Etcd or an EtcdCopyBackupsTask whose store is of provider local
 // and whose Secret has the hostPath above.
-func rendered(t *testing.T, name string) workload {
+func rendered(t testing.TB, name string) workload {
 	t.Helper()
 	g := NewWithT(t)
 	data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))

@@ -30,17 +30,14 @@ const (
 	Name = "machinecontrollermanager"
 	// RoleName is the name of machine-controller-manager's Role in the namespace of a shoot.
 	RoleName = "machine-controller-manager"
-	// ClusterRoleName is the name of the ClusterRole that Gardener had for all of them before it wrote a Role for each.
-	ClusterRoleName = "system:machine-controller-manager-runtime"
 
 	timeoutSeconds = 5
 )
 
-// New returns the webhook. It gets the Roles in the namespaces of this provider's shoots; a ClusterRole is in no
-// namespace, so it gets all of those, and leaves all but one as they are. While it cannot be reached, Roles are written
-// without the driver's permissions: call Touch as soon as the webhook is registered.
+// New returns the webhook. It gets the Roles in the namespaces of this provider's shoots. While it cannot be reached, Roles
+// are written without the driver's permissions: call Touch once the webhook is registered, and every few minutes.
 func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
-	types := []extensionswebhook.Type{{Obj: &rbacv1.Role{}}, {Obj: &rbacv1.ClusterRole{}}}
+	types := []extensionswebhook.Type{{Obj: &rbacv1.Role{}}}
 	handler, err := extensionswebhook.NewBuilder(mgr, mgr.GetLogger().WithName("webhook").WithName(Name)).WithMutator(mutator{}, types...).Build()
 	if err != nil {
 		return nil, err
@@ -58,8 +55,9 @@ func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
 	}, nil
 }
 
-// Touch sends the Roles of all shoots through the webhook, for those that were written while it did not serve. gardenlet
-// writes a Role when it reconciles the shoot, which may be a day away. The reader asks the API server.
+// Touch sends the Roles of all shoots through the webhook, for those that were written while it could not be reached.
+// gardenlet writes a Role when it reconciles the shoot, which may be a day away, and takes the driver's rules out each time.
+// It is an error if a Role still lacks some of them. The reader asks the API server.
 //
 // The API server looks at the rules of a Role that is patched as if the caller had written all of them, so this needs the
 // verb escalate for Roles of this name.
@@ -70,7 +68,8 @@ func Touch(ctx context.Context, reader client.Reader, c client.Client) error {
 	}
 	var errs []error
 	for _, namespace := range namespaces {
-		errs = append(errs, touch.Object(ctx, c, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: RoleName}}))
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: RoleName}}
+		errs = append(errs, touch.Object(ctx, c, role, func() bool { return len(withRules(role.Rules, driverRules())) == len(role.Rules) }))
 	}
 	return errors.Join(errs...)
 }
@@ -82,15 +81,8 @@ func (mutator) Mutate(_ context.Context, obj, _ client.Object) error {
 	if obj.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	switch role := obj.(type) {
-	case *rbacv1.Role:
-		if role.Name == RoleName {
-			role.Rules = withRules(role.Rules, driverRules())
-		}
-	case *rbacv1.ClusterRole:
-		if role.Name == ClusterRoleName {
-			role.Rules = withRules(role.Rules, driverRules())
-		}
+	if role, ok := obj.(*rbacv1.Role); ok && role.Name == RoleName {
+		role.Rules = withRules(role.Rules, driverRules())
 	}
 	return nil
 }

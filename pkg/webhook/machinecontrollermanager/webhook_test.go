@@ -46,17 +46,6 @@ func gardenersRole(t *testing.T) *rbacv1.Role {
 	return role
 }
 
-// oldClusterRole is the ClusterRole as Gardener wrote it before there was a Role for each shoot.
-func oldClusterRole() *rbacv1.ClusterRole {
-	return &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: ClusterRoleName},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"machine.sapcloud.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
-			{APIGroups: []string{""}, Resources: []string{"configmaps", "secrets", "endpoints", "events", "pods"}, Verbs: []string{"*"}},
-		},
-	}
-}
-
 func TestMutate(t *testing.T) {
 	mutate := func(t *testing.T, obj client.Object) {
 		t.Helper()
@@ -74,15 +63,6 @@ func TestMutate(t *testing.T) {
 			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
 			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get"}},
 		}))
-	})
-
-	t.Run("adds to the old ClusterRole what it does not allow yet", func(t *testing.T) {
-		g := NewWithT(t)
-		role := oldClusterRole()
-		mutate(t, role)
-		g.Expect(role.Rules).To(Equal(append(oldClusterRole().Rules,
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get"}},
-		)))
 	})
 
 	t.Run("changes nothing the second time", func(t *testing.T) {
@@ -156,6 +136,7 @@ func TestNew(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*webhook.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
 	g.Expect(webhook.NamespaceSelector.MatchLabels).To(Equal(map[string]string{"shoot.gardener.cloud/provider": "local"}))
+	g.Expect(webhook.Types).To(HaveExactElements(HaveField("Obj", BeAssignableToTypeOf(&rbacv1.Role{}))), "no selector applies to what is in no namespace")
 
 	t.Run("answers a request with a patch", func(t *testing.T) {
 		g := NewWithT(t)
@@ -195,8 +176,8 @@ func TestTouch(t *testing.T) {
 	role := func(namespace string) *rbacv1.Role {
 		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: RoleName}}
 	}
-	// run returns which Roles were patched; patches in the namespace fail are refused.
-	run := func(t *testing.T, fail string) (patched []string, err error) {
+	// run returns which Roles were patched; patches in the namespace fail are refused, those in missed go past the webhook.
+	run := func(t *testing.T, fail, missed string) (patched []string, err error) {
 		t.Helper()
 		c := fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(
 			shoot("shoot--a--one"), shoot("shoot--a--two"), shoot("shoot--a--workerless"), role("shoot--a--one"), role("shoot--a--two"), role("other"),
@@ -209,7 +190,10 @@ func TestTouch(t *testing.T) {
 					return err
 				}
 				patched = append(patched, obj.GetNamespace())
-				return nil
+				if obj.GetNamespace() == missed {
+					return nil
+				}
+				return mutator{}.Mutate(ctx, obj, nil)
 			},
 		}).Build()
 		err = Touch(t.Context(), c, c)
@@ -218,15 +202,22 @@ func TestTouch(t *testing.T) {
 
 	t.Run("patches the Roles of all shoots that have one", func(t *testing.T) {
 		g := NewWithT(t)
-		patched, err := run(t, "")
+		patched, err := run(t, "", "")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(patched).To(ConsistOf("shoot--a--one", "shoot--a--two"))
 	})
 
 	t.Run("goes on after a failure and reports it", func(t *testing.T) {
 		g := NewWithT(t)
-		patched, err := run(t, "shoot--a--one")
+		patched, err := run(t, "shoot--a--one", "")
 		g.Expect(err).To(MatchError(And(ContainSubstring("shoot--a--one/"+RoleName), ContainSubstring("forbidden"))))
 		g.Expect(patched).To(ConsistOf("shoot--a--two"))
+	})
+	t.Run("goes on after a Role that went past the webhook and reports it", func(t *testing.T) {
+		g := NewWithT(t)
+		patched, err := run(t, "", "shoot--a--one")
+		g.Expect(err).To(MatchError(And(ContainSubstring("shoot--a--one/"+RoleName), ContainSubstring("were not reached"))))
+		g.Expect(err).NotTo(MatchError(ContainSubstring("shoot--a--two")))
+		g.Expect(patched).To(ConsistOf("shoot--a--one", "shoot--a--two"))
 	})
 }

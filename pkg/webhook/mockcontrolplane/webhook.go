@@ -24,6 +24,7 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
@@ -61,6 +62,7 @@ func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
 	}
 	webhook.Name, webhook.Path = Name, Name
 	webhook.Action = extensionswebhook.ActionMutating
+	webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler, &appsv1.Deployment{})
 	webhook.FailurePolicy = new(admissionregistrationv1.Fail)
 	webhook.TimeoutSeconds = new(int32(timeoutSeconds))
 	return webhook, nil

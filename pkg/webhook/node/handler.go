@@ -8,12 +8,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 // handler answers the API server. It does without the handler of Gardener's extension library for two reasons: that one
@@ -31,8 +35,31 @@ type partialNode struct {
 }
 
 type partialStatus struct {
-	Capacity    corev1.ResourceList `json:"capacity,omitempty"`
-	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
+	Capacity    quantities `json:"capacity,omitempty"`
+	Allocatable quantities `json:"allocatable,omitempty"`
+}
+
+// quantities are those of a Node that are worth a calculation: others, which whoever has the Node's credentials can write,
+// are as good as absent. A patch overwrites them.
+type quantities corev1.ResourceList
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (q *quantities) UnmarshalJSON(data []byte) error {
+	var raw map[corev1.ResourceName]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil || raw == nil {
+		return err
+	}
+	*q = make(quantities, len(raw))
+	for name, value := range raw {
+		text := strings.Trim(string(value), `"`)
+		if !limits.IsQuantity(text) {
+			continue
+		}
+		if quantity, err := resource.ParseQuantity(text); err == nil {
+			(*q)[name] = quantity
+		}
+	}
+	return nil
 }
 
 // Handle implements admission.Handler. It allows everything.
@@ -73,9 +100,10 @@ func carriesStatus(request admission.Request) bool {
 // withCapacity returns a copy of the status with this much of each resource, or nil if that is what it says already. What
 // the kubelet has reserved, the difference between capacity and allocatable, stays reserved if it fits.
 func (s *partialStatus) withCapacity(capacity corev1.ResourceList) *partialStatus {
-	result := &partialStatus{Capacity: corev1.ResourceList{}, Allocatable: corev1.ResourceList{}}
+	result := &partialStatus{Capacity: quantities{}, Allocatable: quantities{}}
 	if s != nil {
-		result.Capacity, result.Allocatable = copyOf(s.Capacity), copyOf(s.Allocatable)
+		maps.Copy(result.Capacity, s.Capacity)
+		maps.Copy(result.Allocatable, s.Allocatable)
 	}
 
 	changed := false
@@ -106,19 +134,12 @@ func reserved(status *partialStatus, name corev1.ResourceName) resource.Quantity
 	return difference
 }
 
-func set(list corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) bool {
+func set(list quantities, name corev1.ResourceName, quantity resource.Quantity) bool {
 	if current, ok := list[name]; ok && current.Cmp(quantity) == 0 {
 		return false
 	}
 	list[name] = quantity
 	return true
-}
-
-func copyOf(list corev1.ResourceList) corev1.ResourceList {
-	if list == nil {
-		return corev1.ResourceList{}
-	}
-	return list.DeepCopy()
 }
 
 // patch returns a response with what makes after of before.

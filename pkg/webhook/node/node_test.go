@@ -316,6 +316,18 @@ func TestWhatTheKubeletReserved(t *testing.T) {
 			`{"cpu":"4","memory":"8Gi"}`, `null`,
 			map[string]any{"/status/allocatable": map[string]any{"cpu": "4", "memory": "8Gi"}},
 		},
+		"is nothing if it is no quantity": {
+			`{"cpu":"many","memory":"16Gi"}`, `{"cpu":"7920m","memory":"15Gi"}`,
+			map[string]any{"/status/capacity/cpu": "4", "/status/capacity/memory": "8Gi", "/status/allocatable/cpu": "4", "/status/allocatable/memory": "7Gi"},
+		},
+		"is nothing if its exponent is no small one": {
+			`{"cpu":"1e30000000","memory":"16Gi","pods":"1e-30000000"}`, `{"cpu":1,"memory":1e-2000000000}`,
+			map[string]any{"/status/capacity/cpu": "4", "/status/capacity/memory": "8Gi", "/status/allocatable/cpu": "4", "/status/allocatable/memory": "8Gi"},
+		},
+		"is nothing if it is too long": {
+			`{"cpu":"8` + strings.Repeat("0", 1<<20) + `","memory":"16Gi"}`, `{"cpu":"8","memory":"15Gi"}`,
+			map[string]any{"/status/capacity/cpu": "4", "/status/capacity/memory": "8Gi", "/status/allocatable/cpu": "4", "/status/allocatable/memory": "7Gi"},
+		},
 		"is told by numbers as well as by strings": {`{"cpu":8,"memory":17179869184}`, `{"cpu":"7920m","memory":16106127360}`, smallChanges()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -364,10 +376,9 @@ func TestOnlyRequestsThatSetTheStatusAreLookedAt(t *testing.T) {
 		"the end of a Node": {func(r *admission.Request) {
 			r.SubResource, r.Operation, r.Object.Raw = "", admissionv1.Delete, nil
 		}, nil},
-		"another kind":                        {func(r *admission.Request) { r.Resource.Resource = "pods" }, nil},
-		"a Node that cannot be decoded":       {func(r *admission.Request) { r.Object.Raw = []byte(`{"status":5}`) }, nil},
-		"a Node with a quantity that is none": {func(r *admission.Request) { r.Object.Raw = []byte(nodeOf("small", `{"cpu":"many"}`, `{}`)) }, nil},
-		"what is cut short":                   {func(r *admission.Request) { r.Object.Raw = r.Object.Raw[:40] }, nil},
+		"another kind":                  {func(r *admission.Request) { r.Resource.Resource = "pods" }, nil},
+		"a Node that cannot be decoded": {func(r *admission.Request) { r.Object.Raw = []byte(`{"status":5}`) }, nil},
+		"what is cut short":             {func(r *admission.Request) { r.Object.Raw = r.Object.Raw[:40] }, nil},
 		"a status update without any status": {func(r *admission.Request) {
 			r.Object.Raw = []byte(`{"metadata":{"labels":{"worker.gardener.cloud/pool":"small"}}}`)
 		}, map[string]any{"/status": map[string]any{"capacity": map[string]any{"cpu": "4", "memory": "8Gi"}, "allocatable": map[string]any{"cpu": "4", "memory": "8Gi"}}}},

@@ -28,8 +28,8 @@ type TouchOptions struct {
 }
 
 // AddTouchToManager adds a Runnable of the leader that sends an empty patch for the status of each Node of the seed, which
-// changes nothing by itself, but has the API server ask the webhook. Nodes for which that failed, or which do not have the
-// capacity thereafter, are tried again for some minutes; by then their kubelets have written the status by themselves.
+// changes nothing by itself, but has the API server ask the webhook, and does so every few minutes. Nodes for which that
+// failed, or which do not have the capacity thereafter, are tried again earlier.
 //
 // It is an error if the capacity is incomplete or the channel is nil.
 //

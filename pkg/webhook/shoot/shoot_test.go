@@ -106,7 +106,7 @@ type fakeManager struct {
 func (m fakeManager) GetScheme() *runtime.Scheme { return m.scheme }
 func (fakeManager) GetClient() client.Client     { return nil }
 
-func newWebhook(t *testing.T) *extensionswebhook.Webhook {
+func newWebhook(t testing.TB) *extensionswebhook.Webhook {
 	t.Helper()
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()

@@ -98,7 +98,7 @@ func TestMendingWithAnAPIServer(t *testing.T) {
 
 	t.Run("a second time nothing is written", func(t *testing.T) {
 		g := NewWithT(t)
-		g.Expect(dnsconfig.Touch(ctx, mgr.GetAPIReader(), mgr.GetClient())).To(Succeed())
+		g.Expect(dnsconfig.Touch(ctx, mgr.GetAPIReader(), mgr.GetClient(), dnsNamespace)).To(Succeed())
 		version := prober.ResourceVersion
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(prober), prober)).To(Succeed())
 		g.Expect(prober.ResourceVersion).To(Equal(version))
@@ -191,7 +191,7 @@ func permissions() []client.Object {
 		}},
 		binding(user),
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: dnsNamespace, Name: user}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"coredns"}, Verbs: []string{"list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"coredns"}, Verbs: []string{"get", "list", "watch"}},
 		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: dnsNamespace, Name: user},

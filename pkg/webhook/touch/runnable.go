@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// AddToManager adds a Runnable of the leader which calls touch once registered is closed, and again while it fails.
+// period is the time between two touches. A write that went past the webhooks is mended within it.
+const period = 5 * time.Minute
+
+// AddToManager adds a Runnable of the leader which calls touch once registered is closed, and every few minutes from then
+// on. After an error it calls it again with a back-off.
 func AddToManager(mgr manager.Manager, name string, registered <-chan struct{}, touch func(ctx context.Context) error) error {
-	return mgr.Add(&runnable{
-		name: name, registered: registered, touch: touch,
-		// About four minutes in all. What is left then is mended when its owner next writes it.
-		backoff: wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 9},
-	})
+	return mgr.Add(&runnable{name: name, registered: registered, touch: touch, clock: clock.RealClock{}})
 }
 
 type runnable struct {
 	name       string
 	registered <-chan struct{}
 	touch      func(ctx context.Context) error
-	backoff    wait.Backoff
+	clock      clock.Clock
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -43,14 +44,22 @@ func (r *runnable) Start(ctx context.Context) error {
 	case <-r.registered:
 	}
 
-	if err := wait.ExponentialBackoffWithContext(ctx, r.backoff, func(ctx context.Context) (bool, error) {
-		err := r.touch(ctx)
-		if err != nil {
-			log.Info("Some objects are yet to be sent through the webhooks", "reason", err.Error())
+	for backoff := newBackoff(); ; {
+		delay := period
+		if err := r.touch(ctx); err != nil {
+			delay = backoff.Step()
+			log.Info("Some objects are yet to be sent through the webhooks", "reason", err.Error(), "retryAfter", delay.String())
+		} else {
+			backoff = newBackoff()
 		}
-		return err == nil, nil
-	}); err != nil && ctx.Err() == nil {
-		log.Info("Leaving the rest to who writes them next")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.clock.After(delay):
+		}
 	}
-	return nil
+}
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: period}
 }

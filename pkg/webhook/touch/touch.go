@@ -5,6 +5,9 @@
 // Package touch sends objects through the webhooks once more, for objects that were written while no webhook served. An
 // empty patch changes nothing by itself, but the API server hands the object to the webhooks all the same, and what they
 // do to it is written. What a webhook leaves as it is makes no new version of the object and wakes nobody.
+//
+// That is done every few minutes, not only at the start: a webhook that is ignored while it cannot be reached may miss any
+// write, by a timeout as well, and neither the API server nor the writer tells.
 package touch
 
 import (
@@ -12,6 +15,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,11 +25,18 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
-// Object sends the object of this kind, namespace and name through the webhooks. It needs the permission to patch it. An
-// object that does not exist is no error: there is nothing to mend.
-func Object(ctx context.Context, c client.Client, obj client.Object) error {
-	if err := c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte("{}"))); client.IgnoreNotFound(err) != nil {
+// Object sends the object of this kind, namespace and name through the webhooks. It needs the permission to patch it. isMutated
+// is asked about obj, which is by then as the API server has written it; it is an error if the webhooks have left it as it
+// was, as an API server may take a moment to reach them. An object that does not exist, or is being deleted, is no error.
+func Object(ctx context.Context, c client.Client, obj client.Object, isMutated func() bool) error {
+	err := c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte("{}")))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("sending %T %s through the webhooks: %w", obj, client.ObjectKeyFromObject(obj), err)
+	case obj.GetDeletionTimestamp() == nil && !isMutated():
+		return fmt.Errorf("sending %T %s through the webhooks: they did not change it, so they were not reached", obj, client.ObjectKeyFromObject(obj))
 	}
 	return nil
 }

@@ -40,12 +40,23 @@ func TestObject(t *testing.T) {
 			},
 		}).Build()
 
-		g.Expect(touch.Object(t.Context(), c, role())).To(Succeed())
+		g.Expect(touch.Object(t.Context(), c, role(), func() bool { return true })).To(Succeed())
 		g.Expect(sent).To(ConsistOf("shoot--a--b/machine-controller-manager {}"))
+
+		g.Expect(touch.Object(t.Context(), c, role(), func() bool { return false })).To(MatchError(And(
+			ContainSubstring("shoot--a--b/machine-controller-manager"), ContainSubstring("they did not change it"))))
+	})
+
+	t.Run("does not expect the webhooks to change what is being deleted", func(t *testing.T) {
+		g := NewWithT(t)
+		deleted := role()
+		deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.Now()), []string{"keep"}
+		c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(deleted).Build()
+		g.Expect(touch.Object(t.Context(), c, role(), func() bool { return false })).To(Succeed())
 	})
 
 	t.Run("has nothing to do for an object that does not exist", func(t *testing.T) {
-		NewWithT(t).Expect(touch.Object(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), role())).To(Succeed())
+		NewWithT(t).Expect(touch.Object(t.Context(), fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), role(), func() bool { return false })).To(Succeed())
 	})
 
 	t.Run("names the object that could not be patched", func(t *testing.T) {
@@ -54,7 +65,7 @@ func TestObject(t *testing.T) {
 				return errors.New("forbidden")
 			},
 		}).Build()
-		NewWithT(t).Expect(touch.Object(t.Context(), c, role())).To(MatchError(And(ContainSubstring("shoot--a--b/machine-controller-manager"), ContainSubstring("forbidden"))))
+		NewWithT(t).Expect(touch.Object(t.Context(), c, role(), func() bool { return true })).To(MatchError(And(ContainSubstring("shoot--a--b/machine-controller-manager"), ContainSubstring("forbidden"))))
 	})
 }
 

@@ -36,6 +36,19 @@ app.kubernetes.io/part-of: gardener
 {{- dig "webhooks" "port" 10443 .Values.server -}}
 {{- end -}}
 
+{{- /*
+What Go's garbage collector aims at: 90 percent of the memory limit, so that a heap that grows is collected before the kernel ends
+the container. Empty if there is no limit, or one in other units than these.
+*/ -}}
+{{- define "admission-local.goMemoryLimit" -}}
+{{- $limit := dig "limits" "memory" "" (.Values.resources | default dict) | toString -}}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
+{{- $unit := regexReplaceAll "^[0-9]+" $limit "" -}}
+{{- if and (regexMatch "^[0-9]+" $limit) (hasKey $units $unit) -}}
+{{- div (mul (regexFind "^[0-9]+" $limit | int64) (get $units $unit) 9) 10 -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The configuration of the program: what the values set, and no more, as the program knows its own defaults. */ -}}
 {{- define "admission-local.config" -}}
 {{- $owner := required "gardener.virtualCluster.namespace is not set: gardener-operator sets it" .Values.gardener.virtualCluster.namespace -}}

@@ -25,6 +25,11 @@ type ServerConfiguration struct {
 	// Metrics serves /metrics. Default: port 8080 on all addresses.
 	// +optional
 	Metrics *Server `json:"metrics,omitempty"`
+	// SecureMetrics serves /metrics by TLS, with a certificate that nobody has signed, and only to those who may get the
+	// non-resource URL /metrics in the cluster in which the program runs. The program needs to create TokenReviews and
+	// SubjectAccessReviews there. Default: false, /metrics is for all who reach the port.
+	// +optional
+	SecureMetrics bool `json:"secureMetrics,omitempty"`
 	// Webhooks serves the webhooks. Default: port 10443 on all addresses.
 	// +optional
 	Webhooks *Server `json:"webhooks,omitempty"`

@@ -112,14 +112,17 @@ func capabilities(of gardencorev1beta1.Capabilities, definitions []gardencorev1b
 // versions that are had from elsewhere. path is that of the offered machine images.
 func CompleteImages(config *localv1alpha1.CloudProfileConfig, offered []gardencorev1beta1.MachineImage, definitions []gardencorev1beta1.CapabilityDefinition,
 	elsewhere func(image, version string) bool, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	var (
+		errs     field.ErrorList
+		versions = versionsOf(config)
+	)
 	for i, image := range offered {
 		for j, version := range image.Versions {
 			if elsewhere != nil && elsewhere(image.Name, version.Version) {
 				continue
 			}
 			path := path.Index(i).Child("versions").Index(j)
-			found := FindVersion(config, image.Name, version.Version)
+			found := versions[imageVersionKey{image.Name, version.Version}]
 			if found == nil {
 				errs = append(errs, field.Invalid(path.Child("version"), version.Version, fmt.Sprintf(
 					"no container image is known for it: add the version to the machine image %q in machineImages of spec.providerConfig", image.Name)))
@@ -142,16 +145,44 @@ func completeFlavors(found *localv1alpha1.MachineImageVersion, offered []gardenc
 		flavorPath = func(int) *field.Path { return path.Child("capabilityFlavors") }
 	}
 
+	known := sets.New[string]()
+	for _, flavor := range found.CapabilityFlavors {
+		known.Insert(textOf(gardencorev1beta1.GetCapabilitiesWithAppliedDefaults(flavor.Capabilities, definitions)))
+	}
 	var errs field.ErrorList
 	for k, flavor := range offered {
 		wanted := gardencorev1beta1.GetCapabilitiesWithAppliedDefaults(flavor.Capabilities, definitions)
-		if !slices.ContainsFunc(found.CapabilityFlavors, func(f localv1alpha1.MachineImageFlavor) bool {
-			return v1beta1helper.AreCapabilitiesEqual(gardencorev1beta1.GetCapabilitiesWithAppliedDefaults(f.Capabilities, definitions), wanted)
-		}) {
+		if !known.Has(textOf(wanted)) {
 			errs = append(errs, field.Invalid(flavorPath(k), wanted.String(), "no container image is known for these capabilities: add one with just these to capabilityFlavors of the version in spec.providerConfig"))
 		}
 	}
 	return errs
+}
+
+// textOf returns the same text for equal capabilities, in whatever order their values are.
+func textOf(capabilities gardencorev1beta1.Capabilities) string {
+	sorted := make(map[string][]string, len(capabilities))
+	for name, values := range capabilities {
+		sorted[name] = slices.Compact(slices.Sorted(slices.Values(values)))
+	}
+	return fmt.Sprintf("%q", sorted) // in the order of the names
+}
+
+type imageVersionKey struct{ image, version string }
+
+// versionsOf returns the versions of all machine images in a configuration. Of two that are the same it is the first.
+func versionsOf(config *localv1alpha1.CloudProfileConfig) map[imageVersionKey]*localv1alpha1.MachineImageVersion {
+	result := map[imageVersionKey]*localv1alpha1.MachineImageVersion{}
+	for i := range config.MachineImages {
+		image := &config.MachineImages[i]
+		for j := range image.Versions {
+			key := imageVersionKey{image.Name, image.Versions[j].Version}
+			if result[key] == nil {
+				result[key] = &image.Versions[j]
+			}
+		}
+	}
+	return result
 }
 
 // FindVersion returns the version of a machine image in a configuration, nil if there is none.

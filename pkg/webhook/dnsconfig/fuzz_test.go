@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package dnsconfig
+
+import (
+	"testing"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits/limitstest"
+)
+
+func FuzzHandleMachine(f *testing.F) {
+	seeds := []any{machine()}
+	for _, spec := range limitstest.PodSpecs() {
+		seeds = append(seeds, `{"apiVersion":"v1","kind":"Pod","spec":`+spec+`}`)
+	}
+	limitstest.Fuzz(f, webhooks(admitterWith(service(addressIPv4)))[0].Webhook.Handler, limitstest.About(machine()), seeds...)
+}
+
+func FuzzHandleDeployment(f *testing.F) {
+	seeds := []any{prober(), exporter("garden")}
+	for _, spec := range limitstest.PodSpecs() {
+		seeds = append(seeds, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"dependency-watchdog-prober"},"spec":{"template":{"spec":`+spec+`}}}`)
+	}
+	limitstest.Fuzz(f, webhooks(admitterWith(service(addressIPv4)))[1].Webhook.Handler, limitstest.About(prober()), seeds...)
+}
