@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 )
 
@@ -50,11 +51,13 @@ func New(object *extensionsv1alpha1.DNSRecord, zones []string, defaultTTL int64)
 func Parse(object *extensionsv1alpha1.DNSRecord, defaultTTL int64) (Record, error) {
 	record := Record{
 		Owner:   client.ObjectKeyFromObject(object),
+		Class:   classOf(object),
 		Created: object.CreationTimestamp.Time,
 		Type:    string(object.Spec.RecordType),
 		TTL:     cmp.Or(ptr.Deref(object.Spec.TTL, 0), defaultTTL, DefaultTTL),
 	}
 	_, record.Ingress = object.Labels[LabelIngress]
+	record.Internal = object.Labels[v1beta1constants.LabelRole] == v1beta1constants.LabelDNSRecordInternal
 	if record.TTL < 0 || record.TTL > math.MaxInt32 {
 		return Record{}, fmt.Errorf("spec.ttl: %d seconds is not between 1 and %d", record.TTL, math.MaxInt32)
 	}

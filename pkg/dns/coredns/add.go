@@ -52,6 +52,7 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 		Classes:         opts.Classes,
 		Namespace:       dns.CoreDNS.Namespace,
 		Zones:           dns.Zones,
+		Reserved:        dns.ReservedDomains,
 		DefaultTTL:      *dns.DefaultTTL,
 		ClusterDomain:   dns.CoreDNS.ClusterDomain,
 		DefaultProvider: dns.Provider,

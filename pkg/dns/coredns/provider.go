@@ -77,6 +77,8 @@ type Options struct {
 	Namespace string
 	// Zones are the domains that CoreDNS serves.
 	Zones []string
+	// Reserved are domains that shoots may not choose names in.
+	Reserved []string
 	// DefaultTTL is the TTL in seconds of a record without one.
 	DefaultTTL int64
 	// ClusterDomain is the domain of the cluster's Services.

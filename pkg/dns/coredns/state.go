@@ -162,13 +162,13 @@ func unwrap(object any) (client.Object, bool) {
 
 // dnsRecordChanged drops what no reconcile will drop: a DNSRecord that went without one, as Gardener's library skips
 // the deletion of what it takes for never created, one that is another instance's or extension's now,
-// and one that another provider serves.
+// and one that another provider serves. It follows the DNSRecords of another instance whose names are taken.
 func (p *Provider) dnsRecordChanged(ctx context.Context, object client.Object) {
 	key := client.ObjectKeyFromObject(object)
 	p.mu.Lock()
 	_, ok := p.desired.owners[key]
 	p.mu.Unlock()
-	if !ok {
+	if record, isDNSRecord := object.(*extensionsv1alpha1.DNSRecord); !ok && (!isDNSRecord || !p.isElsewhere(record)) {
 		return
 	}
 
@@ -180,6 +180,17 @@ func (p *Provider) dnsRecordChanged(ctx context.Context, object client.Object) {
 		return
 	}
 	if err == nil && p.isMine(current) {
+		return
+	}
+	if err == nil && p.isElsewhere(current) {
+		if record, err := dns.New(current, p.Zones, p.DefaultTTL); err == nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.enqueue(p.desired.setElsewhere(record))
+			return
+		}
+	}
+	if !ok {
 		return
 	}
 	p.Log.Info("Dropping the record of a DNSRecord that is gone or no more to be served here", "dnsRecord", key)
@@ -213,6 +224,13 @@ func (p *Provider) isMine(object *extensionsv1alpha1.DNSRecord) bool {
 	return object.Spec.Type == dns.Type && p.Classes.Has(object) && dns.IsServedBy(configv1alpha1.DNSProviderCoreDNS, object, p.DefaultProvider)
 }
 
+// isElsewhere reports whether another instance serves a DNSRecord whose name goes before all that this one serves: the
+// garden's, which the instance of a seed in the same cluster must leave alone.
+func (p *Provider) isElsewhere(object *extensionsv1alpha1.DNSRecord) bool {
+	return object.Spec.Type == dns.Type && object.DeletionTimestamp == nil && !p.Classes.Has(object) &&
+		object.Spec.Class != nil && *object.Spec.Class == extensionsv1alpha1.ExtensionClassGarden
+}
+
 // rebuild makes the state from the DNSRecords, and takes over where names are from the ConfigMaps.
 func (p *Provider) rebuild(ctx context.Context) error {
 	objects := &extensionsv1alpha1.DNSRecordList{}
@@ -228,10 +246,19 @@ func (p *Provider) rebuild(ctx context.Context) error {
 	defer p.mu.Unlock()
 	for i := range objects.Items {
 		object := &objects.Items[i]
+		if p.isElsewhere(object) {
+			if record, err := dns.New(object, p.Zones, p.DefaultTTL); err == nil {
+				p.desired.setElsewhere(record)
+			}
+			continue
+		}
 		if !p.isMine(object) || !isServed(object) {
 			continue
 		}
 		record, err := dns.New(object, p.Zones, p.DefaultTTL)
+		if err == nil {
+			err = record.CheckReserved(p.Reserved)
+		}
 		if err != nil {
 			// Its reconcile tells its author.
 			p.Log.Info("Leaving out a DNSRecord that is not valid", "dnsRecord", client.ObjectKeyFromObject(object), "reason", err.Error())

@@ -32,6 +32,12 @@ func isChanged(err error) bool {
 	return errors.As(err, &problem) && (problem.rcode == miekgdns.RcodeNXRrset || problem.rcode == miekgdns.RcodeNameError)
 }
 
+// isRaced reports whether an error is that a name has come into use since it was looked at.
+func isRaced(err error) bool {
+	var problem *rcodeError
+	return errors.As(err, &problem) && (problem.rcode == miekgdns.RcodeYXDomain || problem.rcode == miekgdns.RcodeYXRrset || problem.rcode == miekgdns.RcodeNXRrset)
+}
+
 // isFailure tells whether an answer says that nothing was done, for which it need not be signed.
 func isFailure(rcode int) bool {
 	switch rcode {
@@ -45,7 +51,7 @@ func isFailure(rcode int) bool {
 // isRejected tells whether an error is an answer that nothing was done. After a failure of the server that isn't certain.
 func isRejected(err error) bool {
 	var problem *rcodeError
-	return errors.As(err, &problem) && problem.rcode != miekgdns.RcodeServerFailure && (isFailure(problem.rcode) || problem.rcode == miekgdns.RcodeYXRrset)
+	return errors.As(err, &problem) && problem.rcode != miekgdns.RcodeServerFailure && (isFailure(problem.rcode) || problem.rcode == miekgdns.RcodeYXRrset || problem.rcode == miekgdns.RcodeYXDomain)
 }
 
 // isOfNoZone tells whether an error is an answer that the server hasn't such a zone, and so no record of it.
@@ -92,7 +98,10 @@ func (s *session) problem(what string, reply *miekgdns.Msg) error {
 	case miekgdns.RcodeYXRrset:
 		problem.text += ": the name is an alias (CNAME), beside which no other record can stand; delete one of them"
 		return dns.ConfigurationProblem(problem)
-	case miekgdns.RcodeYXDomain, miekgdns.RcodeNXRrset, miekgdns.RcodeNameError:
+	case miekgdns.RcodeYXDomain:
+		problem.text += ": it has records of that name that no DNSRecord is known to own; choose another domain, or delete them there"
+		return dns.ConfigurationProblem(problem)
+	case miekgdns.RcodeNXRrset, miekgdns.RcodeNameError:
 		problem.text += ": it has not what was there before"
 	}
 	return problem

@@ -8,7 +8,8 @@
 // A server is shared: by the seeds that a shoot may move between, and by whoever else writes to its zones. So a record is
 // replaced in one message, and removed only if the server still has what was written (RFC 2136, section 2.4.2): what
 // another has written since stays. What was written is in the status of the DNSRecord before it is sent, so a restart at
-// any point leaves nothing behind.
+// any point leaves nothing behind. A TXT record beside a name marks whose it is, as of two holders the higher class, or else
+// the first, has a name.
 //
 // All exchanges are by TCP and, if the Secret of the DNSRecord has a key, signed and their answers verified (TSIG, RFC
 // 8945). The Secret has the form of that of the same provider of Gardener's external-dns-management.
@@ -85,6 +86,14 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	}
 	record := request.Record
 	zone, err := record.Zone(target.zones)
+	if err == nil && isMarkName(record.Name) {
+		err = fmt.Errorf("spec.name: names with the label %s are reserved", markLabel)
+	}
+	if err == nil {
+		if _, err = dns.NormalizeName(markName(record.Name)); err != nil {
+			err = fmt.Errorf("spec.name is too long: %w", err)
+		}
+	}
 	if err != nil {
 		return dns.ConfigurationProblem(err)
 	}
@@ -114,32 +123,55 @@ func (p *Provider) serve(ctx context.Context, request dns.Request, target target
 		return change{}, err
 	}
 	change := plan(request.Written, localv1alpha1.WrittenRecord{
-		Server: target.server, Zone: zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL,
+		Server: target.server, Zone: zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL, Mark: markOf(request).String(),
 	}, current)
 	if change.isDone {
 		return change, nil
 	}
-	return change, p.write(ctx, server, request, change, current)
+	claim, err := server.claim(ctx, request, zone)
+	if err != nil {
+		return change, err
+	}
+	return change, p.write(ctx, server, request, change, claim, current)
 }
 
 // write updates a server and sees whether it answers accordingly.
-func (p *Provider) write(ctx context.Context, server *session, request dns.Request, change change, current answer) error {
+func (p *Provider) write(ctx context.Context, server *session, request dns.Request, change change, claim claim, current answer) error {
 	record := request.Record
 	if err := request.Save(ctx, change.pending(request)); err != nil {
 		return err
 	}
 
-	err := server.replace(ctx, record, change.wanted.Zone, change.replaced, current.alias)
+	var replaced []localv1alpha1.WrittenRecord
+	for _, old := range change.replaced {
+		isOwn, err := server.isOwn(ctx, old)
+		if err != nil {
+			return err
+		}
+		if isOwn {
+			replaced = append(replaced, old)
+		}
+	}
+	err := server.replace(ctx, record, change.wanted.Zone, replaced, claim, current.alias)
+	if isRaced(err) {
+		// Another DNSRecord of the name may have come in between.
+		if claim, err = server.claim(ctx, request, change.wanted.Zone); err == nil {
+			err = server.replace(ctx, record, change.wanted.Zone, replaced, claim, current.alias)
+		}
+	}
 	if isChanged(err) {
 		// Others have what was to be replaced, or some of it. What they don't have goes by itself.
-		for _, old := range change.replaced {
+		for _, old := range replaced {
 			if err := server.remove(ctx, old); err != nil {
 				return err
 			}
 		}
-		err = server.replace(ctx, record, change.wanted.Zone, nil, current.alias)
+		if claim, err = server.claim(ctx, request, change.wanted.Zone); err == nil {
+			err = server.replace(ctx, record, change.wanted.Zone, nil, claim, current.alias)
+		}
 	}
-	if isRejected(err) {
+	var taken *dns.ConflictError
+	if isRejected(err) || errors.As(err, &taken) {
 		request.Keep(change.undone(request))
 		return err
 	}
@@ -187,7 +219,7 @@ func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 		return err
 	}
 	return p.removeAll(ctx, target.key, []localv1alpha1.WrittenRecord{{
-		Server: target.server, Zone: zone, Name: request.Record.Name, Type: request.Record.Type, Values: request.Record.Values,
+		Server: target.server, Zone: zone, Name: request.Record.Name, Type: request.Record.Type, Values: request.Record.Values, Mark: markOf(request).String(),
 	}})
 }
 

@@ -390,7 +390,7 @@ func forceDeletion(ctx context.Context, namespace string) {
 	cluster := &extensionsv1alpha1.Cluster{}
 	Expect(c.Get(ctx, client.ObjectKey{Name: namespace}, cluster)).To(Succeed())
 	before := cluster.Spec.Shoot
-	cluster.Spec.Shoot.Raw = []byte(`{"apiVersion":"core.gardener.cloud/v1beta1","kind":"Shoot","metadata":{"name":"local","annotations":{"confirmation.gardener.cloud/force-deletion":"true"}},"spec":{}}`)
+	cluster.Spec.Shoot.Raw = []byte(`{"apiVersion":"core.gardener.cloud/v1beta1","kind":"Shoot","metadata":{"name":"local","annotations":{"confirmation.gardener.cloud/force-deletion":"true"}},"spec":{},"status":{"technicalID":"shoot--local--local"}}`)
 	Expect(c.Update(ctx, cluster)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		cluster.Spec.Shoot = before

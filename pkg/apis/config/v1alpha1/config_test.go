@@ -81,6 +81,7 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 	head := "apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1\nkind: ExtensionConfiguration\nextensionClasses: [garden]\n"
 	for name, test := range map[string]struct{ config, message string }{
 		"a zone that is no domain":       {"dns: {zones: ['a b'], coreDNS: {image: c}}\n", "dns.zones[0]: Invalid value"},
+		"a reserved domain that is none": {"dns: {reservedDomains: ['*.a'], coreDNS: {image: c}}\n", "dns.reservedDomains[0]: Invalid value"},
 		"a TTL of nothing":               {"dns: {defaultTTL: 0, coreDNS: {image: c}}\n", "dns.defaultTTL: Invalid value"},
 		"a namespace that is none":       {"dns: {coreDNS: {image: c, namespace: A}}\n", "dns.coreDNS.namespace: Invalid value"},
 		"a domain that is none":          {"dns: {coreDNS: {image: c, clusterDomain: '-'}}\n", "dns.coreDNS.clusterDomain: Invalid value"},

@@ -201,6 +201,11 @@ type DNSConfiguration struct {
 	// Zones are the domains below which records may be. Default: local.gardener.cloud.
 	// +optional
 	Zones []string `json:"zones,omitempty"`
+	// ReservedDomains are domains in which shoots may not choose names: those of the garden and of other seeds. The internal
+	// domain and the Ingress domain of a shoot's own seed are always reserved. What Gardener itself names for a shoot stays
+	// allowed.
+	// +optional
+	ReservedDomains []string `json:"reservedDomains,omitempty"`
 	// DefaultTTL is the TTL in seconds of a record without one. Default 120.
 	// +optional
 	DefaultTTL *int64 `json:"defaultTTL,omitempty"`

@@ -20,6 +20,7 @@ var dnsProviders = []DNSProvider{DNSProviderCoreDNS, DNSProviderRFC2136}
 
 func validateDNS(dns *DNSConfiguration, path *field.Path) field.ErrorList {
 	allErrs := validateZones(dns.Zones, path.Child("zones"))
+	allErrs = append(allErrs, validateZones(dns.ReservedDomains, path.Child("reservedDomains"))...)
 	if *dns.DefaultTTL <= 0 || *dns.DefaultTTL > math.MaxInt32 {
 		allErrs = append(allErrs, field.Invalid(path.Child("defaultTTL"), *dns.DefaultTTL, fmt.Sprintf("must be between 1 and %d", math.MaxInt32)))
 	}

@@ -348,6 +348,11 @@ func (in *DNSConfiguration) DeepCopyInto(out *DNSConfiguration) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.ReservedDomains != nil {
+		in, out := &in.ReservedDomains, &out.ReservedDomains
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.DefaultTTL != nil {
 		in, out := &in.DefaultTTL, &out.DefaultTTL
 		*out = new(int64)
