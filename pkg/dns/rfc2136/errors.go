@@ -5,17 +5,39 @@
 package rfc2136
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 
 	miekgdns "github.com/miekg/dns"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
+
+// unreachable is the error for a server of which there is no answer. Its text is always the same: whoever names a server does
+// not learn whether a port is closed, filtered, or open and of something else. The log has the cause.
+type unreachable struct {
+	address string
+	cause   error
+}
+
+func noAnswer(ctx context.Context, address string, cause error) error {
+	logf.FromContext(ctx).Info("No answer of a DNS server", "server", address, "reason", cause.Error())
+	return &unreachable{address: address, cause: cause}
+}
+
+// Error implements error.
+func (e *unreachable) Error() string {
+	return "no answer of server " + e.address + ": see whether it runs and answers by TCP"
+}
+
+// Unwrap returns the cause.
+func (e *unreachable) Unwrap() error { return e.cause }
 
 // rcodeError is an answer of a server that is an error.
 type rcodeError struct {

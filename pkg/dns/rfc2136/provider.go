@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
@@ -45,9 +46,11 @@ type Options struct {
 	// Server, HOST[:PORT], and Zones are those of DNSRecords which don't name any, and whose Secret doesn't either.
 	Server string
 	Zones  []string
+	// AllowedServers are the servers that DNSRecords and their Secrets may name beside Server, as configv1alpha1 has them.
+	AllowedServers []string
 	// Timeout bounds the connecting to a server, and each exchange with it.
 	Timeout time.Duration
-	// Dial connects to a server. Default: one that really does.
+	// Dial connects to a server. Default: one that really does, if the server is allowed.
 	Dial DialFunc
 	// Clock is that of signatures. Default: the real one.
 	Clock clock.PassiveClock
@@ -56,7 +59,8 @@ type Options struct {
 // Provider is a dns.Provider. It holds no state but the connections in use.
 type Provider struct {
 	Options
-	slots *slots
+	slots   *slots
+	allowed []allowedServer
 }
 
 var _ dns.Provider = (*Provider)(nil)
@@ -69,13 +73,21 @@ func New(opts Options) (*Provider, error) {
 	case opts.Timeout <= 0:
 		return nil, errors.New("the timeout must be more than 0")
 	}
-	if opts.Dial == nil {
-		opts.Dial = new(net.Dialer).DialContext
-	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	return &Provider{Options: opts, slots: newSlots(maxConnections)}, nil
+	p := &Provider{Options: opts, slots: newSlots(maxConnections)}
+	for _, value := range opts.AllowedServers {
+		addresses, port, err := configv1alpha1.ParseAllowedServer(value)
+		if err != nil {
+			return nil, fmt.Errorf("allowed server %w", err)
+		}
+		p.allowed = append(p.allowed, allowedServer{addresses, port})
+	}
+	if p.Dial == nil {
+		p.Dial = p.dial
+	}
+	return p, nil
 }
 
 // Apply implements dns.Provider. If the server answers with just what was written, that is all that is asked of it.
@@ -234,6 +246,10 @@ func (p *Provider) removeAll(ctx context.Context, key *key, written []localv1alp
 
 func (p *Provider) remove(ctx context.Context, key *key, record localv1alpha1.WrittenRecord) error {
 	server, err := p.connect(ctx, record.Server, key)
+	if isNotAllowed(err) {
+		logf.FromContext(ctx).Info("Leaving a record behind", "reason", err.Error(), "name", record.Name, "type", record.Type)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func TestApplyLeavesAnOldNameThatAnotherHasTakenOver(t *testing.T) {
 func TestARecordMovesToAnotherServer(t *testing.T) {
 	g := NewWithT(t)
 	first, second := startServer(t), startServer(t)
-	o := newOwner(newProvider(t, first.address), record("a.example.org", "A", "192.0.2.1"))
+	o := newOwner(newProvider(t, first.address, allow(second)), record("a.example.org", "A", "192.0.2.1"))
 	g.Expect(o.apply(t)).To(Succeed())
 
 	o.request.Config.RFC2136 = &localv1alpha1.RFC2136Config{Server: second.address}
@@ -736,7 +736,7 @@ func TestAServerThatHangsDoesNotHoldUpAnother(t *testing.T) {
 	var hanging sync.WaitGroup
 	hanging.Add(maxConnections)
 	bad.misbehave(func(miekgdns.ResponseWriter, *miekgdns.Msg) bool { hanging.Done(); return true })
-	provider := newProvider(t, good.address)
+	provider := newProvider(t, good.address, allow(bad))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup

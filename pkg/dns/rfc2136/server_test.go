@@ -332,6 +332,11 @@ func reader(t testing.TB, objects ...client.Object) client.Client {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
+// allow lets DNSRecords name a server.
+func allow(s *server) func(*Options) {
+	return func(o *Options) { o.AllowedServers = append(o.AllowedServers, s.address) }
+}
+
 // newProvider returns a provider whose default is a server, with a Secret that has its key.
 func newProvider(t testing.TB, address string, change ...func(*Options)) *Provider {
 	t.Helper()

@@ -23,6 +23,9 @@ import (
 // fudge is how many seconds the clocks of the two sides may differ by (RFC 8945, section 10).
 const fudge = 300
 
+// maxAnswerText is how much of an answer gets into an error.
+const maxAnswerText = 200
+
 // session is a connection to a server.
 type session struct {
 	*Provider
@@ -44,7 +47,10 @@ func (p *Provider) connect(ctx context.Context, address string, key *key) (*sess
 	conn, err := p.Dial(ctx, "tcp", address)
 	if err != nil {
 		release()
-		return nil, fmt.Errorf("connecting to server %s: %w", address, err)
+		if isNotAllowed(err) {
+			return nil, dns.ConfigurationProblem(fmt.Errorf("server %s %w", address, errNotAllowed))
+		}
+		return nil, noAnswer(ctx, address, err)
 	}
 	return &session{Provider: p, address: address, key: key, conn: conn, release: release}, nil
 }
@@ -76,7 +82,11 @@ func (a answer) String() string {
 	if len(a.values) == 0 {
 		return "that there is no such record (" + rcodeName(a.rcode) + ")"
 	}
-	return strings.Join(a.values, ", ")
+	text := strings.Join(a.values, ", ")
+	if len(text) > maxAnswerText {
+		text = strings.ToValidUTF8(text[:maxAnswerText], "") + "..."
+	}
+	return text
 }
 
 // query asks for the name and type of a record. The answer has to be the server's own.
@@ -214,7 +224,7 @@ func (s *session) exchange(ctx context.Context, message *miekgdns.Msg, what stri
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, fmt.Errorf("%s: no answer of server %s: %w", what, s.address, err)
+		return nil, noAnswer(ctx, s.address, err)
 	}
 	return reply, nil
 }

@@ -189,9 +189,9 @@ var _ = Describe("Trouble", Serial, func() {
 		create(ctx, existing)
 		named.stop()
 		record := newRecord(gardenNamespace, "down."+updateZone, "A", "192.0.2.1")
-		attempt(ctx, record, haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "connecting to server"))
+		attempt(ctx, record, haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "no answer of server"))
 		Expect(c.Delete(ctx, existing)).To(Succeed())
-		Eventually(get).WithContext(ctx).WithArguments(existing).Should(haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "connecting to server"))
+		Eventually(get).WithContext(ctx).WithArguments(existing).Should(haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "no answer of server"))
 
 		named.start(ctx)
 		Eventually(get).WithContext(ctx).WithArguments(record).Should(matchers.HaveSucceeded())

@@ -95,6 +95,8 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 		"a server with half a bracket":   {"dns: {rfc2136: {server: '[192.0.2.1'}, coreDNS: {image: c}}\n", "dns.rfc2136.server: Invalid value"},
 		"a zone twice":                   {"dns: {zones: [a, b, a], coreDNS: {image: c}}\n", "dns.zones[2]: Duplicate value"},
 		"a TTL that DNS can't hold":      {"dns: {defaultTTL: 2147483648, coreDNS: {image: c}}\n", "dns.defaultTTL: Invalid value"},
+		"an allowed server that is none": {"dns: {rfc2136: {allowedServers: [192.0.2.0/24, ns.example.org]}, coreDNS: {image: c}}\n", "dns.rfc2136.allowedServers[1]: Invalid value"},
+		"a client network that is none":  {"dns: {coreDNS: {image: c, clientNetworks: [10.0.0.1]}}\n", "dns.coreDNS.clientNetworks[0]: Invalid value"},
 		"a server's zone that is none":   {"dns: {rfc2136: {zones: [a_b]}, coreDNS: {image: c}}\n", "dns.rfc2136.zones[0]: Invalid value"},
 		"no time for a server":           {"dns: {rfc2136: {timeout: 0s}, coreDNS: {image: c}}\n", "dns.rfc2136.timeout: Invalid value"},
 		"no time to wait until resolved": {"dns: {coreDNS: {image: c, confirmTimeout: 0s}}\n", "dns.coreDNS.confirmTimeout: Invalid value"},

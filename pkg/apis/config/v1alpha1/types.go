@@ -239,6 +239,11 @@ type RFC2136Configuration struct {
 	// configuration.
 	// +optional
 	Zones []string `json:"zones,omitempty"`
+	// AllowedServers are the servers that a DNSRecord or its Secret may name, beside Server: each an address or a CIDR, with
+	// :PORT behind it if that is not 53. What a host name resolves to counts. Default: port 53 of every address that is not one
+	// of the machine itself, of its link or for multicast.
+	// +optional
+	AllowedServers []string `json:"allowedServers,omitempty"`
 	// Timeout bounds one exchange with the server. Default 5s.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

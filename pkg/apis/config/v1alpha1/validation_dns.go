@@ -50,6 +50,11 @@ func validateRFC2136(rfc2136 *RFC2136Configuration, path *field.Path) field.Erro
 	if rfc2136.Server != "" && !isHost(rfc2136.Server) {
 		allErrs = append(allErrs, field.Invalid(path.Child("server"), rfc2136.Server, "must be HOST[:PORT]"))
 	}
+	for i, server := range rfc2136.AllowedServers {
+		if _, _, err := ParseAllowedServer(server); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("allowedServers").Index(i), server, err.Error()))
+		}
+	}
 	if rfc2136.Timeout.Duration <= 0 {
 		allErrs = append(allErrs, field.Invalid(path.Child("timeout"), rfc2136.Timeout.Duration.String(), "must be greater than 0"))
 	}

@@ -823,6 +823,11 @@ func (in *RFC2136Configuration) DeepCopyInto(out *RFC2136Configuration) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.AllowedServers != nil {
+		in, out := &in.AllowedServers, &out.AllowedServers
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
 		*out = new(v1.Duration)
