@@ -83,6 +83,7 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 			Image:             dns.CoreDNS.Image,
 			Replicas:          *dns.CoreDNS.Replicas,
 			Zones:             dns.Zones,
+			ClientNetworks:    dns.CoreDNS.ClientNetworks,
 			ClusterIP:         clusterIP(dns.CoreDNS),
 			PriorityClassName: dns.CoreDNS.PriorityClassName,
 			VPA:               opts.VPA,

@@ -156,7 +156,7 @@ func New(opts Options) (*Provider, error) {
 		started:   make(chan struct{}),
 		wake:      make(chan struct{}, 1),
 		desired:   newDesired(),
-		shards:    newShards(ConfigMapPrefix + opts.Instance + "-"),
+		shards:    newShards(shardPrefix(opts.Instance)),
 		pending:   map[string][]*ticket{},
 		suspects:  map[string]struct{}{},
 	}

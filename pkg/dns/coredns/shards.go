@@ -16,6 +16,9 @@ import (
 const (
 	shardSize    = 64 << 10
 	maxShardSize = 256 << 10
+	// maxShards is how many ConfigMaps there may be: an instance may write to those whose names are known beforehand. That is
+	// room for some 50,000 names, and the last one takes whatever else comes.
+	maxShards = 256
 )
 
 // shard is one ConfigMap.
@@ -40,10 +43,31 @@ type shards struct {
 	prefix string
 	all    map[string]*shard
 	where  map[string]*shard
+	// former are the lines of the names as they were loaded, until it is known what is to stay of them.
+	former map[string][]string
 }
 
 func newShards(prefix string) *shards {
-	return &shards{prefix: prefix, all: map[string]*shard{}, where: map[string]*shard{}}
+	return &shards{prefix: prefix, all: map[string]*shard{}, where: map[string]*shard{}, former: map[string][]string{}}
+}
+
+// shardPrefix is what the names of the ConfigMaps of an instance start with.
+func shardPrefix(instance string) string { return ConfigMapPrefix + instance + "-" }
+
+// names returns the names of all ConfigMaps that there may be.
+func (s *shards) names() []string {
+	names := make([]string, 0, maxShards)
+	for number := range maxShards {
+		names = append(names, s.prefix+strconv.Itoa(number))
+	}
+	return names
+}
+
+// may reports whether there may be a ConfigMap of that name.
+func (s *shards) may(name string) bool {
+	suffix, ok := strings.CutPrefix(name, s.prefix)
+	number, err := strconv.ParseUint(suffix, 10, 8)
+	return ok && err == nil && number < maxShards && suffix == strconv.FormatUint(number, 10)
 }
 
 // load takes over where names are, from a ConfigMap of an earlier run.
@@ -120,7 +144,7 @@ func (s *shards) room(size int) *shard {
 		if !ok {
 			return s.get(name)
 		}
-		if candidate.size+size <= shardSize || len(candidate.entries) == 0 {
+		if candidate.size+size <= shardSize || len(candidate.entries) == 0 || number == maxShards-1 {
 			return candidate
 		}
 	}

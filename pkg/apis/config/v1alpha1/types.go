@@ -273,6 +273,10 @@ type CoreDNSConfiguration struct {
 	// all seeds of a Garden, and where ClusterIP is in another range, the Service gets any address. Default: every range.
 	// +optional
 	ServiceNetwork string `json:"serviceNetwork,omitempty"`
+	// ClientNetworks are the networks, as CIDRs, whose clients may ask CoreDNS for names outside of the zones: pods that have
+	// no other name server do. All others get answers for the zones only. Default: the private ranges.
+	// +optional
+	ClientNetworks []string `json:"clientNetworks,omitempty"`
 	// ClusterDomain is the domain of the cluster's Services. Default: cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`

@@ -85,6 +85,11 @@ func validateCoreDNS(coreDNS *CoreDNSConfiguration, path *field.Path) field.Erro
 			allErrs = append(allErrs, field.Invalid(path.Child("serviceNetwork"), coreDNS.ServiceNetwork, "must be a CIDR"))
 		}
 	}
+	for i, network := range coreDNS.ClientNetworks {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("clientNetworks").Index(i), network, "must be a CIDR"))
+		}
+	}
 	for i, server := range coreDNS.Servers {
 		if _, _, err := net.SplitHostPort(server); err != nil {
 			allErrs = append(allErrs, field.Invalid(path.Child("servers").Index(i), server, "must be host:port"))

@@ -312,6 +312,11 @@ func (in *CoreDNSConfiguration) DeepCopyInto(out *CoreDNSConfiguration) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.ClientNetworks != nil {
+		in, out := &in.ClientNetworks, &out.ClientNetworks
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Servers != nil {
 		in, out := &in.Servers, &out.Servers
 		*out = make([]string, len(*in))
