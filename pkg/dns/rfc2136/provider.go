@@ -24,6 +24,7 @@ import (
 	"time"
 
 	miekgdns "github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -41,7 +42,7 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // Options are what a Provider needs.
 type Options struct {
-	// Reader reads the Secrets of DNSRecords; it should not cache them.
+	// Reader reads the Secrets of DNSRecords, and their Namespaces; it should not cache them.
 	Reader client.Reader
 	// Server, HOST[:PORT], and Zones are those of DNSRecords which don't name any, and whose Secret doesn't either.
 	Server string
@@ -210,6 +211,16 @@ func (p *Provider) write(ctx context.Context, server *session, request dns.Reque
 func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 	if len(request.Written) > 0 {
 		key, err := p.key(ctx, request.Secret)
+		if errors.Is(err, errNoSecret) {
+			isGoing, goingErr := p.isGoing(ctx, request.Record.Owner.Namespace)
+			if goingErr != nil {
+				return goingErr
+			}
+			if isGoing {
+				logf.FromContext(ctx).Info("Leaving a record behind, as its Secret went with the namespace", "dnsRecord", request.Record.Owner, "written", request.Written)
+				return nil
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -233,6 +244,15 @@ func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 	return p.removeAll(ctx, target.key, []localv1alpha1.WrittenRecord{{
 		Server: target.server, Zone: zone, Name: request.Record.Name, Type: request.Record.Type, Values: request.Record.Values, Mark: markOf(request).String(),
 	}})
+}
+
+// isGoing reports whether a namespace is being deleted. What is in it goes in any order, and a Secret does not come back.
+func (p *Provider) isGoing(ctx context.Context, name string) (bool, error) {
+	namespace := &corev1.Namespace{}
+	if err := p.Reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return false, fmt.Errorf("reading Namespace %s, whose DNSRecord names a Secret that does not exist: %w", name, err)
+	}
+	return namespace.DeletionTimestamp != nil, nil
 }
 
 // removeAll removes records from where they are, as far as they are still as they were written.

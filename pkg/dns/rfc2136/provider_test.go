@@ -17,6 +17,7 @@ import (
 	miekgdns "github.com/miekg/dns"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testclock "k8s.io/utils/clock/testing"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -281,6 +282,23 @@ func TestRemoveWithoutAStatus(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(newOwner(newProvider(t, "127.0.0.1:1"), record("a.example.org", "A", "192.0.2.1")).remove(t)).To(MatchError(ContainSubstring("127.0.0.1:1")))
 	})
+}
+
+func TestARecordWhoseSecretIsGoneIsDeletedWithItsNamespace(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "garden", Finalizers: []string{"kubernetes"}}}
+	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
+	g.Expect(o.apply(t)).To(Succeed())
+	c := reader(t, namespace)
+	o.provider.Reader = c
+	err := o.remove(t)
+	g.Expect(err).To(MatchError(ContainSubstring("garden/dns which spec.secretRef names does not exist: create it")), "it can be put right")
+	g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+
+	g.Expect(c.Delete(t.Context(), namespace)).To(Succeed())
+	g.Expect(o.remove(t)).To(Succeed(), "nobody can")
+	g.Expect(s.values("a.example.org", "A")).To(HaveLen(1))
 }
 
 func TestAnAliasCannotStandBesideAnythingElse(t *testing.T) {
