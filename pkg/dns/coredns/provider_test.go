@@ -356,6 +356,35 @@ func TestStartServesWhatWasReconciledAndPrunesTheRest(t *testing.T) {
 	)), "names stay where they are, and generations grow")
 }
 
+func TestAStartKeepsWhatIsServedThoughTheLastAttemptFailed(t *testing.T) {
+	g := NewWithT(t)
+	unconfirmed := dnsRecord("unconfirmed", "unconfirmed.local.gardener.cloud", "192.0.2.1")
+	unconfirmed.Status.Conditions[0].Status = gardencorev1beta1.ConditionFalse
+	unknown := dnsRecord("unknown", "unknown.local.gardener.cloud", "192.0.2.2")
+	unknown.Status.Conditions[0].Status = gardencorev1beta1.ConditionUnknown
+	invalid := dnsRecord("invalid", "invalid.local.gardener.cloud", "not an address")
+	never := dnsRecord("never", "never.local.gardener.cloud", "192.0.2.4")
+	never.Status.Conditions = nil
+	going := dnsRecord("going", "going.local.gardener.cloud", "192.0.2.5")
+	going.Finalizers, going.DeletionTimestamp = []string{"x"}, ptr.To(metav1.Now())
+	text := dnsRecord("text", "text.local.gardener.cloud", "")
+	text.Spec.RecordType = "TXT"
+
+	zone := "invalid.local.gardener.cloud.\t60\tIN\tA\t192.0.2.3\ninvalid.local.gardener.cloud.\t60\tIN\tA\t192.0.2.33\n" +
+		"text.local.gardener.cloud.\t60\tIN\tTXT\t\"say \\\"hi\\\"\"\n" +
+		"unconfirmed.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\nunknown.local.gardener.cloud.\t120\tIN\tA\t192.0.2.2\n"
+	served := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "coredns-custom-garden-0", Labels: map[string]string{LabelConfig: "true", LabelInstance: "garden"}, Annotations: map[string]string{AnnotationGeneration: "7"}},
+		Data: map[string]string{"local.gardener.cloud.zone": zone +
+			"gone.local.gardener.cloud.\t120\tIN\tA\t192.0.2.8\ngoing.local.gardener.cloud.\t120\tIN\tA\t192.0.2.5\nnever.local.gardener.cloud.\t120\tIN\tA\t192.0.2.4\n"},
+	}
+	p := newProvider(t, newCluster(unconfirmed, unknown, invalid, never, going, text, served))
+	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(map[string]string{"local.gardener.cloud.zone": zone}))
+
+	g.Expect(p.remove(ctx, types.NamespacedName{Namespace: "garden", Name: "invalid"})).To(Succeed())
+	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", Not(ContainSubstring("invalid"))), "its deletion removes it")
+}
+
 func TestStartAgainWritesNothing(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"))

@@ -9,6 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	miekgdns "github.com/miekg/dns"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
 // shardSize is up to which size a ConfigMap is filled. Every write sends a whole ConfigMap, so it bounds what one more
@@ -80,7 +84,9 @@ func (s *shards) load(name string, data map[string]string) *shard {
 		for line := range strings.Lines(value) {
 			owner, _, ok := strings.Cut(line, "\t")
 			if ok {
-				s.where[strings.TrimSuffix(owner, ".")] = loaded
+				name := strings.TrimSuffix(owner, ".")
+				s.where[name] = loaded
+				s.former[name] = append(s.former[name], strings.TrimSuffix(line, "\n"))
 			}
 		}
 	}
@@ -128,12 +134,31 @@ func (s *shards) remove(name string) []*shard {
 	return []*shard{from}
 }
 
+// formerValues returns the values and the TTL that a name had for a type as it was loaded; none for a type that isn't served.
+func (s *shards) formerValues(name, recordType string) ([]string, int64) {
+	if !slices.Contains([]string{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME, dns.TypeTXT}, recordType) {
+		return nil, 0
+	}
+	var (
+		values []string
+		ttl    int64
+	)
+	for _, line := range s.former[name] {
+		if rr, err := miekgdns.NewRR(line); err == nil && rr != nil && rr.Header().Rrtype == miekgdns.StringToType[recordType] {
+			values, ttl = append(values, dns.ValueOf(rr)), int64(rr.Header().Ttl)
+		}
+	}
+	slices.Sort(values)
+	return values, ttl
+}
+
 // prune forgets all names that have a place and no entry.
 func (s *shards) prune() {
 	maps.DeleteFunc(s.where, func(name string, in *shard) bool {
 		_, ok := in.entries[name]
 		return !ok
 	})
+	s.former = nil
 }
 
 // room returns the first shard with room, or a new one. There are few shards, so they are just looked through.

@@ -11,7 +11,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -244,6 +243,15 @@ func (p *Provider) rebuild(ctx context.Context) error {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for i := range configMaps.Items {
+		configMap := &configMaps.Items[i]
+		if p.shards.may(configMap.Name) {
+			loaded := p.shards.load(configMap.Name, configMap.Data)
+			loaded.exists = true
+			loaded.resourceVersion = configMap.ResourceVersion
+			loaded.generation, _ = strconv.ParseUint(configMap.Annotations[AnnotationGeneration], 10, 64)
+		}
+	}
 	for i := range objects.Items {
 		object := &objects.Items[i]
 		if p.isElsewhere(object) {
@@ -252,30 +260,18 @@ func (p *Provider) rebuild(ctx context.Context) error {
 			}
 			continue
 		}
-		if !p.isMine(object) || !isServed(object) {
+		if !p.isMine(object) || !stays(object) {
 			continue
 		}
-		record, err := dns.New(object, p.Zones, p.DefaultTTL)
-		if err == nil {
-			err = record.CheckReserved(p.Reserved)
-		}
+		record, err := p.restored(object)
 		if err != nil {
 			// Its reconcile tells its author.
-			p.Log.Info("Leaving out a DNSRecord that is not valid", "dnsRecord", client.ObjectKeyFromObject(object), "reason", err.Error())
+			p.Log.Info("Leaving out a DNSRecord", "dnsRecord", client.ObjectKeyFromObject(object), "reason", err.Error())
 			continue
 		}
 		p.desired.set(record)
 	}
 
-	for i := range configMaps.Items {
-		configMap := &configMaps.Items[i]
-		if strings.HasPrefix(configMap.Name, p.shards.prefix) {
-			loaded := p.shards.load(configMap.Name, configMap.Data)
-			loaded.exists = true
-			loaded.resourceVersion = configMap.ResourceVersion
-			loaded.generation, _ = strconv.ParseUint(configMap.Annotations[AnnotationGeneration], 10, 64)
-		}
-	}
 	for _, name := range p.desired.names() {
 		p.renderName(name)
 	}
@@ -291,9 +287,9 @@ func (p *Provider) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// isServed tells whether a DNSRecord was reconciled and is to stay: one that wasn't yet will be, and one that is going
-// or is migrated to another seed is not to come back by a restart.
-func isServed(object *extensionsv1alpha1.DNSRecord) bool {
+// stays reports whether a DNSRecord was reconciled and is to stay: one that wasn't yet will be, and one that is going or is
+// migrated to another seed is not to come back by a restart.
+func stays(object *extensionsv1alpha1.DNSRecord) bool {
 	if object.DeletionTimestamp != nil || object.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationMigrate {
 		return false
 	}
@@ -301,8 +297,31 @@ func isServed(object *extensionsv1alpha1.DNSRecord) bool {
 	if last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate {
 		return false
 	}
+	return v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated) != nil
+}
+
+// restored returns the record of a DNSRecord as it was served before a restart: what it asks for if it was seen to resolve;
+// what the ConfigMaps have of it if its spec has become invalid since; and neither if the ConfigMaps don't have its name,
+// as they do have one whose last attempt failed only after it was written.
+func (p *Provider) restored(object *extensionsv1alpha1.DNSRecord) (dns.Record, error) {
+	record, err := dns.New(object, p.Zones, p.DefaultTTL)
+	if err != nil {
+		record = dns.Identify(object)
+		name, nameErr := dns.NormalizeName(object.Spec.Name)
+		record.Name = name
+		record.Values, record.TTL = p.shards.formerValues(name, record.Type)
+		if nameErr != nil || len(record.Values) == 0 {
+			return dns.Record{}, err
+		}
+	}
+	if err := record.CheckReserved(p.Reserved); err != nil {
+		return dns.Record{}, err
+	}
 	created := v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated)
-	return created != nil && created.Status == gardencorev1beta1.ConditionTrue
+	if former, _ := p.shards.formerValues(record.Name, record.Type); created.Status != gardencorev1beta1.ConditionTrue && len(former) == 0 {
+		return dns.Record{}, errors.New("it was not served before")
+	}
+	return record, nil
 }
 
 // servers returns the addresses of all CoreDNS that are ready to be asked.
