@@ -49,7 +49,7 @@ func TestTheConfigurationIsWhatTheProgramReads(t *testing.T) {
 				"backupBucket":              map[string]any{"disabled": true},
 			},
 			"dns": map[string]any{
-				"zones": []any{"example.com"}, "defaultTTL": 60,
+				"zones": []any{"example.com"}, "reservedDomains": []any{"garden.example.com"}, "defaultTTL": 60,
 				"coreDNS": map[string]any{
 					"image": map[string]any{"repository": "host/coredns", "tag": "v1"}, "deploy": false, "namespace": "dns", "replicas": 2,
 					"clusterIP": "10.2.0.99", "clusterDomain": "cluster.test", "servers": []any{"10.2.0.99:53", "[fd00::1]:53"}, "batchWindow": "10ms", "confirmTimeout": "3s",
@@ -69,6 +69,7 @@ func TestTheConfigurationIsWhatTheProgramReads(t *testing.T) {
 		g.Expect(decoded.Controllers.BackupBucket.Disabled).To(BeTrue())
 		g.Expect(decoded.DNS.Zones).To(ConsistOf("example.com"))
 		g.Expect(*decoded.DNS.DefaultTTL).To(BeEquivalentTo(60))
+		g.Expect(decoded.DNS.ReservedDomains).To(HaveExactElements("garden.example.com"))
 		g.Expect(decoded.DNS.CoreDNS.Image).To(Equal("host/coredns:v1"))
 		g.Expect(*decoded.DNS.CoreDNS.Deploy).To(BeFalse())
 		g.Expect(*decoded.DNS.CoreDNS.Replicas).To(BeEquivalentTo(2))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -15,19 +16,45 @@ import (
 )
 
 func TestThePolicyLeadsToServersThatTakeUpdates(t *testing.T) {
-	for server, port := range map[string]int{
-		"": 53, "ns.example.com": 53, "ns.example.com:5353": 5353, "192.0.2.1": 53, "192.0.2.1:54": 54, "[2001:db8::1]:55": 55, "[2001:db8::1]": 53, "2001:db8::1": 53,
-	} {
-		for place, values := range places() {
+	egress := func(t *testing.T, place string, values map[string]any) []networkingv1.NetworkPolicyEgressRule {
+		name := "gardener-extension-provider-local-" + place + "-to-coredns"
+		return find[networkingv1.NetworkPolicy](t, objects(t, "here", values), "NetworkPolicy", name).Spec.Egress
+	}
+	anywhere := func(ports ...int) gomegatypes.GomegaMatcher {
+		var matchers []any
+		for _, port := range ports {
+			matchers = append(matchers, HaveField("Port", HaveValue(Equal(intstr.FromInt(port)))))
+		}
+		return And(HaveField("To", BeEmpty()), HaveField("Ports", HaveExactElements(matchers...)))
+	}
+	for place, values := range places() {
+		t.Run(place+" with CoreDNS", func(t *testing.T) {
+			NewWithT(t).Expect(egress(t, place, values())).NotTo(ContainElement(HaveField("To", BeEmpty())), "nothing leads anywhere")
+		})
+		for server, ports := range map[string][]int{
+			"": {53}, "ns.example.com": {53}, "ns.example.com:5353": {5353, 53}, "192.0.2.1": {53}, "192.0.2.1:54": {54, 53}, "[2001:db8::1]:55": {55, 53}, "[2001:db8::1]": {53}, "2001:db8::1": {53},
+		} {
 			t.Run(place+" "+server, func(t *testing.T) {
 				g := NewWithT(t)
-				name := "gardener-extension-provider-local-" + place + "-to-coredns"
-				policy := find[networkingv1.NetworkPolicy](t, objects(t, "here", with(values(), server, "dns", "rfc2136", "server")), "NetworkPolicy", name)
-				g.Expect(policy.Spec.Egress).To(ContainElement(And(HaveField("To", BeEmpty()), HaveField("Ports", HaveExactElements(
-					HaveField("Port", HaveValue(Equal(intstr.FromInt(port))))),
-				))))
+				updates := with(with(values(), server, "dns", "rfc2136", "server"), "rfc2136", "dns", "provider")
+				g.Expect(egress(t, place, updates)).To(ContainElement(anywhere(ports...)))
 			})
 		}
+		t.Run(place+" to allowed servers only", func(t *testing.T) {
+			g := NewWithT(t)
+			servers := []any{"192.0.2.0/24", "198.51.100.1:5353", "[2001:db8::/32]:54", "2001:db8::1"}
+			rules := egress(t, place, with(values(), servers, "dns", "rfc2136", "allowedServers"))
+			g.Expect(rules).NotTo(ContainElement(HaveField("To", BeEmpty())))
+			for i, to := range []struct {
+				cidr string
+				port int
+			}{{"192.0.2.0/24", 53}, {"198.51.100.1/32", 5353}, {"2001:db8::/32", 54}, {"2001:db8::1/128", 53}} {
+				g.Expect(rules).To(ContainElement(And(
+					HaveField("To", HaveExactElements(HaveField("IPBlock.CIDR", to.cidr))),
+					HaveField("Ports", HaveExactElements(HaveField("Port", HaveValue(Equal(intstr.FromInt(to.port)))))),
+				)), servers[i])
+			}
+		})
 	}
 }
 

@@ -113,6 +113,7 @@ func (s *seed) addDNSRecords(renderer *chart.Renderer) error {
 		Providers:                 providers,
 		DefaultProvider:           s.config.DNS.Provider,
 		DefaultTTL:                *s.config.DNS.DefaultTTL,
+		ReservedDomains:           s.config.DNS.ReservedDomains,
 		Clusters:                  s.shootClusters,
 	})
 }

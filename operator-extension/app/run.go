@@ -143,6 +143,7 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 				Providers:                 providers,
 				DefaultProvider:           config.DNS.Provider,
 				DefaultTTL:                *config.DNS.DefaultTTL,
+				ReservedDomains:           config.DNS.ReservedDomains,
 			})
 		}),
 		instance.AddController("Extension", controllers.Extension, func() error {

@@ -48,7 +48,9 @@ const (
 type Record struct {
 	// Owner is the DNSRecord.
 	Owner types.NamespacedName
-	// Created is the creation timestamp of the DNSRecord; the newest owner of a (Name, Type) wins.
+	// Class is the class on whose behalf the DNSRecord is there; empty means that of shoots.
+	Class extensionsv1alpha1.ExtensionClass
+	// Created is the creation timestamp of the DNSRecord. Of several holders of a class the one that came first has a name.
 	Created time.Time
 	// Name is in lower case and without a dot at the end; it may start with "*.".
 	Name string
@@ -61,12 +63,16 @@ type Record struct {
 	Values []string
 	// Ingress tells that the DNSRecord has LabelIngress.
 	Ingress bool
+	// Internal tells that gardenlet made the DNSRecord for the internal domain of a shoot.
+	Internal bool
 }
 
 // Request is what a Provider is asked for.
 type Request struct {
 	// Record is what the DNSRecord asks for. Only Owner is certain to be set if it is to be removed.
 	Record Record
+	// TechnicalID is that of the shoot: it is the same for both seeds of a control plane migration. Empty if there is none.
+	TechnicalID string
 	// Config is the DNSRecord's providerConfig.
 	Config localv1alpha1.DNSRecordConfig
 	// Secret is the DNSRecord's spec.secretRef.
@@ -125,14 +131,16 @@ func ConfigurationProblem(err error) error {
 
 // ConflictError tells that a record can't be served because of another one.
 type ConflictError struct {
-	// Record is the one that is not served, Other the owner of the one that stands against it.
+	// Record is the one that is not served.
 	Record Record
-	Other  types.NamespacedName
+	// Other is the one that stands against it, as far as the holder of Record may know: the DNSRecord of the same holder, or
+	// just whose it is.
+	Other string
 	// Reason says why both can't be.
 	Reason string
 }
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return e.Record.Type + " record " + e.Record.Name + " is not served because of DNSRecord " + e.Other.String() + ": " + e.Reason
+	return e.Record.Type + " record " + e.Record.Name + " is not served because of " + e.Other + ": " + e.Reason
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 )
 
@@ -48,13 +49,8 @@ func New(object *extensionsv1alpha1.DNSRecord, zones []string, defaultTTL int64)
 
 // Parse is New for a provider that finds the zones later, by Record.Zone.
 func Parse(object *extensionsv1alpha1.DNSRecord, defaultTTL int64) (Record, error) {
-	record := Record{
-		Owner:   client.ObjectKeyFromObject(object),
-		Created: object.CreationTimestamp.Time,
-		Type:    string(object.Spec.RecordType),
-		TTL:     cmp.Or(ptr.Deref(object.Spec.TTL, 0), defaultTTL, DefaultTTL),
-	}
-	_, record.Ingress = object.Labels[LabelIngress]
+	record := Identify(object)
+	record.TTL = cmp.Or(ptr.Deref(object.Spec.TTL, 0), defaultTTL, DefaultTTL)
 	if record.TTL < 0 || record.TTL > math.MaxInt32 {
 		return Record{}, fmt.Errorf("spec.ttl: %d seconds is not between 1 and %d", record.TTL, math.MaxInt32)
 	}
@@ -70,6 +66,19 @@ func Parse(object *extensionsv1alpha1.DNSRecord, defaultTTL int64) (Record, erro
 		return Record{}, fmt.Errorf("spec.values: %s can't be an alias of itself", record.Name)
 	}
 	return record, nil
+}
+
+// Identify returns whose record a DNSRecord is and of which type, without anything of it that may be invalid.
+func Identify(object *extensionsv1alpha1.DNSRecord) Record {
+	record := Record{
+		Owner:   client.ObjectKeyFromObject(object),
+		Class:   classOf(object),
+		Created: object.CreationTimestamp.Time,
+		Type:    string(object.Spec.RecordType),
+	}
+	_, record.Ingress = object.Labels[LabelIngress]
+	record.Internal = object.Labels[v1beta1constants.LabelRole] == v1beta1constants.LabelDNSRecordInternal
+	return record
 }
 
 // Zone returns the longest of the zones that the record is in, in lower case and without a dot at the end. An error is a

@@ -52,6 +52,7 @@ func TestNewNormalizes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			test.expected.Owner = types.NamespacedName{Namespace: "garden", Name: "record"}
+			test.expected.Class = extensionsv1alpha1.ExtensionClassSeed
 			test.expected.Created = time.Unix(1000, 0)
 			test.expected.TTL = 120
 			g.Expect(New(test.object, zones, 0)).To(Equal(test.expected))

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -46,6 +47,8 @@ type actuatorOptions struct {
 	DefaultProvider configv1alpha1.DNSProvider
 	// DefaultTTL is the TTL in seconds of a record without one.
 	DefaultTTL int64
+	// ReservedDomains are domains that shoots may not choose names in, beside those of their seed.
+	ReservedDomains []string
 }
 
 type actuator struct {
@@ -90,6 +93,9 @@ func (a *actuator) apply(ctx context.Context, op *attempt) error {
 	}
 
 	request := a.request(op, record, config)
+	if err := record.CheckReserved(a.reserved(op.Cluster.Seed())); err != nil {
+		return a.outcome(request, errors.Join(err, a.withdraw(ctx, op, request)))
+	}
 	if err := provider.Apply(ctx, request); err != nil {
 		return a.outcome(request, err)
 	}
@@ -101,6 +107,35 @@ func (a *actuator) apply(ctx context.Context, op *attempt) error {
 	}
 	request.Keep(localv1alpha1.DNSRecordStatus{})
 	return a.outcome(request, nil)
+}
+
+// reserved returns the domains that a shoot may not choose names in: those in the configuration, and those of its seed.
+func (a *actuator) reserved(seed *gardencorev1beta1.Seed) []string {
+	domains := slices.Clone(a.ReservedDomains)
+	if seed == nil {
+		return domains
+	}
+	if internal := seed.Spec.DNS.Internal; internal != nil {
+		domains = append(domains, internal.Domain)
+	}
+	if ingress := seed.Spec.Ingress; ingress != nil {
+		domains = append(domains, ingress.Domain)
+	}
+	return domains
+}
+
+// withdraw removes a record that was served before its domain was reserved, so that a restart doesn't bring it back either.
+func (a *actuator) withdraw(ctx context.Context, op *attempt, request dns.Request) error {
+	errs := []error{a.removeWritten(ctx, request)}
+	if provider, ok := a.Providers[configv1alpha1.DNSProviderCoreDNS]; ok {
+		errs = append(errs, provider.Remove(ctx, request))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	request.Keep(localv1alpha1.DNSRecordStatus{})
+	changeCreated(op.Object, gardencorev1beta1.ConditionFalse, "Reserved", "The record is in a reserved domain")
+	return nil
 }
 
 // Restore implements reconciler.Actuator. There is no state to restore: all of a record is in its spec.
@@ -183,12 +218,17 @@ func (a *actuator) removeWritten(ctx context.Context, request dns.Request) error
 func (a *actuator) request(op *attempt, record dns.Record, config *localv1alpha1.DNSRecordConfig) dns.Request {
 	object := op.Object
 	status := localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus)
+	technicalID := ""
+	if shoot := op.Cluster.Shoot(); shoot != nil {
+		technicalID = shoot.Status.TechnicalID
+	}
 	return dns.Request{
-		Record:  record,
-		Config:  *config,
-		Secret:  object.Spec.SecretRef,
-		Serving: status.Provider,
-		Written: status.Written,
+		Record:      record,
+		TechnicalID: technicalID,
+		Config:      *config,
+		Secret:      object.Spec.SecretRef,
+		Serving:     status.Provider,
+		Written:     status.Written,
 		Save: func(ctx context.Context, status localv1alpha1.DNSRecordStatus) error {
 			keepStatus(object, status)
 			return op.SaveStatus(ctx)

@@ -244,6 +244,68 @@ func TestErrorsHaveTheCodeOfTheirCauseAndAreNotRetriedHot(t *testing.T) {
 	}
 }
 
+func TestAShootDoesNotChooseANameInAReservedDomain(t *testing.T) {
+	cluster := extensioncluster.From(&extensionscontroller.Cluster{
+		Shoot: &gardencorev1beta1.Shoot{Status: gardencorev1beta1.ShootStatus{TechnicalID: "shoot--p--s"}},
+		Seed: &gardencorev1beta1.Seed{Spec: gardencorev1beta1.SeedSpec{
+			DNS:     gardencorev1beta1.SeedDNS{Internal: &gardencorev1beta1.SeedDNSProviderConfig{Domain: "internal.local.gardener.cloud"}},
+			Ingress: &gardencorev1beta1.Ingress{Domain: "ingress.local.seed.local.gardener.cloud"},
+		}},
+	})
+	for _, test := range []struct {
+		name    string
+		change  func(*extensionsv1alpha1.DNSRecord)
+		refused bool
+	}{
+		{"the API server of the garden", func(o *extensionsv1alpha1.DNSRecord) { o.Spec.Name = "api.virtual-garden.local.gardener.cloud" }, true},
+		{"the Ingress domain of the seed", func(o *extensionsv1alpha1.DNSRecord) { o.Spec.Name = "*.ingress.local.seed.local.gardener.cloud" }, true},
+		{"the internal domain of another shoot", func(o *extensionsv1alpha1.DNSRecord) {
+			o.Spec.Name = "api.victim.p.internal.local.gardener.cloud"
+			o.Labels = map[string]string{"role": "external"}
+		}, true},
+		{"its own internal domain", func(o *extensionsv1alpha1.DNSRecord) {
+			o.Spec.Name = "api.s.p.internal.local.gardener.cloud"
+			o.Labels = map[string]string{"role": "internal"}
+		}, false},
+		{"the host of an Ingress in the seed", func(o *extensionsv1alpha1.DNSRecord) {
+			o.Spec.Name = "gu-p--s.ingress.local.seed.local.gardener.cloud"
+			o.Labels = map[string]string{dns.LabelIngress: "plutono"}
+		}, false},
+		{"a domain of its own", func(o *extensionsv1alpha1.DNSRecord) { o.Spec.Name = "api.s.p.external.local.gardener.cloud" }, false},
+	} {
+		for _, provider := range []configv1alpha1.DNSProvider{coreDNS, updates} {
+			t.Run(test.name+" by "+string(provider), func(t *testing.T) {
+				g := NewWithT(t)
+				object := servedBy(provider)
+				object.Namespace = "shoot--p--s"
+				object.Status.Conditions = []gardencorev1beta1.Condition{{Type: "Created", Status: "True"}}
+				test.change(object)
+				s := newScenario(t, object)
+				s.ReservedDomains = []string{"virtual-garden.local.gardener.cloud"}
+				keepStatus(object, written())
+				attempt := s.attempt()
+				attempt.Cluster = cluster
+				err := s.apply(t.Context(), attempt)
+				applied := append(s.coreDNS.applied, s.updates.applied...)
+				if !test.refused {
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(applied).To(ConsistOf(HaveField("TechnicalID", "shoot--p--s")))
+					return
+				}
+				g.Expect(err).To(MatchError(ContainSubstring("is reserved")))
+				var requeue *reconcilerutils.RequeueAfterError
+				g.Expect(errors.As(err, &requeue)).To(BeTrue())
+				g.Expect(v1beta1helper.ExtractErrorCodes(requeue.Cause)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+				g.Expect(applied).To(BeEmpty())
+				g.Expect(s.coreDNS.removed).To(HaveLen(1), "what was served before the domain was reserved")
+				g.Expect(s.updates.removed).To(HaveLen(1))
+				g.Expect(object.Status.ProviderStatus).To(BeNil())
+				g.Expect(isNeverWritten(object)).To(BeTrue(), "a restart does not bring it back")
+			})
+		}
+	}
+}
+
 func TestARecordWhoseProviderChangedIsRemovedFromTheOldOne(t *testing.T) {
 	g := NewWithT(t)
 	s := newScenario(t, servedBy(coreDNS), written())

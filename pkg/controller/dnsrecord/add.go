@@ -36,6 +36,8 @@ type Options struct {
 	DefaultProvider configv1alpha1.DNSProvider
 	// DefaultTTL is the TTL in seconds of a record without one.
 	DefaultTTL int64
+	// ReservedDomains are domains that shoots may not choose names in, beside those of their seed.
+	ReservedDomains []string
 	// Controller are the options of the controller itself. A reconcile mostly waits for a batched write, so a high
 	// concurrency costs little.
 	Controller controller.Options
@@ -95,6 +97,7 @@ func newReconciler(mgr manager.Manager, opts Options, classes class.Set) *reconc
 			Providers:       opts.Providers,
 			DefaultProvider: opts.DefaultProvider,
 			DefaultTTL:      opts.DefaultTTL,
+			ReservedDomains: opts.ReservedDomains,
 		}),
 	})
 }

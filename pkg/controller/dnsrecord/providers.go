@@ -18,10 +18,11 @@ import (
 // that they need: those of package coredns, and get of secrets.
 func NewProviders(mgr manager.Manager, opts coredns.SetupOptions) (map[configv1alpha1.DNSProvider]dns.Provider, error) {
 	updates, err := rfc2136.New(rfc2136.Options{
-		Reader:  mgr.GetAPIReader(),
-		Server:  opts.DNS.RFC2136.Server,
-		Zones:   opts.DNS.RFC2136.Zones,
-		Timeout: opts.DNS.RFC2136.Timeout.Duration,
+		Reader:         mgr.GetAPIReader(),
+		Server:         opts.DNS.RFC2136.Server,
+		AllowedServers: opts.DNS.RFC2136.AllowedServers,
+		Zones:          opts.DNS.RFC2136.Zones,
+		Timeout:        opts.DNS.RFC2136.Timeout.Duration,
 	})
 	if err != nil {
 		return nil, err

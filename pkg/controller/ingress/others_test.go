@@ -107,6 +107,54 @@ func TestAFieldThatMustNotChangeIsPutRightByANewRecord(t *testing.T) {
 	}
 }
 
+func TestRecordsAreMigratedAlongWithThoseOfGardenlet(t *testing.T) {
+	for name, test := range map[string]struct {
+		mutate   func(*extensionsv1alpha1.DNSRecord)
+		migrates bool
+	}{
+		"that are to be migrated": {func(record *extensionsv1alpha1.DNSRecord) {
+			record.Annotations = map[string]string{"gardener.cloud/operation": "migrate"}
+		}, true},
+		"that are migrated": {func(record *extensionsv1alpha1.DNSRecord) {
+			record.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: "Migrate", State: "Succeeded"}
+		}, true},
+		"that come back": {func(record *extensionsv1alpha1.DNSRecord) {
+			record.Annotations = map[string]string{"gardener.cloud/operation": "restore"}
+			record.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: "Migrate", State: "Succeeded"}
+		}, false},
+		"of another extension": {func(record *extensionsv1alpha1.DNSRecord) {
+			record.Spec.Type = "aws-route53"
+			record.Annotations = map[string]string{"gardener.cloud/operation": "migrate"}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			internal := newForeign("internal", secret)
+			f := newFixture(t, newIngress("a.example.org"), newGateway(nginx, "10.0.0.1"), internal)
+			f.reconcile()
+			change(f, f.record(), func(record *extensionsv1alpha1.DNSRecord) { delete(record.Annotations, "gardener.cloud/operation") })
+			change(f, internal, test.mutate)
+			f.written()
+			f.reconcile()
+			if !test.migrates {
+				f.Expect(f.record().Annotations).NotTo(HaveKeyWithValue("gardener.cloud/operation", "migrate"))
+				return
+			}
+			f.Expect(f.written()).To(Equal([]string{"patch " + f.record().Name}))
+			f.Expect(f.record().Annotations).To(HaveKeyWithValue("gardener.cloud/operation", "migrate"))
+
+			f.reconcile()
+			f.Expect(f.written()).To(BeEmpty(), "once is enough")
+			change(f, f.record(), func(record *extensionsv1alpha1.DNSRecord) {
+				delete(record.Annotations, "gardener.cloud/operation")
+				record.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: "Migrate", State: "Succeeded"}
+			})
+			f.moveGateway("10.0.0.2")
+			f.reconcile()
+			f.Expect(f.written()).To(BeEmpty(), "it has left")
+		})
+	}
+}
+
 func TestARecordInMigrationIsLeftAlone(t *testing.T) {
 	for name, mutate := range map[string]func(*extensionsv1alpha1.DNSRecord){
 		"to be migrated": func(record *extensionsv1alpha1.DNSRecord) { record.Annotations["gardener.cloud/operation"] = "migrate" },

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/pkg/api/extensions/validation"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
 
@@ -72,6 +73,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.reporter.forget(request.NamespacedName)
 		return outcome(r.removeAll(ctx, records.own, func(*extensionsv1alpha1.DNSRecord) bool { return true }))
 	}
+	if records.leaving {
+		r.reporter.forget(request.NamespacedName)
+		return outcome(r.migrateAll(ctx, records.own))
+	}
 	problems, err := r.reconcile(ctx, ingress, records)
 	r.reporter.report(ingress, problems)
 	return outcome(err)
@@ -102,6 +107,8 @@ type records struct {
 	others map[string]*extensionsv1alpha1.DNSRecord
 	// secret is what the first of type local names that is no Ingress's.
 	secret *corev1.SecretReference
+	// leaving tells that the shoot's control plane moves to another seed, as gardenlet migrates its own DNSRecords.
+	leaving bool
 }
 
 func (r *reconciler) recordsIn(ctx context.Context, ingress *networkingv1.Ingress) (*records, error) {
@@ -119,6 +126,7 @@ func (r *reconciler) recordsIn(ctx context.Context, ingress *networkingv1.Ingres
 			continue
 		}
 		out.others[record.Name] = record
+		out.leaving = out.leaving || record.Spec.Type == dns.Type && ingressOf(record) == "" && isLeaving(record)
 		if record.Spec.Type == dns.Type && record.Spec.SecretRef.Name != "" && !isDeleted(record) && ingressOf(record) == "" &&
 			(first == "" || record.Name < first) {
 			first, out.secret = record.Name, &record.Spec.SecretRef
@@ -263,6 +271,24 @@ func (r *reconciler) removeAll(ctx context.Context, own map[string]*extensionsv1
 	for _, record := range own {
 		if obsolete(record) {
 			errs = append(errs, r.remove(ctx, record))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// migrateAll has the DNSRecords of an Ingress migrated along with those of gardenlet, which does not know of them. Otherwise
+// their deletion, at the end of the migration, would take away what the other seed has written by then.
+func (r *reconciler) migrateAll(ctx context.Context, own map[string]*extensionsv1alpha1.DNSRecord) error {
+	var errs []error
+	for _, have := range own {
+		if isDeleted(have) || isMigrating(have) {
+			continue
+		}
+		record := have.DeepCopy()
+		metav1.SetMetaDataAnnotation(&record.ObjectMeta, v1beta1constants.GardenerOperation, v1beta1constants.GardenerOperationMigrate)
+		logf.FromContext(ctx).Info("Migrating DNSRecord", "dnsRecord", record.Name, "host", record.Spec.Name)
+		if err := r.writer.Patch(ctx, record, client.MergeFromWithOptions(have, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("migrating DNSRecord %s: %w", client.ObjectKeyFromObject(have), err))
 		}
 	}
 	return errors.Join(errs...)

@@ -104,3 +104,15 @@ func isMigrating(record *extensionsv1alpha1.DNSRecord) bool {
 	last := record.Status.LastOperation
 	return last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
 }
+
+// isLeaving reports whether a DNSRecord leaves this seed or has left it.
+func isLeaving(record *extensionsv1alpha1.DNSRecord) bool {
+	switch record.Annotations[v1beta1constants.GardenerOperation] {
+	case v1beta1constants.GardenerOperationMigrate:
+		return true
+	case v1beta1constants.GardenerOperationRestore, v1beta1constants.GardenerOperationWaitForState:
+		return false
+	}
+	last := record.Status.LastOperation
+	return last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
+}

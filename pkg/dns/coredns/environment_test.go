@@ -220,10 +220,15 @@ func (s *server) answer(ctx context.Context, reply *miekgdns.Msg, data map[strin
 		}
 	}
 	_, parent, _ := strings.Cut(name, ".")
-	parser := miekgdns.NewZoneParser(strings.NewReader(data[testZone+suffixZone]), "", "")
-	for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {
-		if owner := rr.Header().Name; rr.Header().Rrtype == rrtype && (owner == name || owner == "*."+parent) {
-			reply.Answer = append(reply.Answer, rr)
+	for _, owner := range []string{name, "*." + parent} {
+		if len(reply.Answer) > 0 {
+			return
+		}
+		parser := miekgdns.NewZoneParser(strings.NewReader(data[testZone+suffixZone]), "", "")
+		for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {
+			if rr.Header().Name == owner && rr.Header().Rrtype == rrtype {
+				reply.Answer = append(reply.Answer, rr)
+			}
 		}
 	}
 }

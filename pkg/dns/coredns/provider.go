@@ -77,6 +77,8 @@ type Options struct {
 	Namespace string
 	// Zones are the domains that CoreDNS serves.
 	Zones []string
+	// Reserved are domains that shoots may not choose names in.
+	Reserved []string
 	// DefaultTTL is the TTL in seconds of a record without one.
 	DefaultTTL int64
 	// ClusterDomain is the domain of the cluster's Services.
@@ -154,7 +156,7 @@ func New(opts Options) (*Provider, error) {
 		started:   make(chan struct{}),
 		wake:      make(chan struct{}, 1),
 		desired:   newDesired(),
-		shards:    newShards(ConfigMapPrefix + opts.Instance + "-"),
+		shards:    newShards(shardPrefix(opts.Instance)),
 		pending:   map[string][]*ticket{},
 		suspects:  map[string]struct{}{},
 	}

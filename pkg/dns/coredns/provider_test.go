@@ -25,6 +25,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
@@ -112,7 +113,7 @@ func TestApplyFailsAsLongAsTheRecordDoesNotResolve(t *testing.T) {
 			// It stays wanted: once whatever it was is over, the same call succeeds.
 			p.server.set(func(s *server) { s.failure, s.wrong, s.behind = nil, "", false })
 			p.cluster.writes.fail(nil)
-			g.Eventually(func() error { return p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1")) }).Should(Succeed())
+			g.Eventually(func() error { return p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1")) }).WithTimeout(10 * time.Second).Should(Succeed())
 		})
 	}
 }
@@ -125,7 +126,7 @@ func TestApplyReplacesWhatTheOwnerHad(t *testing.T) {
 	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", "b.local.gardener.cloud.\t120\tIN\tTXT\t\"say \\\"hi\\\" \\\\ \\195\\169\"\n"))
 }
 
-func TestRemoveLeavesWhatAnotherOwnerHasOfTheSameName(t *testing.T) {
+func TestRemoveLeavesWhatTheSameHolderHasOfTheSameName(t *testing.T) {
 	g := NewWithT(t)
 	p := newProvider(t, newCluster())
 	first, second := record("first", "a.local.gardener.cloud", "A", "192.0.2.1"), record("second", "a.local.gardener.cloud", "A", "192.0.2.2")
@@ -135,7 +136,7 @@ func TestRemoveLeavesWhatAnotherOwnerHasOfTheSameName(t *testing.T) {
 	g.Expect(p.apply(ctx, second)).To(Succeed(), "the newest has the name")
 	var conflict *dns.ConflictError
 	g.Expect(errors.As(p.apply(ctx, first), &conflict)).To(BeTrue())
-	g.Expect(conflict.Other).To(Equal(second.Owner))
+	g.Expect(conflict.Other).To(Equal("DNSRecord garden/second"))
 
 	g.Expect(p.remove(ctx, second.Owner)).To(Succeed())
 	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", ContainSubstring("192.0.2.1")))
@@ -143,6 +144,121 @@ func TestRemoveLeavesWhatAnotherOwnerHasOfTheSameName(t *testing.T) {
 	g.Expect(p.remove(ctx, first.Owner)).To(Succeed())
 	g.Expect(p.cluster.configMaps(g)).To(BeEmpty(), "nothing is left")
 	g.Expect(p.remove(ctx, first.Owner)).To(Succeed(), "nothing to remove is no error")
+}
+
+// of returns a record of another holder, created so many hours later.
+func of(class extensionsv1alpha1.ExtensionClass, namespace string, hours int, record dns.Record) dns.Record {
+	record.Class, record.Owner.Namespace = class, namespace
+	record.Created = record.Created.Add(time.Duration(hours) * time.Hour)
+	return record
+}
+
+func TestANameIsNotTakenOver(t *testing.T) {
+	const (
+		garden, seed, shoot = extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot
+		name                = "x.ingress.local.gardener.cloud"
+	)
+	address, other := record("holds", name, "A", "192.0.2.1"), record("wanted", name, "A", "203.0.113.66")
+	wildcard := record("record", "*.ingress.local.gardener.cloud", "A", "192.0.2.1")
+	below := record("record", "*.ingress.x.ingress.local.gardener.cloud", "A", "203.0.113.66")
+	for _, test := range []struct {
+		name          string
+		holds, wanted dns.Record
+		says          string
+	}{
+		{"of a seed, by a shoot that is newer", of(seed, "garden", 0, address), of(shoot, "shoot--p--a", 1, other), "a seed"},
+		{"of a seed, by a shoot that is older", of(seed, "garden", 1, address), of(shoot, "shoot--p--a", 0, other), "a seed"},
+		{"of the garden, by a shoot", of(garden, "garden", 1, address), of(shoot, "shoot--p--a", 0, other), "the garden"},
+		{"of the garden, by a seed", of(garden, "garden", 1, address), of(seed, "garden", 0, other), "the garden"},
+		{"of a shoot, by a newer one", of(shoot, "shoot--p--b", 0, address), of(shoot, "shoot--p--a", 1, other), "another shoot"},
+		{"of a shoot, by one of the same age", of(shoot, "shoot--p--a", 0, address), of(shoot, "shoot--p--b", 0, other), "another shoot"},
+		{"by another type", of(seed, "garden", 0, address), of(shoot, "shoot--p--a", 0, record("record", name, "AAAA", "2001:db8::66")), "a seed"},
+		{"by an alias", of(seed, "garden", 1, address), of(shoot, "shoot--p--a", 0, record("record", name, "CNAME", "evil.example.org")), "a seed"},
+		{"below the wildcard of the garden", of(garden, "garden", 1, wildcard), of(shoot, "shoot--p--a", 0, other), "the garden"},
+		{"below the wildcard of a seed, by a wildcard", of(seed, "garden", 1, wildcard), of(shoot, "shoot--p--a", 0, below), "a seed"},
+		{"below the wildcard of another shoot", of(shoot, "shoot--p--b", 0, wildcard), of(shoot, "shoot--p--a", 1, other), "another shoot"},
+	} {
+		for _, first := range []string{"holder", "newcomer"} {
+			t.Run(test.name+", "+first+" first", func(t *testing.T) {
+				g := NewWithT(t)
+				p := newProvider(t, newCluster())
+				if first == "newcomer" {
+					g.Expect(p.apply(ctx, test.wanted)).To(Succeed(), "the name is free yet")
+				}
+				g.Expect(p.apply(ctx, test.holds)).To(Succeed())
+				err := p.apply(ctx, test.wanted)
+				g.Expect(err).To(MatchError(And(ContainSubstring("a DNSRecord of "+test.says), Not(ContainSubstring(test.holds.Owner.Namespace+"/")))))
+				g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", And(ContainSubstring("192.0.2.1"), Not(ContainSubstring("66")), Not(ContainSubstring("evil")))))
+				g.Expect(p.apply(ctx, test.holds)).To(Succeed())
+
+				g.Expect(p.remove(ctx, test.holds.Owner)).To(Succeed())
+				g.Expect(p.apply(ctx, test.wanted)).To(Succeed(), "the name is free again")
+			})
+		}
+	}
+}
+
+func TestAHolderHasNamesBelowItsOwnWildcard(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster())
+	wildcard, host := record("wildcard", "*.ingress.local.gardener.cloud", "A", "192.0.2.1"), record("host", "x.ingress.local.gardener.cloud", "A", "192.0.2.2")
+	g.Expect(p.apply(ctx, of("seed", "garden", 0, wildcard))).To(Succeed())
+	g.Expect(p.apply(ctx, of("seed", "garden", 1, host))).To(Succeed())
+
+	ofIngress := of("shoot", "shoot--p--a", 1, record("ingress", "gu.ingress.local.gardener.cloud", "A", "192.0.2.3"))
+	ofIngress.Ingress = true
+	g.Expect(p.apply(ctx, ofIngress)).To(Succeed(), "Gardener makes the Ingresses in the namespace of a shoot")
+	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", And(ContainSubstring("192.0.2.1"), ContainSubstring("192.0.2.2"), ContainSubstring("192.0.2.3"))))
+}
+
+func TestTheInstanceOfASeedLeavesTheNamesOfTheGardenAlone(t *testing.T) {
+	seed := func(o *Options) {
+		classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		o.Instance, o.Classes = "seed", classes
+	}
+	shoots := of("shoot", "shoot--p--a", 0, record("a", "x.local.gardener.cloud", "A", "203.0.113.66"))
+	for name, ofGarden := range map[string]*extensionsv1alpha1.DNSRecord{
+		"a name":     dnsRecord("garden", "x.local.gardener.cloud", "192.0.2.1"),
+		"a wildcard": dnsRecord("garden", "*.local.gardener.cloud", "192.0.2.1"),
+	} {
+		t.Run(name+" that is there at the start", func(t *testing.T) {
+			g := NewWithT(t)
+			p := newProvider(t, newCluster(ofGarden.DeepCopy()), seed)
+			g.Expect(p.apply(ctx, shoots)).To(MatchError(ContainSubstring("a DNSRecord of the garden")))
+			g.Expect(p.cluster.configMaps(g)).To(BeEmpty(), "the garden's is the garden instance's to write")
+		})
+		t.Run(name+" that comes and goes", func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCluster()
+			p := newProvider(t, c, seed)
+			g.Expect(p.apply(ctx, shoots)).To(Succeed())
+			object := ofGarden.DeepCopy()
+			g.Expect(c.Create(ctx, object)).To(Succeed())
+			c.tell(object, false)
+			g.Eventually(func() []corev1.ConfigMap { return c.configMaps(g) }).Should(BeEmpty())
+
+			g.Expect(c.Delete(ctx, object)).To(Succeed())
+			c.tell(object, true)
+			g.Eventually(func() []corev1.ConfigMap { return c.configMaps(g) }).Should(HaveLen(1))
+		})
+	}
+}
+
+func TestAStartLeavesOutWhatIsReservedByNow(t *testing.T) {
+	g := NewWithT(t)
+	shoots := dnsRecord("shoots", "api.internal.local.gardener.cloud", "203.0.113.66")
+	shoots.Namespace, shoots.Spec.Class = "shoot--p--a", nil
+	seeds := dnsRecord("seeds", "*.internal.local.gardener.cloud", "192.0.2.1")
+	seeds.Spec.Class = nil
+	p := newProvider(t, newCluster(shoots, seeds), func(o *Options) {
+		classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
+		g.Expect(err).NotTo(HaveOccurred())
+		o.Classes, o.Reserved = classes, []string{"internal.local.gardener.cloud"}
+	})
+	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(map[string]string{
+		"local.gardener.cloud.zone": "*.internal.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\n",
+	}))
 }
 
 func TestAnAliasCannotTakeANameThatIsInUse(t *testing.T) {
@@ -238,6 +354,35 @@ func TestStartServesWhatWasReconciledAndPrunesTheRest(t *testing.T) {
 		HaveField("Name", "coredns-custom-garden-3"),
 		HaveField("Annotations", HaveKeyWithValue(AnnotationGeneration, "10000000000000000")),
 	)), "names stay where they are, and generations grow")
+}
+
+func TestAStartKeepsWhatIsServedThoughTheLastAttemptFailed(t *testing.T) {
+	g := NewWithT(t)
+	unconfirmed := dnsRecord("unconfirmed", "unconfirmed.local.gardener.cloud", "192.0.2.1")
+	unconfirmed.Status.Conditions[0].Status = gardencorev1beta1.ConditionFalse
+	unknown := dnsRecord("unknown", "unknown.local.gardener.cloud", "192.0.2.2")
+	unknown.Status.Conditions[0].Status = gardencorev1beta1.ConditionUnknown
+	invalid := dnsRecord("invalid", "invalid.local.gardener.cloud", "not an address")
+	never := dnsRecord("never", "never.local.gardener.cloud", "192.0.2.4")
+	never.Status.Conditions = nil
+	going := dnsRecord("going", "going.local.gardener.cloud", "192.0.2.5")
+	going.Finalizers, going.DeletionTimestamp = []string{"x"}, ptr.To(metav1.Now())
+	text := dnsRecord("text", "text.local.gardener.cloud", "")
+	text.Spec.RecordType = "TXT"
+
+	zone := "invalid.local.gardener.cloud.\t60\tIN\tA\t192.0.2.3\ninvalid.local.gardener.cloud.\t60\tIN\tA\t192.0.2.33\n" +
+		"text.local.gardener.cloud.\t60\tIN\tTXT\t\"say \\\"hi\\\"\"\n" +
+		"unconfirmed.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\nunknown.local.gardener.cloud.\t120\tIN\tA\t192.0.2.2\n"
+	served := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "coredns-custom-garden-0", Labels: map[string]string{LabelConfig: "true", LabelInstance: "garden"}, Annotations: map[string]string{AnnotationGeneration: "7"}},
+		Data: map[string]string{"local.gardener.cloud.zone": zone +
+			"gone.local.gardener.cloud.\t120\tIN\tA\t192.0.2.8\ngoing.local.gardener.cloud.\t120\tIN\tA\t192.0.2.5\nnever.local.gardener.cloud.\t120\tIN\tA\t192.0.2.4\n"},
+	}
+	p := newProvider(t, newCluster(unconfirmed, unknown, invalid, never, going, text, served))
+	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(map[string]string{"local.gardener.cloud.zone": zone}))
+
+	g.Expect(p.remove(ctx, types.NamespacedName{Namespace: "garden", Name: "invalid"})).To(Succeed())
+	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", Not(ContainSubstring("invalid"))), "its deletion removes it")
 }
 
 func TestStartAgainWritesNothing(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	miekgdns "github.com/miekg/dns"
 	. "github.com/onsi/gomega"
@@ -80,6 +81,38 @@ func golden(g Gomega, name string, actual []byte) {
 	g.Expect(string(actual)).To(Equal(string(expected)))
 }
 
+// fuzzDeadline is how long one input may take, on a machine that is busy with others.
+const fuzzDeadline = 20 * time.Second
+
+// within ends the test if what it is called before has not ended by then. Call what it returns at the end.
+func within(t *testing.T) (end func()) {
+	timer := time.AfterFunc(fuzzDeadline, func() { panic(t.Name() + ": no end after " + fuzzDeadline.String()) })
+	return func() { timer.Stop() }
+}
+
+// FuzzLoad gives a ConfigMap as anybody in the namespace may leave it for the next start. Whatever is taken over of it must be
+// a record that can be written.
+func FuzzLoad(f *testing.F) {
+	f.Add("local.gardener.cloud.zone", "a.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\n", "a.local.gardener.cloud", "A")
+	f.Add("local.gardener.cloud.zone", "a.local.gardener.cloud.\t120\tIN\tTXT\t\"\\\"\" ( \"x\"\n", "a.local.gardener.cloud", "TXT")
+	f.Add("local.gardener.cloud.zone", "$INCLUDE\t/etc/passwd\n$GENERATE\t1-100000 a A 192.0.2.1\n", "$INCLUDE", "A")
+	f.Fuzz(func(t *testing.T, key, value, name, recordType string) {
+		defer within(t)()
+		if normalized, err := dns.NormalizeName(name); err != nil || normalized != name {
+			return
+		}
+		s := newShards("x-")
+		s.load("x-0", map[string]string{key: value})
+		values, ttl := s.formerValues(name, recordType)
+		record := dns.Record{Name: name, Type: recordType, Values: values, TTL: ttl}
+		for line := range strings.Lines(render(name, testZone, []dns.Record{record}, "").lines) {
+			if rr, err := miekgdns.NewRR(line); err != nil || rr == nil {
+				t.Errorf("%q of %q is written as %q: %v", values, value, line, err)
+			}
+		}
+	})
+}
+
 // FuzzRecordCannotInject gives names and values as users write them. What passes the validation must become exactly one
 // override line with exactly its tokens, and exactly the resource records that were asked for.
 func FuzzRecordCannotInject(f *testing.F) {
@@ -91,6 +124,7 @@ func FuzzRecordCannotInject(f *testing.F) {
 		f.Add("{0}.local.gardener.cloud", recordType, "(\n)", "\x00\xff")
 	}
 	f.Fuzz(func(t *testing.T, name, recordType, first, second string) {
+		defer within(t)()
 		for _, values := range [][]string{{first}, {first, second}} {
 			object := &extensionsv1alpha1.DNSRecord{Spec: extensionsv1alpha1.DNSRecordSpec{Name: name, RecordType: extensionsv1alpha1.DNSRecordType(recordType), Values: values}}
 			record, err := dns.New(object, []string{testZone}, 120)

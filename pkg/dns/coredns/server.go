@@ -62,9 +62,11 @@ type ServerOptions struct {
 
 // ServerValues are the values of charts/components/coredns that an instance sets.
 type ServerValues struct {
-	Image             string
-	Replicas          int32
-	Zones             []string
+	Image    string
+	Replicas int32
+	Zones    []string
+	// ClientNetworks may ask for names outside of the zones; none means the default of the chart.
+	ClientNetworks    []string
 	ClusterIP         string
 	PriorityClassName string
 	// VPA tells whether the cluster has VerticalPodAutoscalers.
@@ -233,14 +235,16 @@ func withOwner(owners []metav1.OwnerReference, owner metav1.OwnerReference) []me
 	return append(slices.Clone(owners), owner)
 }
 
-// permissions are what a Provider of this instance needs in CoreDNS' namespace.
+// permissions are what a Provider of this instance needs in CoreDNS' namespace. It finds its ConfigMaps by their label, which
+// a Role can't name, nor can it the name of what is created; what is there it may change only where it is its own.
 func (s *Server) permissions() []client.Object {
 	meta := metav1.ObjectMeta{Namespace: s.Namespace, Name: "gardener-extension-provider-local-" + s.Instance}
 	return []client.Object{
 		&rbacv1.Role{
 			ObjectMeta: meta,
 			Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "create"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: newShards(shardPrefix(s.Instance)).names(), Verbs: []string{"update", "delete"}},
 				{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
 			},
 		},
@@ -262,7 +266,7 @@ func (s *Server) signal() {
 }
 
 func (v ServerValues) values() map[string]any {
-	return map[string]any{
+	values := map[string]any{
 		"image":             v.Image,
 		"replicas":          v.Replicas,
 		"zones":             v.Zones,
@@ -270,4 +274,8 @@ func (v ServerValues) values() map[string]any {
 		"priorityClassName": v.PriorityClassName,
 		"vpa":               map[string]any{"enabled": v.VPA},
 	}
+	if len(v.ClientNetworks) > 0 {
+		values["clientNetworks"] = v.ClientNetworks
+	}
+	return values
 }

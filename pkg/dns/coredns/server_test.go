@@ -216,6 +216,7 @@ func TestTheCorefileOfSeveralZones(t *testing.T) {
 			}
 		}
 	}
+	clients := ContainSubstring("expr incidr(client_ip(), '10.0.0.0/8') || incidr(client_ip(), '172.16.0.0/12') || ")
 	external, ready := ContainSubstring("view external"), ContainSubstring("ready :8181")
 	literal, rewrite, forward := ContainSubstring("custom literal"), ContainSubstring("custom rewrite"), ContainSubstring("forward")
 	g.Expect(slices.Collect(maps.Keys(blocks))).To(ConsistOf("local.gardener.cloud:9053", "other.example:9053", ".:9053",
@@ -225,7 +226,19 @@ func TestTheCorefileOfSeveralZones(t *testing.T) {
 	for _, host := range []string{"local.gardener.cloud:9054", "other.example:9054"} {
 		g.Expect(blocks[host]).To(HaveExactElements(And(Not(external), literal, Not(forward))))
 	}
-	g.Expect(blocks[".:9053"]).To(HaveExactElements(And(forward, Not(ready))))
+	g.Expect(blocks[".:9053"]).To(HaveExactElements(And(forward, clients, Not(ready))), "it is no open resolver")
+}
+
+func TestAnInstanceMayChangeItsOwnConfigMapsOnly(t *testing.T) {
+	g := NewWithT(t)
+	server := newServer(t, fake.NewFakeClient(), "seed", gardenNamespace, "coredns:1")
+	role := server.permissions()[0].(*rbacv1.Role)
+	for _, rule := range role.Rules {
+		if slices.Contains(rule.Verbs, "update") || slices.Contains(rule.Verbs, "delete") {
+			g.Expect(rule.ResourceNames).To(And(HaveLen(maxShards), HaveEach(HavePrefix("coredns-custom-seed-")), ContainElement("coredns-custom-seed-0")))
+		}
+		g.Expect(rule.Verbs).NotTo(ContainElement("get"), "names can't be listed by their prefix")
+	}
 }
 
 func TestTheChartRefusesValuesThatDoNotBelongIntoACorefile(t *testing.T) {
@@ -235,6 +248,7 @@ func TestTheChartRefusesValuesThatDoNotBelongIntoACorefile(t *testing.T) {
 	for name, change := range map[string]func(map[string]any){
 		"a zone":        func(v map[string]any) { v["zones"] = []string{"local {\nforward"} },
 		"an expression": func(v map[string]any) { v["externalExpression"] = "true\n}\nforward . 192.0.2.1" },
+		"a network":     func(v map[string]any) { v["clientNetworks"] = []string{"0.0.0.0/0') || true"} },
 		"no image":      func(v map[string]any) { v["image"] = "" },
 	} {
 		values := ServerValues{Image: "x", Zones: []string{testZone}}.values()

@@ -9,6 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	miekgdns "github.com/miekg/dns"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
 // shardSize is up to which size a ConfigMap is filled. Every write sends a whole ConfigMap, so it bounds what one more
@@ -16,6 +20,9 @@ import (
 const (
 	shardSize    = 64 << 10
 	maxShardSize = 256 << 10
+	// maxShards is how many ConfigMaps there may be: an instance may write to those whose names are known beforehand. That is
+	// room for some 50,000 names, and the last one takes whatever else comes.
+	maxShards = 256
 )
 
 // shard is one ConfigMap.
@@ -40,10 +47,31 @@ type shards struct {
 	prefix string
 	all    map[string]*shard
 	where  map[string]*shard
+	// former are the lines of the names as they were loaded, until it is known what is to stay of them.
+	former map[string][]string
 }
 
 func newShards(prefix string) *shards {
-	return &shards{prefix: prefix, all: map[string]*shard{}, where: map[string]*shard{}}
+	return &shards{prefix: prefix, all: map[string]*shard{}, where: map[string]*shard{}, former: map[string][]string{}}
+}
+
+// shardPrefix is what the names of the ConfigMaps of an instance start with.
+func shardPrefix(instance string) string { return ConfigMapPrefix + instance + "-" }
+
+// names returns the names of all ConfigMaps that there may be.
+func (s *shards) names() []string {
+	names := make([]string, 0, maxShards)
+	for number := range maxShards {
+		names = append(names, s.prefix+strconv.Itoa(number))
+	}
+	return names
+}
+
+// may reports whether there may be a ConfigMap of that name.
+func (s *shards) may(name string) bool {
+	suffix, ok := strings.CutPrefix(name, s.prefix)
+	number, err := strconv.ParseUint(suffix, 10, 8)
+	return ok && err == nil && number < maxShards && suffix == strconv.FormatUint(number, 10)
 }
 
 // load takes over where names are, from a ConfigMap of an earlier run.
@@ -56,7 +84,9 @@ func (s *shards) load(name string, data map[string]string) *shard {
 		for line := range strings.Lines(value) {
 			owner, _, ok := strings.Cut(line, "\t")
 			if ok {
-				s.where[strings.TrimSuffix(owner, ".")] = loaded
+				name := strings.TrimSuffix(owner, ".")
+				s.where[name] = loaded
+				s.former[name] = append(s.former[name], strings.TrimSuffix(line, "\n"))
 			}
 		}
 	}
@@ -104,12 +134,31 @@ func (s *shards) remove(name string) []*shard {
 	return []*shard{from}
 }
 
+// formerValues returns the values and the TTL that a name had for a type as it was loaded; none for a type that isn't served.
+func (s *shards) formerValues(name, recordType string) ([]string, int64) {
+	if !slices.Contains([]string{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME, dns.TypeTXT}, recordType) {
+		return nil, 0
+	}
+	var (
+		values []string
+		ttl    int64
+	)
+	for _, line := range s.former[name] {
+		if rr, err := miekgdns.NewRR(line); err == nil && rr != nil && rr.Header().Rrtype == miekgdns.StringToType[recordType] {
+			values, ttl = append(values, dns.ValueOf(rr)), int64(rr.Header().Ttl)
+		}
+	}
+	slices.Sort(values)
+	return values, ttl
+}
+
 // prune forgets all names that have a place and no entry.
 func (s *shards) prune() {
 	maps.DeleteFunc(s.where, func(name string, in *shard) bool {
 		_, ok := in.entries[name]
 		return !ok
 	})
+	s.former = nil
 }
 
 // room returns the first shard with room, or a new one. There are few shards, so they are just looked through.
@@ -120,7 +169,7 @@ func (s *shards) room(size int) *shard {
 		if !ok {
 			return s.get(name)
 		}
-		if candidate.size+size <= shardSize || len(candidate.entries) == 0 {
+		if candidate.size+size <= shardSize || len(candidate.entries) == 0 || number == maxShards-1 {
 			return candidate
 		}
 	}

@@ -60,3 +60,21 @@ func TestAnEntryThatOutgrowsItsShardMoves(t *testing.T) {
 	g.Expect(s.where[grown.name]).NotTo(Equal(small))
 	g.Expect(small.entries).NotTo(HaveKey(grown.name))
 }
+
+func TestThereAreNoMoreConfigMapsThanAnInstanceMayWrite(t *testing.T) {
+	g := NewWithT(t)
+	s := newShards("x-")
+	for i := range maxShards + 3 {
+		large := numbered(i)
+		large.lines = strings.Repeat("x", shardSize)
+		s.put(large)
+	}
+	g.Expect(s.all).To(HaveLen(maxShards))
+	g.Expect(s.names()).To(ContainElements("x-0", fmt.Sprintf("x-%d", maxShards-1)))
+	for name := range s.all {
+		g.Expect(s.may(name)).To(BeTrue(), name)
+	}
+	for _, name := range []string{"x-", "x-256", "x-1000", "x-01", "x-a", "y-1", "x--1"} {
+		g.Expect(s.may(name)).To(BeFalse(), name)
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -162,13 +161,13 @@ func unwrap(object any) (client.Object, bool) {
 
 // dnsRecordChanged drops what no reconcile will drop: a DNSRecord that went without one, as Gardener's library skips
 // the deletion of what it takes for never created, one that is another instance's or extension's now,
-// and one that another provider serves.
+// and one that another provider serves. It follows the DNSRecords of another instance whose names are taken.
 func (p *Provider) dnsRecordChanged(ctx context.Context, object client.Object) {
 	key := client.ObjectKeyFromObject(object)
 	p.mu.Lock()
 	_, ok := p.desired.owners[key]
 	p.mu.Unlock()
-	if !ok {
+	if record, isDNSRecord := object.(*extensionsv1alpha1.DNSRecord); !ok && (!isDNSRecord || !p.isElsewhere(record)) {
 		return
 	}
 
@@ -180,6 +179,17 @@ func (p *Provider) dnsRecordChanged(ctx context.Context, object client.Object) {
 		return
 	}
 	if err == nil && p.isMine(current) {
+		return
+	}
+	if err == nil && p.isElsewhere(current) {
+		if record, err := dns.New(current, p.Zones, p.DefaultTTL); err == nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.enqueue(p.desired.setElsewhere(record))
+			return
+		}
+	}
+	if !ok {
 		return
 	}
 	p.Log.Info("Dropping the record of a DNSRecord that is gone or no more to be served here", "dnsRecord", key)
@@ -213,6 +223,13 @@ func (p *Provider) isMine(object *extensionsv1alpha1.DNSRecord) bool {
 	return object.Spec.Type == dns.Type && p.Classes.Has(object) && dns.IsServedBy(configv1alpha1.DNSProviderCoreDNS, object, p.DefaultProvider)
 }
 
+// isElsewhere reports whether another instance serves a DNSRecord whose name goes before all that this one serves: the
+// garden's, which the instance of a seed in the same cluster must leave alone.
+func (p *Provider) isElsewhere(object *extensionsv1alpha1.DNSRecord) bool {
+	return object.Spec.Type == dns.Type && object.DeletionTimestamp == nil && !p.Classes.Has(object) &&
+		object.Spec.Class != nil && *object.Spec.Class == extensionsv1alpha1.ExtensionClassGarden
+}
+
 // rebuild makes the state from the DNSRecords, and takes over where names are from the ConfigMaps.
 func (p *Provider) rebuild(ctx context.Context) error {
 	objects := &extensionsv1alpha1.DNSRecordList{}
@@ -226,29 +243,35 @@ func (p *Provider) rebuild(ctx context.Context) error {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range objects.Items {
-		object := &objects.Items[i]
-		if !p.isMine(object) || !isServed(object) {
-			continue
-		}
-		record, err := dns.New(object, p.Zones, p.DefaultTTL)
-		if err != nil {
-			// Its reconcile tells its author.
-			p.Log.Info("Leaving out a DNSRecord that is not valid", "dnsRecord", client.ObjectKeyFromObject(object), "reason", err.Error())
-			continue
-		}
-		p.desired.set(record)
-	}
-
 	for i := range configMaps.Items {
 		configMap := &configMaps.Items[i]
-		if strings.HasPrefix(configMap.Name, p.shards.prefix) {
+		if p.shards.may(configMap.Name) {
 			loaded := p.shards.load(configMap.Name, configMap.Data)
 			loaded.exists = true
 			loaded.resourceVersion = configMap.ResourceVersion
 			loaded.generation, _ = strconv.ParseUint(configMap.Annotations[AnnotationGeneration], 10, 64)
 		}
 	}
+	for i := range objects.Items {
+		object := &objects.Items[i]
+		if p.isElsewhere(object) {
+			if record, err := dns.New(object, p.Zones, p.DefaultTTL); err == nil {
+				p.desired.setElsewhere(record)
+			}
+			continue
+		}
+		if !p.isMine(object) || !stays(object) {
+			continue
+		}
+		record, err := p.restored(object)
+		if err != nil {
+			// Its reconcile tells its author.
+			p.Log.Info("Leaving out a DNSRecord", "dnsRecord", client.ObjectKeyFromObject(object), "reason", err.Error())
+			continue
+		}
+		p.desired.set(record)
+	}
+
 	for _, name := range p.desired.names() {
 		p.renderName(name)
 	}
@@ -264,9 +287,9 @@ func (p *Provider) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// isServed tells whether a DNSRecord was reconciled and is to stay: one that wasn't yet will be, and one that is going
-// or is migrated to another seed is not to come back by a restart.
-func isServed(object *extensionsv1alpha1.DNSRecord) bool {
+// stays reports whether a DNSRecord was reconciled and is to stay: one that wasn't yet will be, and one that is going or is
+// migrated to another seed is not to come back by a restart.
+func stays(object *extensionsv1alpha1.DNSRecord) bool {
 	if object.DeletionTimestamp != nil || object.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationMigrate {
 		return false
 	}
@@ -274,8 +297,31 @@ func isServed(object *extensionsv1alpha1.DNSRecord) bool {
 	if last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate {
 		return false
 	}
+	return v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated) != nil
+}
+
+// restored returns the record of a DNSRecord as it was served before a restart: what it asks for if it was seen to resolve;
+// what the ConfigMaps have of it if its spec has become invalid since; and neither if the ConfigMaps don't have its name,
+// as they do have one whose last attempt failed only after it was written.
+func (p *Provider) restored(object *extensionsv1alpha1.DNSRecord) (dns.Record, error) {
+	record, err := dns.New(object, p.Zones, p.DefaultTTL)
+	if err != nil {
+		record = dns.Identify(object)
+		name, nameErr := dns.NormalizeName(object.Spec.Name)
+		record.Name = name
+		record.Values, record.TTL = p.shards.formerValues(name, record.Type)
+		if nameErr != nil || len(record.Values) == 0 {
+			return dns.Record{}, err
+		}
+	}
+	if err := record.CheckReserved(p.Reserved); err != nil {
+		return dns.Record{}, err
+	}
 	created := v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated)
-	return created != nil && created.Status == gardencorev1beta1.ConditionTrue
+	if former, _ := p.shards.formerValues(record.Name, record.Type); created.Status != gardencorev1beta1.ConditionTrue && len(former) == 0 {
+		return dns.Record{}, errors.New("it was not served before")
+	}
+	return record, nil
 }
 
 // servers returns the addresses of all CoreDNS that are ready to be asked.

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -269,7 +268,7 @@ func (p *Provider) isAsWritten(found *corev1.ConfigMap, s *shard) bool {
 
 // suspect has a ConfigMap compared with what it should be.
 func (p *Provider) suspect(name string) {
-	if !strings.HasPrefix(name, p.shards.prefix) {
+	if !p.shards.may(name) {
 		return
 	}
 	p.mu.Lock()

@@ -5,17 +5,39 @@
 package rfc2136
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 
 	miekgdns "github.com/miekg/dns"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
+
+// unreachable is the error for a server of which there is no answer. Its text is always the same: whoever names a server does
+// not learn whether a port is closed, filtered, or open and of something else. The log has the cause.
+type unreachable struct {
+	address string
+	cause   error
+}
+
+func noAnswer(ctx context.Context, address string, cause error) error {
+	logf.FromContext(ctx).Info("No answer of a DNS server", "server", address, "reason", cause.Error())
+	return &unreachable{address: address, cause: cause}
+}
+
+// Error implements error.
+func (e *unreachable) Error() string {
+	return "no answer of server " + e.address + ": see whether it runs and answers by TCP"
+}
+
+// Unwrap returns the cause.
+func (e *unreachable) Unwrap() error { return e.cause }
 
 // rcodeError is an answer of a server that is an error.
 type rcodeError struct {
@@ -32,6 +54,12 @@ func isChanged(err error) bool {
 	return errors.As(err, &problem) && (problem.rcode == miekgdns.RcodeNXRrset || problem.rcode == miekgdns.RcodeNameError)
 }
 
+// isRaced reports whether an error is that a name has come into use since it was looked at.
+func isRaced(err error) bool {
+	var problem *rcodeError
+	return errors.As(err, &problem) && (problem.rcode == miekgdns.RcodeYXDomain || problem.rcode == miekgdns.RcodeYXRrset || problem.rcode == miekgdns.RcodeNXRrset)
+}
+
 // isFailure tells whether an answer says that nothing was done, for which it need not be signed.
 func isFailure(rcode int) bool {
 	switch rcode {
@@ -45,7 +73,7 @@ func isFailure(rcode int) bool {
 // isRejected tells whether an error is an answer that nothing was done. After a failure of the server that isn't certain.
 func isRejected(err error) bool {
 	var problem *rcodeError
-	return errors.As(err, &problem) && problem.rcode != miekgdns.RcodeServerFailure && (isFailure(problem.rcode) || problem.rcode == miekgdns.RcodeYXRrset)
+	return errors.As(err, &problem) && problem.rcode != miekgdns.RcodeServerFailure && (isFailure(problem.rcode) || problem.rcode == miekgdns.RcodeYXRrset || problem.rcode == miekgdns.RcodeYXDomain)
 }
 
 // isOfNoZone tells whether an error is an answer that the server hasn't such a zone, and so no record of it.
@@ -92,7 +120,10 @@ func (s *session) problem(what string, reply *miekgdns.Msg) error {
 	case miekgdns.RcodeYXRrset:
 		problem.text += ": the name is an alias (CNAME), beside which no other record can stand; delete one of them"
 		return dns.ConfigurationProblem(problem)
-	case miekgdns.RcodeYXDomain, miekgdns.RcodeNXRrset, miekgdns.RcodeNameError:
+	case miekgdns.RcodeYXDomain:
+		problem.text += ": it has records of that name that no DNSRecord is known to own; choose another domain, or delete them there"
+		return dns.ConfigurationProblem(problem)
+	case miekgdns.RcodeNXRrset, miekgdns.RcodeNameError:
 		problem.text += ": it has not what was there before"
 	}
 	return problem

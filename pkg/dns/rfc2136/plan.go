@@ -37,8 +37,13 @@ func plan(written []localv1alpha1.WrittenRecord, wanted localv1alpha1.WrittenRec
 	}
 	// A wildcard may answer for a name that isn't there, so the answer alone isn't enough.
 	out.isDone = len(out.replaced) == 0 && current.is(wanted.Values, wanted.TTL) &&
-		slices.ContainsFunc(out.present, func(old localv1alpha1.WrittenRecord) bool { return slices.Equal(old.Values, wanted.Values) })
+		slices.ContainsFunc(out.present, func(old localv1alpha1.WrittenRecord) bool { return isSame(old, wanted) })
 	return out
+}
+
+// isSame reports whether the same was written under one name and type.
+func isSame(a, b localv1alpha1.WrittenRecord) bool {
+	return slices.Equal(a.Values, b.Values) && a.Mark == b.Mark
 }
 
 // undone returns the status for when the server has rejected the change.
@@ -50,7 +55,7 @@ func (c change) undone(request dns.Request) localv1alpha1.DNSRecordStatus {
 func (c change) pending(request dns.Request) localv1alpha1.DNSRecordStatus {
 	written := slices.Concat(c.elsewhere, c.replaced)
 	for _, old := range c.present {
-		if !slices.Equal(old.Values, c.wanted.Values) {
+		if !isSame(old, c.wanted) {
 			written = append(written, old)
 		}
 	}

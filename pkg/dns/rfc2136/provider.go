@@ -8,7 +8,8 @@
 // A server is shared: by the seeds that a shoot may move between, and by whoever else writes to its zones. So a record is
 // replaced in one message, and removed only if the server still has what was written (RFC 2136, section 2.4.2): what
 // another has written since stays. What was written is in the status of the DNSRecord before it is sent, so a restart at
-// any point leaves nothing behind.
+// any point leaves nothing behind. A TXT record beside a name marks whose it is, as of two holders the higher class, or else
+// the first, has a name.
 //
 // All exchanges are by TCP and, if the Secret of the DNSRecord has a key, signed and their answers verified (TSIG, RFC
 // 8945). The Secret has the form of that of the same provider of Gardener's external-dns-management.
@@ -23,10 +24,12 @@ import (
 	"time"
 
 	miekgdns "github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
@@ -39,14 +42,16 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // Options are what a Provider needs.
 type Options struct {
-	// Reader reads the Secrets of DNSRecords; it should not cache them.
+	// Reader reads the Secrets of DNSRecords, and their Namespaces; it should not cache them.
 	Reader client.Reader
 	// Server, HOST[:PORT], and Zones are those of DNSRecords which don't name any, and whose Secret doesn't either.
 	Server string
 	Zones  []string
+	// AllowedServers are the servers that DNSRecords and their Secrets may name beside Server, as configv1alpha1 has them.
+	AllowedServers []string
 	// Timeout bounds the connecting to a server, and each exchange with it.
 	Timeout time.Duration
-	// Dial connects to a server. Default: one that really does.
+	// Dial connects to a server. Default: one that really does, if the server is allowed.
 	Dial DialFunc
 	// Clock is that of signatures. Default: the real one.
 	Clock clock.PassiveClock
@@ -55,7 +60,8 @@ type Options struct {
 // Provider is a dns.Provider. It holds no state but the connections in use.
 type Provider struct {
 	Options
-	slots *slots
+	slots   *slots
+	allowed []allowedServer
 }
 
 var _ dns.Provider = (*Provider)(nil)
@@ -68,13 +74,21 @@ func New(opts Options) (*Provider, error) {
 	case opts.Timeout <= 0:
 		return nil, errors.New("the timeout must be more than 0")
 	}
-	if opts.Dial == nil {
-		opts.Dial = new(net.Dialer).DialContext
-	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	return &Provider{Options: opts, slots: newSlots(maxConnections)}, nil
+	p := &Provider{Options: opts, slots: newSlots(maxConnections)}
+	for _, value := range opts.AllowedServers {
+		addresses, port, err := configv1alpha1.ParseAllowedServer(value)
+		if err != nil {
+			return nil, fmt.Errorf("allowed server %w", err)
+		}
+		p.allowed = append(p.allowed, allowedServer{addresses, port})
+	}
+	if p.Dial == nil {
+		p.Dial = p.dial
+	}
+	return p, nil
 }
 
 // Apply implements dns.Provider. If the server answers with just what was written, that is all that is asked of it.
@@ -85,6 +99,14 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	}
 	record := request.Record
 	zone, err := record.Zone(target.zones)
+	if err == nil && isMarkName(record.Name) {
+		err = fmt.Errorf("spec.name: names with the label %s are reserved", markLabel)
+	}
+	if err == nil {
+		if _, err = dns.NormalizeName(markName(record.Name)); err != nil {
+			err = fmt.Errorf("spec.name is too long: %w", err)
+		}
+	}
 	if err != nil {
 		return dns.ConfigurationProblem(err)
 	}
@@ -114,32 +136,55 @@ func (p *Provider) serve(ctx context.Context, request dns.Request, target target
 		return change{}, err
 	}
 	change := plan(request.Written, localv1alpha1.WrittenRecord{
-		Server: target.server, Zone: zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL,
+		Server: target.server, Zone: zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL, Mark: markOf(request).String(),
 	}, current)
 	if change.isDone {
 		return change, nil
 	}
-	return change, p.write(ctx, server, request, change, current)
+	claim, err := server.claim(ctx, request, zone)
+	if err != nil {
+		return change, err
+	}
+	return change, p.write(ctx, server, request, change, claim, current)
 }
 
 // write updates a server and sees whether it answers accordingly.
-func (p *Provider) write(ctx context.Context, server *session, request dns.Request, change change, current answer) error {
+func (p *Provider) write(ctx context.Context, server *session, request dns.Request, change change, claim claim, current answer) error {
 	record := request.Record
 	if err := request.Save(ctx, change.pending(request)); err != nil {
 		return err
 	}
 
-	err := server.replace(ctx, record, change.wanted.Zone, change.replaced, current.alias)
+	var replaced []localv1alpha1.WrittenRecord
+	for _, old := range change.replaced {
+		isOwn, err := server.isOwn(ctx, old)
+		if err != nil {
+			return err
+		}
+		if isOwn {
+			replaced = append(replaced, old)
+		}
+	}
+	err := server.replace(ctx, record, change.wanted.Zone, replaced, claim, current.alias)
+	if isRaced(err) {
+		// Another DNSRecord of the name may have come in between.
+		if claim, err = server.claim(ctx, request, change.wanted.Zone); err == nil {
+			err = server.replace(ctx, record, change.wanted.Zone, replaced, claim, current.alias)
+		}
+	}
 	if isChanged(err) {
 		// Others have what was to be replaced, or some of it. What they don't have goes by itself.
-		for _, old := range change.replaced {
+		for _, old := range replaced {
 			if err := server.remove(ctx, old); err != nil {
 				return err
 			}
 		}
-		err = server.replace(ctx, record, change.wanted.Zone, nil, current.alias)
+		if claim, err = server.claim(ctx, request, change.wanted.Zone); err == nil {
+			err = server.replace(ctx, record, change.wanted.Zone, nil, claim, current.alias)
+		}
 	}
-	if isRejected(err) {
+	var taken *dns.ConflictError
+	if isRejected(err) || errors.As(err, &taken) {
 		request.Keep(change.undone(request))
 		return err
 	}
@@ -166,6 +211,16 @@ func (p *Provider) write(ctx context.Context, server *session, request dns.Reque
 func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 	if len(request.Written) > 0 {
 		key, err := p.key(ctx, request.Secret)
+		if errors.Is(err, errNoSecret) {
+			isGoing, goingErr := p.isGoing(ctx, request.Record.Owner.Namespace)
+			if goingErr != nil {
+				return goingErr
+			}
+			if isGoing {
+				logf.FromContext(ctx).Info("Leaving a record behind, as its Secret went with the namespace", "dnsRecord", request.Record.Owner, "written", request.Written)
+				return nil
+			}
+		}
 		if err != nil {
 			return err
 		}
@@ -187,8 +242,17 @@ func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 		return err
 	}
 	return p.removeAll(ctx, target.key, []localv1alpha1.WrittenRecord{{
-		Server: target.server, Zone: zone, Name: request.Record.Name, Type: request.Record.Type, Values: request.Record.Values,
+		Server: target.server, Zone: zone, Name: request.Record.Name, Type: request.Record.Type, Values: request.Record.Values, Mark: markOf(request).String(),
 	}})
+}
+
+// isGoing reports whether a namespace is being deleted. What is in it goes in any order, and a Secret does not come back.
+func (p *Provider) isGoing(ctx context.Context, name string) (bool, error) {
+	namespace := &corev1.Namespace{}
+	if err := p.Reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return false, fmt.Errorf("reading Namespace %s, whose DNSRecord names a Secret that does not exist: %w", name, err)
+	}
+	return namespace.DeletionTimestamp != nil, nil
 }
 
 // removeAll removes records from where they are, as far as they are still as they were written.
@@ -202,6 +266,10 @@ func (p *Provider) removeAll(ctx context.Context, key *key, written []localv1alp
 
 func (p *Provider) remove(ctx context.Context, key *key, record localv1alpha1.WrittenRecord) error {
 	server, err := p.connect(ctx, record.Server, key)
+	if isNotAllowed(err) {
+		logf.FromContext(ctx).Info("Leaving a record behind", "reason", err.Error(), "name", record.Name, "type", record.Type)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

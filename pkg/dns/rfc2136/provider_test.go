@@ -17,10 +17,12 @@ import (
 	miekgdns "github.com/miekg/dns"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testclock "k8s.io/utils/clock/testing"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
@@ -43,7 +45,7 @@ func TestApplyServesEveryType(t *testing.T) {
 			g.Expect(o.apply(t)).To(Succeed())
 			g.Expect(s.values(r.Name, r.Type)).To(Equal(r.Values))
 			g.Expect(o.status).To(Equal(localv1alpha1.DNSRecordStatus{Provider: "rfc2136", Written: []localv1alpha1.WrittenRecord{
-				{Server: s.address, Zone: testZone, Name: r.Name, Type: r.Type, Values: r.Values, TTL: 60},
+				{Server: s.address, Zone: testZone, Name: r.Name, Type: r.Type, Values: r.Values, TTL: 60, Mark: markOf(o.request).String()},
 			}}))
 
 			g.Expect(o.remove(t)).To(Succeed())
@@ -57,15 +59,15 @@ func TestApplyWritesOnlyWhatChanges(t *testing.T) {
 	s := startServer(t)
 	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
 	g.Expect(o.apply(t)).To(Succeed())
-	g.Expect(s.queries).To(Equal(2))
+	g.Expect(s.queries).To(Equal(4), "the name, its mark, that of the wildcard above, and the name again")
 	g.Expect(o.apply(t)).To(Succeed())
 	g.Expect(s.updated()).To(Equal(1))
-	g.Expect(s.queries).To(Equal(3), "one question is all that it takes")
+	g.Expect(s.queries).To(Equal(5), "one question is all that it takes")
 
 	o.request.Record.TTL = 30
 	g.Expect(o.apply(t)).To(Succeed())
 	g.Expect(s.updated()).To(Equal(2))
-	g.Expect(s.records).To(ConsistOf(HaveField("Hdr.Ttl", uint32(30))))
+	g.Expect(s.served()).To(ConsistOf(HaveField("Hdr.Ttl", uint32(30))))
 }
 
 func TestApplyPutsRightWhatAnotherChanged(t *testing.T) {
@@ -81,8 +83,7 @@ func TestApplyPutsRightWhatAnotherChanged(t *testing.T) {
 func TestAnAnswerThatIsNotWrittenYetIsNotTakenForDone(t *testing.T) {
 	g := NewWithT(t)
 	s := startServer(t)
-	// As a wildcard would have it.
-	s.set(record("a.example.org", "A", "192.0.2.1"))
+	s.set(record("*.example.org", "A", "192.0.2.1"))
 	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
 	g.Expect(o.apply(t)).To(Succeed())
 	g.Expect(s.updated()).To(Equal(1))
@@ -108,7 +109,7 @@ func TestApplyReplacesWhatTheOwnerHadInOneMessage(t *testing.T) {
 			g.Expect(o.apply(t)).To(Succeed())
 			g.Expect(s.updated()).To(Equal(2))
 			g.Expect(s.values(test.after.Name, test.after.Type)).To(Equal(test.after.Values))
-			g.Expect(s.records).To(HaveLen(1))
+			g.Expect(s.served()).To(HaveLen(1))
 			g.Expect(o.status.Written).To(HaveLen(1))
 			g.Expect(o.saved[2]).To(And(HaveField("Provider", "rfc2136"), HaveField("Written", HaveLen(2))), "both are noted while it is not certain which is there")
 		})
@@ -132,7 +133,7 @@ func TestApplyLeavesAnOldNameThatAnotherHasTakenOver(t *testing.T) {
 func TestARecordMovesToAnotherServer(t *testing.T) {
 	g := NewWithT(t)
 	first, second := startServer(t), startServer(t)
-	o := newOwner(newProvider(t, first.address), record("a.example.org", "A", "192.0.2.1"))
+	o := newOwner(newProvider(t, first.address, allow(second)), record("a.example.org", "A", "192.0.2.1"))
 	g.Expect(o.apply(t)).To(Succeed())
 
 	o.request.Config.RFC2136 = &localv1alpha1.RFC2136Config{Server: second.address}
@@ -200,7 +201,7 @@ func TestARestartAtAnyPointLeavesNothingBehind(t *testing.T) {
 
 					if goesOn {
 						g.Expect(o.apply(t)).To(Succeed())
-						g.Expect(s.records).To(HaveLen(len(o.request.Record.Values)))
+						g.Expect(s.served()).To(HaveLen(len(o.request.Record.Values)))
 					}
 					g.Expect(o.remove(t)).To(Succeed())
 					g.Expect(s.records).To(BeEmpty())
@@ -283,6 +284,23 @@ func TestRemoveWithoutAStatus(t *testing.T) {
 	})
 }
 
+func TestARecordWhoseSecretIsGoneIsDeletedWithItsNamespace(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "garden", Finalizers: []string{"kubernetes"}}}
+	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
+	g.Expect(o.apply(t)).To(Succeed())
+	c := reader(t, namespace)
+	o.provider.Reader = c
+	err := o.remove(t)
+	g.Expect(err).To(MatchError(ContainSubstring("garden/dns which spec.secretRef names does not exist: create it")), "it can be put right")
+	g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+
+	g.Expect(c.Delete(t.Context(), namespace)).To(Succeed())
+	g.Expect(o.remove(t)).To(Succeed(), "nobody can")
+	g.Expect(s.values("a.example.org", "A")).To(HaveLen(1))
+}
+
 func TestAnAliasCannotStandBesideAnythingElse(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -297,6 +315,7 @@ func TestAnAliasCannotStandBesideAnythingElse(t *testing.T) {
 			g := NewWithT(t)
 			s := startServer(t)
 			s.set(test.theirs)
+			test.ours.Class = "garden"
 			o := newOwner(newProvider(t, s.address), test.ours)
 			err := o.apply(t)
 			g.Expect(err).To(MatchError(ContainSubstring(test.says)))
@@ -333,6 +352,130 @@ func TestTheSourceOfAMigrationLeavesWhatTheDestinationServes(t *testing.T) {
 	g.Expect(s.records).To(BeEmpty())
 }
 
+// of returns a record of another holder.
+func of(class extensionsv1alpha1.ExtensionClass, namespace string, record dns.Record) dns.Record {
+	record.Class, record.Owner.Namespace = class, namespace
+	return record
+}
+
+func TestANameIsNotTakenOver(t *testing.T) {
+	address, other := record("x.ingress.example.org", "A", "192.0.2.1"), record("x.ingress.example.org", "A", "203.0.113.66")
+	wildcard := record("*.ingress.example.org", "A", "192.0.2.1")
+	for _, test := range []struct {
+		name          string
+		holds, wanted dns.Record
+		says          string
+	}{
+		{"of the garden, by a seed", of("garden", "garden", address), of("seed", "garden", other), "the garden"},
+		{"of a seed, by a shoot", of("seed", "garden", address), of("shoot", "shoot--p--a", other), "a seed"},
+		{"of a shoot, by a newer one", of("shoot", "shoot--p--b", address), of("shoot", "shoot--p--a", other), "another shoot"},
+		{"by the same values, which are removed with it", of("shoot", "shoot--p--b", address), of("shoot", "shoot--p--a", address), "another shoot"},
+		{"by another type", of("seed", "garden", address), of("shoot", "shoot--p--a", record("x.ingress.example.org", "AAAA", "2001:db8::66")), "a seed"},
+		{"by an alias", of("seed", "garden", address), of("shoot", "shoot--p--a", record("x.ingress.example.org", "CNAME", "evil.example.net")), "a seed"},
+		{"below the wildcard of a seed", of("seed", "garden", wildcard), of("shoot", "shoot--p--a", other), "a seed"},
+		{"below the wildcard of another shoot, by a wildcard", of("shoot", "shoot--p--b", wildcard), of("shoot", "shoot--p--a", record("*.ingress.y.ingress.example.org", "A", "203.0.113.66")), "another shoot"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := startServer(t)
+			provider := newProvider(t, s.address)
+			holder, newcomer := newOwner(provider, test.holds), newOwner(provider, test.wanted)
+			g.Expect(holder.apply(t)).To(Succeed())
+			err := newcomer.apply(t)
+			g.Expect(err).To(MatchError(ContainSubstring("because of a DNSRecord of " + test.says)))
+			var conflict *dns.ConflictError
+			g.Expect(errors.As(err, &conflict)).To(BeTrue())
+			g.Expect(newcomer.saved).To(BeEmpty())
+			g.Expect(newcomer.remove(t)).To(Succeed())
+			g.Expect(s.served()).To(HaveLen(1))
+			g.Expect(s.values(test.holds.Name, "A")).To(Equal([]string{"192.0.2.1"}))
+
+			g.Expect(holder.remove(t)).To(Succeed())
+			g.Expect(s.records).To(BeEmpty())
+			g.Expect(newcomer.apply(t)).To(Succeed(), "the name is free again")
+		})
+	}
+}
+
+func TestAHigherClassTakesANameBack(t *testing.T) {
+	for _, theirs := range []dns.Record{record("a.example.org", "A", "203.0.113.66"), record("a.example.org", "CNAME", "evil.example.net"), record("a.example.org", "AAAA", "2001:db8::66")} {
+		t.Run(theirs.Type, func(t *testing.T) {
+			g := NewWithT(t)
+			s := startServer(t)
+			provider := newProvider(t, s.address)
+			shoot, seed := newOwner(provider, of("shoot", "shoot--p--a", theirs)), newOwner(provider, of("seed", "garden", record("a.example.org", "A", "192.0.2.1")))
+			g.Expect(shoot.apply(t)).To(Succeed())
+			g.Expect(seed.apply(t)).To(Succeed())
+			g.Expect(s.served()).To(HaveLen(1))
+			g.Expect(s.values("a.example.org", "A")).To(Equal([]string{"192.0.2.1"}))
+
+			g.Expect(shoot.apply(t)).To(MatchError(ContainSubstring("a DNSRecord of a seed")))
+			g.Expect(shoot.remove(t)).To(Succeed())
+			g.Expect(s.values("a.example.org", "A")).To(Equal([]string{"192.0.2.1"}))
+			g.Expect(seed.remove(t)).To(Succeed())
+			g.Expect(s.records).To(BeEmpty())
+		})
+	}
+}
+
+func TestAShootDoesNotGetANameThatNobodyIsKnownToOwn(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	s.set(record("www.example.org", "A", "192.0.2.1"))
+	provider := newProvider(t, s.address)
+	shoot := newOwner(provider, of("shoot", "shoot--p--a", record("www.example.org", "A", "203.0.113.66")))
+	err := shoot.apply(t)
+	g.Expect(err).To(MatchError(ContainSubstring("no DNSRecord is known to own")))
+	g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+	g.Expect(shoot.status.Written).To(BeEmpty())
+	g.Expect(shoot.remove(t)).To(Succeed())
+	g.Expect(s.values("www.example.org", "A")).To(Equal([]string{"192.0.2.1"}))
+
+	seed := newOwner(provider, of("seed", "garden", record("www.example.org", "A", "192.0.2.2")))
+	g.Expect(seed.apply(t)).To(Succeed())
+	g.Expect(s.values("www.example.org", "A")).To(Equal([]string{"192.0.2.2"}))
+}
+
+func TestBothSeedsOfAMigrationAreOneHolder(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	source := newOwner(newProvider(t, s.address), of("shoot", "source", record("api.example.org", "A", "192.0.2.1")))
+	destination := newOwner(newProvider(t, s.address), of("shoot", "destination", record("api.example.org", "A", "192.0.2.2")))
+	source.request.TechnicalID, destination.request.TechnicalID = "shoot--p--a", "shoot--p--a"
+	g.Expect(source.apply(t)).To(Succeed())
+	g.Expect(destination.apply(t)).To(Succeed())
+	g.Expect(source.remove(t)).To(Succeed())
+	g.Expect(s.values("api.example.org", "A")).To(Equal([]string{"192.0.2.2"}))
+}
+
+func TestTheTypesOfANameComeAndGoByThemselves(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	provider := newProvider(t, s.address)
+	owners := []*owner{newOwner(provider, record("a.example.org", "A", "192.0.2.1")), newOwner(provider, record("a.example.org", "AAAA", "2001:db8::1"))}
+	var all sync.WaitGroup
+	errs := make(chan error, len(owners))
+	for _, o := range owners {
+		all.Go(func() { errs <- o.apply(t) })
+	}
+	all.Wait()
+	g.Expect(<-errs).NotTo(HaveOccurred())
+	g.Expect(<-errs).NotTo(HaveOccurred())
+	g.Expect(s.served()).To(HaveLen(2))
+	g.Expect(owners[0].remove(t)).To(Succeed())
+	g.Expect(s.values("a.example.org", "AAAA")).To(HaveLen(1))
+	g.Expect(newOwner(provider, of("shoot", "shoot--p--a", record("a.example.org", "A", "203.0.113.66"))).apply(t)).To(MatchError(ContainSubstring("another shoot")), "it is still marked")
+	g.Expect(owners[1].remove(t)).To(Succeed())
+	g.Expect(s.records).To(BeEmpty())
+}
+
+func TestNamesOfMarksAreReserved(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	g.Expect(newOwner(newProvider(t, s.address), record("_owner.a.example.org", "TXT", "mine")).apply(t)).To(MatchError(ContainSubstring("reserved")))
+	g.Expect(s.updated()).To(BeZero())
+}
+
 func TestWhatAServerAnswersIsExplained(t *testing.T) {
 	const none = gardencorev1beta1.ErrorCode("")
 	for _, test := range []struct {
@@ -349,7 +492,7 @@ func TestWhatAServerAnswersIsExplained(t *testing.T) {
 		{"NOTIMP", miekgdns.RcodeNotImplemented, gardencorev1beta1.ErrorConfigurationProblem, "no dynamic updates", true},
 		{"SERVFAIL", miekgdns.RcodeServerFailure, none, "see its log", false},
 		{"FORMERR", miekgdns.RcodeFormatError, none, "see its log", true},
-		{"YXDOMAIN", miekgdns.RcodeYXDomain, none, "has not what was there before", false},
+		{"YXDOMAIN", miekgdns.RcodeYXDomain, gardencorev1beta1.ErrorConfigurationProblem, "no DNSRecord is known to own", true},
 		{"an unknown code", 12, none, "answers RCODE12", false},
 	} {
 		for _, opcode := range []int{miekgdns.OpcodeQuery, miekgdns.OpcodeUpdate} {
@@ -410,7 +553,7 @@ func TestARecordOfAZoneThatTheServerHasNoMoreIsGone(t *testing.T) {
 	g := NewWithT(t)
 	s := startServer(t)
 	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
-	o.status.Written = []localv1alpha1.WrittenRecord{{Server: s.address, Zone: "example.net", Name: "a.example.net", Type: "A", Values: []string{"192.0.2.1"}}}
+	o.status.Written = []localv1alpha1.WrittenRecord{{Server: s.address, Zone: "example.net", Name: "a.example.net", Type: "A", Values: []string{"192.0.2.1"}, Mark: markOf(o.request).String()}}
 	g.Expect(o.apply(t)).To(Succeed())
 	g.Expect(o.status.Written).To(ConsistOf(HaveField("Zone", testZone)))
 }
@@ -579,7 +722,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	for err := range errs {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	g.Expect(s.records).To(HaveLen(50))
+	g.Expect(s.served()).To(HaveLen(50))
 	g.Expect(counted.most).To(BeNumerically("<=", maxConnections))
 	g.Expect(counted.open).To(BeZero())
 	g.Expect(provider.slots.inUse).To(BeEmpty())
@@ -611,7 +754,7 @@ func TestAServerThatHangsDoesNotHoldUpAnother(t *testing.T) {
 	var hanging sync.WaitGroup
 	hanging.Add(maxConnections)
 	bad.misbehave(func(miekgdns.ResponseWriter, *miekgdns.Msg) bool { hanging.Done(); return true })
-	provider := newProvider(t, good.address)
+	provider := newProvider(t, good.address, allow(bad))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup

@@ -183,6 +183,12 @@ func (s *server) update(m *miekgdns.Msg) int {
 	wanted := map[string][]string{}
 	for _, rr := range m.Answer {
 		recordType := miekgdns.TypeToString[rr.Header().Rrtype]
+		if rr.Header().Class == miekgdns.ClassNONE && rr.Header().Rrtype == miekgdns.TypeANY {
+			if slices.ContainsFunc(s.records, func(old miekgdns.RR) bool { return old.Header().Name == rr.Header().Name }) {
+				return miekgdns.RcodeYXDomain
+			}
+			continue
+		}
 		if rr.Header().Class == miekgdns.ClassNONE {
 			if len(s.valuesOf(rr.Header().Name, recordType)) > 0 {
 				return miekgdns.RcodeYXRrset
@@ -206,7 +212,14 @@ func (s *server) update(m *miekgdns.Msg) int {
 			})
 			continue
 		}
-		if !slices.ContainsFunc(s.records, func(old miekgdns.RR) bool {
+		same := func(old miekgdns.RR) bool {
+			return old.Header().Name == rr.Header().Name && old.Header().Rrtype == rr.Header().Rrtype && dns.ValueOf(old) == dns.ValueOf(rr)
+		}
+		if rr.Header().Class == miekgdns.ClassNONE {
+			s.records = slices.DeleteFunc(s.records, same)
+			continue
+		}
+		if !slices.ContainsFunc(s.records, same) && !slices.ContainsFunc(s.records, func(old miekgdns.RR) bool {
 			return old.Header().Name == rr.Header().Name && (old.Header().Rrtype == miekgdns.TypeCNAME) != (rr.Header().Rrtype == miekgdns.TypeCNAME)
 		}) {
 			s.records = append(s.records, rr)
@@ -231,6 +244,13 @@ func (s *server) values(name, recordType string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.valuesOf(name+".", recordType)
+}
+
+// served returns the records without the marks.
+func (s *server) served() []miekgdns.RR {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.records), func(rr miekgdns.RR) bool { return isMarkName(rr.Header().Name) })
 }
 
 // set has the server hold a record that somebody else wrote.
@@ -310,6 +330,11 @@ func reader(t testing.TB, objects ...client.Object) client.Client {
 	scheme := runtime.NewScheme()
 	NewWithT(t).Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+// allow lets DNSRecords name a server.
+func allow(s *server) func(*Options) {
+	return func(o *Options) { o.AllowedServers = append(o.AllowedServers, s.address) }
 }
 
 // newProvider returns a provider whose default is a server, with a Secret that has its key.

@@ -23,6 +23,9 @@ import (
 // fudge is how many seconds the clocks of the two sides may differ by (RFC 8945, section 10).
 const fudge = 300
 
+// maxAnswerText is how much of an answer gets into an error.
+const maxAnswerText = 200
+
 // session is a connection to a server.
 type session struct {
 	*Provider
@@ -44,7 +47,10 @@ func (p *Provider) connect(ctx context.Context, address string, key *key) (*sess
 	conn, err := p.Dial(ctx, "tcp", address)
 	if err != nil {
 		release()
-		return nil, fmt.Errorf("connecting to server %s: %w", address, err)
+		if isNotAllowed(err) {
+			return nil, dns.ConfigurationProblem(fmt.Errorf("server %s %w", address, errNotAllowed))
+		}
+		return nil, noAnswer(ctx, address, err)
 	}
 	return &session{Provider: p, address: address, key: key, conn: conn, release: release}, nil
 }
@@ -76,7 +82,11 @@ func (a answer) String() string {
 	if len(a.values) == 0 {
 		return "that there is no such record (" + rcodeName(a.rcode) + ")"
 	}
-	return strings.Join(a.values, ", ")
+	text := strings.Join(a.values, ", ")
+	if len(text) > maxAnswerText {
+		text = strings.ToValidUTF8(text[:maxAnswerText], "") + "..."
+	}
+	return text
 }
 
 // query asks for the name and type of a record. The answer has to be the server's own.
@@ -115,9 +125,10 @@ func (s *session) query(ctx context.Context, record dns.Record) (answer, error) 
 // replace puts a record in place of all of its name and type, and removes others in the same message. The error is one
 // for isChanged if any of the others is not as it was written. alias tells that the name seems to be an alias: nothing is
 // done if it is one by itself, and not one of the others; beside a wildcard that is one, the record can stand.
-func (s *session) replace(ctx context.Context, record dns.Record, zone string, others []localv1alpha1.WrittenRecord, alias bool) error {
+func (s *session) replace(ctx context.Context, record dns.Record, zone string, others []localv1alpha1.WrittenRecord, claim claim, alias bool) error {
 	message := new(miekgdns.Msg)
 	message.SetUpdate(miekgdns.Fqdn(zone))
+	alias = alias && !claim.takesAlias()
 	for _, other := range others {
 		addRemoval(message, other)
 		alias = alias && (other.Type != dns.TypeCNAME || other.Name != record.Name)
@@ -127,17 +138,36 @@ func (s *session) replace(ctx context.Context, record dns.Record, zone string, o
 		message.RRsetNotUsed([]miekgdns.RR{&miekgdns.CNAME{Hdr: miekgdns.RR_Header{Name: records[0].Header().Name, Rrtype: miekgdns.TypeCNAME}}})
 	}
 	message.RemoveRRset(records[:1])
+	claim.addTo(message, record)
 	message.Insert(records)
 	return s.update(ctx, message, "setting "+record.Type+" "+record.Name)
 }
 
-// remove removes a record, if it is still as it was written.
+// remove removes a record, if it is still as it was written and no other holder's by now.
 func (s *session) remove(ctx context.Context, written localv1alpha1.WrittenRecord) error {
+	isOwn, err := s.isOwn(ctx, written)
+	if err != nil {
+		return err
+	}
+	if !isOwn {
+		logf.FromContext(ctx).Info("Leaving a record that is gone or another's by now", "server", written.Server, "name", written.Name, "type", written.Type)
+		return nil
+	}
 	message := new(miekgdns.Msg)
 	message.SetUpdate(miekgdns.Fqdn(written.Zone))
 	addRemoval(message, written)
-	err := s.update(ctx, message, "removing "+written.Type+" "+written.Name)
-	if isChanged(err) || isOfNoZone(err) {
+	what := "removing " + written.Type + " " + written.Name
+	err = s.update(ctx, message, what)
+	if isChanged(err) && written.Mark != "" {
+		// If there is nothing of that name and type, the mark goes alone. Otherwise it stays: the other seed of a migration,
+		// which makes the same one, has written there.
+		message = new(miekgdns.Msg)
+		message.SetUpdate(miekgdns.Fqdn(written.Zone))
+		message.RRsetNotUsed(dns.Record{Name: written.Name, Type: written.Type, Values: written.Values}.ResourceRecords()[:1])
+		message.Remove(markRecords(written.Name, 0, written.Mark))
+		err = s.update(ctx, message, what)
+	}
+	if isRaced(err) || isChanged(err) || isOfNoZone(err) {
 		logf.FromContext(ctx).Info("Leaving a record that is gone or another's by now", "reason", err.Error(), "server", written.Server, "name", written.Name, "type", written.Type)
 		return nil
 	}
@@ -150,6 +180,9 @@ func addRemoval(message *miekgdns.Msg, written localv1alpha1.WrittenRecord) {
 	records := dns.Record{Name: written.Name, Type: written.Type, Values: written.Values}.ResourceRecords()
 	message.Used(records)
 	message.RemoveRRset(records[:min(1, len(records))])
+	if written.Mark != "" {
+		message.Remove(markRecords(written.Name, 0, written.Mark))
+	}
 }
 
 func (s *session) update(ctx context.Context, message *miekgdns.Msg, what string) error {
@@ -191,7 +224,7 @@ func (s *session) exchange(ctx context.Context, message *miekgdns.Msg, what stri
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, fmt.Errorf("%s: no answer of server %s: %w", what, s.address, err)
+		return nil, noAnswer(ctx, s.address, err)
 	}
 	return reply, nil
 }

@@ -41,6 +41,9 @@ const (
 
 const defaultPort = "53"
 
+// errNoSecret is the cause if a Secret that is named isn't there.
+var errNoSecret = errors.New("does not exist")
+
 // algorithms are those of RFC 8945, section 6, but for the one of MD5.
 const algorithms = "hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384, hmac-sha512"
 
@@ -132,7 +135,7 @@ func (p *Provider) secret(ctx context.Context, reference corev1.SecretReference)
 	secret := &corev1.Secret{}
 	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, dns.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names does not exist: create it", reference.Namespace, reference.Name))
+		return nil, dns.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names %w: create it", reference.Namespace, reference.Name, errNoSecret))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the Secret %s/%s which spec.secretRef names: %w", reference.Namespace, reference.Name, err)

@@ -15,6 +15,13 @@ image: {{ get .Values.images "operator-extension" }}
 {{- define "extension.values" -}}
 image: {{ get .Values.images "gardenlet-extension" }}
 dns:
+  # Those of the garden and of the seeds: no shoot is to choose a name there.
+  reservedDomains:
+  - virtual-garden.local.gardener.cloud
+  - runtime-garden.local.gardener.cloud
+  - dashboard.local.gardener.cloud
+  - discovery.local.gardener.cloud
+  - seed.local.gardener.cloud
   coreDNS:
     image: {{ .Values.images.coredns }}
 controlPlane:

@@ -189,9 +189,9 @@ var _ = Describe("Trouble", Serial, func() {
 		create(ctx, existing)
 		named.stop()
 		record := newRecord(gardenNamespace, "down."+updateZone, "A", "192.0.2.1")
-		attempt(ctx, record, haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "connecting to server"))
+		attempt(ctx, record, haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "no answer of server"))
 		Expect(c.Delete(ctx, existing)).To(Succeed())
-		Eventually(get).WithContext(ctx).WithArguments(existing).Should(haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "connecting to server"))
+		Eventually(get).WithContext(ctx).WithArguments(existing).Should(haveError(gardencorev1beta1.ErrorRetryableInfraDependencies, "no answer of server"))
 
 		named.start(ctx)
 		Eventually(get).WithContext(ctx).WithArguments(record).Should(matchers.HaveSucceeded())
@@ -390,7 +390,7 @@ func forceDeletion(ctx context.Context, namespace string) {
 	cluster := &extensionsv1alpha1.Cluster{}
 	Expect(c.Get(ctx, client.ObjectKey{Name: namespace}, cluster)).To(Succeed())
 	before := cluster.Spec.Shoot
-	cluster.Spec.Shoot.Raw = []byte(`{"apiVersion":"core.gardener.cloud/v1beta1","kind":"Shoot","metadata":{"name":"local","annotations":{"confirmation.gardener.cloud/force-deletion":"true"}},"spec":{}}`)
+	cluster.Spec.Shoot.Raw = []byte(`{"apiVersion":"core.gardener.cloud/v1beta1","kind":"Shoot","metadata":{"name":"local","annotations":{"confirmation.gardener.cloud/force-deletion":"true"}},"spec":{},"status":{"technicalID":"shoot--local--local"}}`)
 	Expect(c.Update(ctx, cluster)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		cluster.Spec.Shoot = before

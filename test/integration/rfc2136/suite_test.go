@@ -197,7 +197,7 @@ func createShoot(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"gardener.cloud/role": "shoot"}}})).To(Succeed())
 	raw := func(kind string) runtime.RawExtension {
-		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"core.gardener.cloud/v1beta1","kind":%q,"metadata":{"name":"local"},"spec":{}}`, kind)}
+		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"core.gardener.cloud/v1beta1","kind":%q,"metadata":{"name":"local"},"spec":{},"status":{"technicalID":"shoot--local--local"}}`, kind)}
 	}
 	Expect(c.Create(ctx, &extensionsv1alpha1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},

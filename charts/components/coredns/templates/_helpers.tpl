@@ -15,6 +15,9 @@ coredns-custom-*. Of two blocks of the same zone and port the first whose view f
 The plugin "ready" asks the plugins of its own block only, so it stands beside a "custom": a pod is not ready before it
 knows the records.
 
+Names outside of the zones are looked up for the clients of this cluster and its surroundings only: all others are refused, so
+this is no open resolver.
+
 Port 9054 is for the machine that this cluster runs on: everybody who asks there gets the view from outside, whatever the
 protocol. It is a second listener of the same server with the same records, which are in memory once. It has no block for
 names outside of the zones, so that these are refused: the name server of the machine forwards the zones to here, and
@@ -49,6 +52,9 @@ sent here by mistake would go round in circles until everybody runs out of socke
 }
 {{- end }}
 .:9053 {
+    view clients {
+        expr {{ range $index, $network := .Values.clientNetworks }}{{ if $index }} || {{ end }}incidr(client_ip(), '{{ $network }}'){{ end }}
+    }
     errors
     health :8080 {
         lameduck 5s

@@ -82,6 +82,7 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 	head := "apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1\nkind: ExtensionConfiguration\nextensionClasses: [garden]\n"
 	for name, test := range map[string]struct{ config, message string }{
 		"a zone that is no domain":       {"dns: {zones: ['a b'], coreDNS: {image: c}}\n", "dns.zones[0]: Invalid value"},
+		"a reserved domain that is none": {"dns: {reservedDomains: ['*.a'], coreDNS: {image: c}}\n", "dns.reservedDomains[0]: Invalid value"},
 		"a TTL of nothing":               {"dns: {defaultTTL: 0, coreDNS: {image: c}}\n", "dns.defaultTTL: Invalid value"},
 		"a namespace that is none":       {"dns: {coreDNS: {image: c, namespace: A}}\n", "dns.coreDNS.namespace: Invalid value"},
 		"a domain that is none":          {"dns: {coreDNS: {image: c, clusterDomain: '-'}}\n", "dns.coreDNS.clusterDomain: Invalid value"},
@@ -95,6 +96,8 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 		"a server with half a bracket":   {"dns: {rfc2136: {server: '[192.0.2.1'}, coreDNS: {image: c}}\n", "dns.rfc2136.server: Invalid value"},
 		"a zone twice":                   {"dns: {zones: [a, b, a], coreDNS: {image: c}}\n", "dns.zones[2]: Duplicate value"},
 		"a TTL that DNS can't hold":      {"dns: {defaultTTL: 2147483648, coreDNS: {image: c}}\n", "dns.defaultTTL: Invalid value"},
+		"an allowed server that is none": {"dns: {rfc2136: {allowedServers: [192.0.2.0/24, ns.example.org]}, coreDNS: {image: c}}\n", "dns.rfc2136.allowedServers[1]: Invalid value"},
+		"a client network that is none":  {"dns: {coreDNS: {image: c, clientNetworks: [10.0.0.1]}}\n", "dns.coreDNS.clientNetworks[0]: Invalid value"},
 		"a server's zone that is none":   {"dns: {rfc2136: {zones: [a_b]}, coreDNS: {image: c}}\n", "dns.rfc2136.zones[0]: Invalid value"},
 		"no time for a server":           {"dns: {rfc2136: {timeout: 0s}, coreDNS: {image: c}}\n", "dns.rfc2136.timeout: Invalid value"},
 		"no time to wait until resolved": {"dns: {coreDNS: {image: c, confirmTimeout: 0s}}\n", "dns.coreDNS.confirmTimeout: Invalid value"},

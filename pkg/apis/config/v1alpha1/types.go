@@ -206,6 +206,11 @@ type DNSConfiguration struct {
 	// Zones are the domains below which records may be. Default: local.gardener.cloud.
 	// +optional
 	Zones []string `json:"zones,omitempty"`
+	// ReservedDomains are domains in which shoots may not choose names: those of the garden and of other seeds. The internal
+	// domain and the Ingress domain of a shoot's own seed are always reserved. What Gardener itself names for a shoot stays
+	// allowed.
+	// +optional
+	ReservedDomains []string `json:"reservedDomains,omitempty"`
 	// DefaultTTL is the TTL in seconds of a record without one. Default 120.
 	// +optional
 	DefaultTTL *int64 `json:"defaultTTL,omitempty"`
@@ -239,6 +244,11 @@ type RFC2136Configuration struct {
 	// configuration.
 	// +optional
 	Zones []string `json:"zones,omitempty"`
+	// AllowedServers are the servers that a DNSRecord or its Secret may name, beside Server: each an address or a CIDR, with
+	// :PORT behind it if that is not 53. What a host name resolves to counts. Default: port 53 of every address that is not one
+	// of the machine itself, of its link or for multicast.
+	// +optional
+	AllowedServers []string `json:"allowedServers,omitempty"`
 	// Timeout bounds one exchange with the server. Default 5s.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
@@ -268,6 +278,10 @@ type CoreDNSConfiguration struct {
 	// all seeds of a Garden, and where ClusterIP is in another range, the Service gets any address. Default: every range.
 	// +optional
 	ServiceNetwork string `json:"serviceNetwork,omitempty"`
+	// ClientNetworks are the networks, as CIDRs, whose clients may ask CoreDNS for names outside of the zones: pods that have
+	// no other name server do. All others get answers for the zones only. Default: the private ranges.
+	// +optional
+	ClientNetworks []string `json:"clientNetworks,omitempty"`
 	// ClusterDomain is the domain of the cluster's Services. Default: cluster.local.
 	// +optional
 	ClusterDomain string `json:"clusterDomain,omitempty"`

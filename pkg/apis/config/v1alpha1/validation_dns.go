@@ -20,6 +20,7 @@ var dnsProviders = []DNSProvider{DNSProviderCoreDNS, DNSProviderRFC2136}
 
 func validateDNS(dns *DNSConfiguration, path *field.Path) field.ErrorList {
 	allErrs := validateZones(dns.Zones, path.Child("zones"))
+	allErrs = append(allErrs, validateZones(dns.ReservedDomains, path.Child("reservedDomains"))...)
 	if *dns.DefaultTTL <= 0 || *dns.DefaultTTL > math.MaxInt32 {
 		allErrs = append(allErrs, field.Invalid(path.Child("defaultTTL"), *dns.DefaultTTL, fmt.Sprintf("must be between 1 and %d", math.MaxInt32)))
 	}
@@ -49,6 +50,11 @@ func validateRFC2136(rfc2136 *RFC2136Configuration, path *field.Path) field.Erro
 	if rfc2136.Server != "" && !isHost(rfc2136.Server) {
 		allErrs = append(allErrs, field.Invalid(path.Child("server"), rfc2136.Server, "must be HOST[:PORT]"))
 	}
+	for i, server := range rfc2136.AllowedServers {
+		if _, _, err := ParseAllowedServer(server); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("allowedServers").Index(i), server, err.Error()))
+		}
+	}
 	if rfc2136.Timeout.Duration <= 0 {
 		allErrs = append(allErrs, field.Invalid(path.Child("timeout"), rfc2136.Timeout.Duration.String(), "must be greater than 0"))
 	}
@@ -77,6 +83,11 @@ func validateCoreDNS(coreDNS *CoreDNSConfiguration, path *field.Path) field.Erro
 	if coreDNS.ServiceNetwork != "" {
 		if _, err := netip.ParsePrefix(coreDNS.ServiceNetwork); err != nil {
 			allErrs = append(allErrs, field.Invalid(path.Child("serviceNetwork"), coreDNS.ServiceNetwork, "must be a CIDR"))
+		}
+	}
+	for i, network := range coreDNS.ClientNetworks {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			allErrs = append(allErrs, field.Invalid(path.Child("clientNetworks").Index(i), network, "must be a CIDR"))
 		}
 	}
 	for i, server := range coreDNS.Servers {

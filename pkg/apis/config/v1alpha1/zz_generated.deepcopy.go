@@ -335,6 +335,11 @@ func (in *CoreDNSConfiguration) DeepCopyInto(out *CoreDNSConfiguration) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.ClientNetworks != nil {
+		in, out := &in.ClientNetworks, &out.ClientNetworks
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Servers != nil {
 		in, out := &in.Servers, &out.Servers
 		*out = make([]string, len(*in))
@@ -368,6 +373,11 @@ func (in *DNSConfiguration) DeepCopyInto(out *DNSConfiguration) {
 	*out = *in
 	if in.Zones != nil {
 		in, out := &in.Zones, &out.Zones
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.ReservedDomains != nil {
+		in, out := &in.ReservedDomains, &out.ReservedDomains
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
@@ -849,6 +859,11 @@ func (in *RFC2136Configuration) DeepCopyInto(out *RFC2136Configuration) {
 	*out = *in
 	if in.Zones != nil {
 		in, out := &in.Zones, &out.Zones
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.AllowedServers != nil {
+		in, out := &in.AllowedServers, &out.AllowedServers
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}

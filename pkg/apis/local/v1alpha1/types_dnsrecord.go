@@ -72,4 +72,7 @@ type WrittenRecord struct {
 	Values []string `json:"values"`
 	// TTL is in seconds.
 	TTL int64 `json:"ttl"`
+	// Mark is the TXT record beside them that tells other instances whose they are.
+	// +optional
+	Mark string `json:"mark,omitempty"`
 }

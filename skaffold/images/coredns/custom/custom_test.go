@@ -47,6 +47,23 @@ func sample() *corev1.ConfigMap {
 	})
 }
 
+func TestServerIsNoOpenResolver(t *testing.T) {
+	s := startFor(t, "198.51.100.0/24")
+	s.watch(t, "", sample())
+	s.eventually(t, "tcp", "api.local.gardener.cloud", "A", "172.18.255.1")
+	for _, test := range []struct{ network, query, expected string }{
+		{"udp", "elsewhere.example.org", "REFUSED"},
+		{"tcp", "elsewhere.example.org", "REFUSED"},
+		{"udp", "istio-ingressgateway.istio-ingress.svc.cluster.local", "REFUSED"},
+		{"udp", "plain.local.gardener.cloud", "172.18.255.3"},
+		{"udp", "api.local.gardener.cloud", "172.18.255.1"},
+	} {
+		if answer := s.ask(t, test.network, test.query, "A"); answer != test.expected {
+			t.Errorf("%s by %s: got %q, expected %q", test.query, test.network, answer, test.expected)
+		}
+	}
+}
+
 func TestServerAnswersInBothViews(t *testing.T) {
 	s := start(t)
 	s.watch(t, "", sample())

@@ -4,7 +4,10 @@
 
 package custom
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Reset empties the store, as the one that is registered serves all tests of the process.
 func (s *Store) Reset() {
@@ -24,3 +27,14 @@ var ParseRecord = parseRecord
 
 // Dropped returns what is left out of a ConfigMap.
 func Dropped(configMap *corev1.ConfigMap) []error { return parse(configMap).dropped }
+
+// Find returns the records that a name of a zone has by a ConfigMap.
+func Find(configMap *corev1.ConfigMap, name, zone string) []dns.RR {
+	var records []dns.RR
+	if found := newTable(map[string]*shard{configMap.Name: parse(configMap)}, 1).find(name, zone); found != nil {
+		for _, rrs := range found.records {
+			records = append(records, rrs...)
+		}
+	}
+	return records
+}

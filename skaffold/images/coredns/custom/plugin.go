@@ -180,6 +180,9 @@ func (h *Handler) addresses(ctx context.Context, state request.Request, service 
 	case dns.RcodeSuccess:
 	case dns.RcodeNameError:
 		return false, nil
+	case dns.RcodeRefused:
+		// The client isn't one for whom names of the cluster are looked up. It gets what those outside get.
+		return false, nil
 	default:
 		return false, fmt.Errorf("the answer was %s", dns.RcodeToString[answer.Rcode])
 	}

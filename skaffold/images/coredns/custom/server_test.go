@@ -50,6 +50,9 @@ local.gardener.cloud:HOST {
     custom literal
 }
 .:0 {
+    view clients {
+        expr incidr(client_ip(), '192.0.2.0/24') || incidr(client_ip(), 'CLIENTS')
+    }
     hosts {
         10.4.0.10 istio-ingressgateway.istio-ingress.svc.cluster.local
         fd00::10  istio-ingressgateway.istio-ingress.svc.cluster.local
@@ -79,6 +82,12 @@ type server struct {
 
 func start(tb testing.TB) *server {
 	tb.Helper()
+	return startFor(tb, "127.0.0.0/8")
+}
+
+// startFor starts a server that looks up other names for clients of a network only.
+func startFor(tb testing.TB, clients string) *server {
+	tb.Helper()
 	store, err := plugin()
 	if err != nil {
 		tb.Fatalf("registering the plugin: %v", err)
@@ -86,7 +95,7 @@ func start(tb testing.TB) *server {
 	store.Reset()
 
 	host := freePort(tb)
-	contents := strings.ReplaceAll(corefile, "HOST", host)
+	contents := strings.NewReplacer("HOST", host, "CLIENTS", clients).Replace(corefile)
 	instance, err := caddy.Start(caddy.CaddyfileInput{Contents: []byte(contents), Filepath: "Corefile", ServerTypeName: "dns"})
 	if err != nil {
 		tb.Fatalf("starting CoreDNS: %v", err)
