@@ -109,10 +109,7 @@ func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error 
 		Watches(&extensionsv1alpha1.Extension{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
 		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
 
-	if _, ok := classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok && opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(&extensionsv1alpha1.ExtensionList{})))
-	}
-	return b.Complete(r)
+	return r.WatchClusters(b, &extensionsv1alpha1.ExtensionList{}).Complete(r)
 }
 
 // newReconciler has no resync: what is in the target cluster is GRM's, and a lost ManagedResource is written again when

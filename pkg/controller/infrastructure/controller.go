@@ -98,10 +98,7 @@ func addToManager(mgr manager.Manager, opts Options) error {
 		Named(infrastructure.ControllerName).
 		WithOptions(opts.Controller).
 		Watches(&extensionsv1alpha1.Infrastructure{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
-	if opts.IgnoreOperationAnnotation {
-		b = b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(&extensionsv1alpha1.InfrastructureList{})))
-	}
-	return b.Complete(r)
+	return r.WatchClusters(b, &extensionsv1alpha1.InfrastructureList{}).Complete(r)
 }
 
 func newReconciler(mgr manager.Manager, opts Options, classes class.Set, ranges ranges) *reconciler.Reconciler[*extensionsv1alpha1.Infrastructure] {
