@@ -140,6 +140,10 @@ func TestTheAdmissionCanBeLeftOut(t *testing.T) {
 	g.Expect(extension.Spec.Deployment.AdmissionDeployment).To(BeNil())
 }
 
+// reservedDomains are the names of the garden and the seeds.
+const reservedDomains = `"reservedDomains":["virtual-garden.local.gardener.cloud","runtime-garden.local.gardener.cloud",
+	"dashboard.local.gardener.cloud","discovery.local.gardener.cloud","seed.local.gardener.cloud"]`
+
 func TestFurtherValuesReachTheGardenRuntimeClusterAndTheSeeds(t *testing.T) {
 	g := NewWithT(t)
 	images := map[string]any{}
@@ -154,10 +158,13 @@ func TestFurtherValuesReachTheGardenRuntimeClusterAndTheSeeds(t *testing.T) {
 	extension := &operatorv1alpha1.Extension{}
 	g.Expect(yaml.UnmarshalStrict(content, extension)).To(Succeed())
 
-	const common = `"backup":{"hostPath":"/buckets"},"dns":{"coreDNS":{"clusterIP":"10.0.0.53","image":"example.com/coredns"}}`
+	const (
+		backup  = `"backup":{"hostPath":"/buckets"}`
+		coreDNS = `"coreDNS":{"clusterIP":"10.0.0.53","image":"example.com/coredns"}`
+	)
 	deployment := extension.Spec.Deployment.ExtensionDeployment
-	g.Expect(deployment.RuntimeClusterValues.Raw).To(MatchJSON(`{"image":"example.com/operator-extension",` + common + `}`))
-	g.Expect(deployment.Values.Raw).To(MatchJSON(`{"image":"example.com/gardenlet-extension",` + common + `,
+	g.Expect(deployment.RuntimeClusterValues.Raw).To(MatchJSON(`{"image":"example.com/operator-extension",` + backup + `,"dns":{` + coreDNS + `}}`))
+	g.Expect(deployment.Values.Raw).To(MatchJSON(`{"image":"example.com/gardenlet-extension",` + backup + `,"dns":{` + coreDNS + `,` + reservedDomains + `},
 		"controlPlane":{"localPathProvisioner":{"image":"example.com/local-path-provisioner"},"cloudController":{"image":"example.com/gardenlet-extension"}},
 		"machines":{"controllerImage":"example.com/gardenlet-extension"}}`))
 }

@@ -101,7 +101,7 @@ func TestChartsPushesTheChartAndWritesTheExtensionThatInstallsIt(t *testing.T) {
 	pushed := first[len(extensionCharts()):]
 	g.Expect(admission.Values.Raw).To(MatchJSON(`{"image":"` + pushed[0] + `"}`))
 	g.Expect(deployment.RuntimeClusterValues.Raw).To(MatchJSON(`{"image":"` + pushed[0] + `","dns":{"coreDNS":{"image":"` + pushed[2] + `"}}}`))
-	g.Expect(deployment.Values.Raw).To(MatchJSON(`{"image":"` + pushed[1] + `","dns":{"coreDNS":{"image":"` + pushed[2] + `"}},
+	g.Expect(deployment.Values.Raw).To(MatchJSON(`{"image":"` + pushed[1] + `","dns":{"coreDNS":{"image":"` + pushed[2] + `"},` + reservedDomains + `},
 		"controlPlane":{"localPathProvisioner":{"image":"` + pushed[3] + `"},"cloudController":{"image":"` + pushed[1] + `"}},
 		"machines":{"controllerImage":"` + pushed[1] + `"}}`))
 	for _, name := range []string{"provider-local", "admission-local-runtime", "admission-local-application"} {

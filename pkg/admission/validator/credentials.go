@@ -27,7 +27,6 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/apis/local/validation"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 // hostPathKey is the key of a Secret for backups that says where the buckets are.
@@ -75,11 +74,7 @@ func checkCredentials(data map[string][]byte, path *field.Path) field.ErrorList 
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		switch {
 		case key == kubernetes.KubeConfig:
-			err := limits.CheckYAML(data[key])
-			if err == nil {
-				_, err = cluster.Parse(data[key])
-			}
-			if err != nil {
+			if _, err := cluster.Parse(data[key]); err != nil {
 				errs = append(errs, field.Invalid(path.Key(key), field.OmitValueType{}, fmt.Sprintf("it can't be used: %v", err)))
 			}
 		case strings.EqualFold(strings.NewReplacer("-", "", "_", "", ".", "").Replace(key), kubernetes.KubeConfig):
@@ -92,7 +87,7 @@ func checkCredentials(data map[string][]byte, path *field.Path) field.ErrorList 
 // checkSameServer refuses a kubeconfig of another cluster: nobody would ever find the machines in the first one again.
 func checkSameServer(data, before map[string][]byte, path *field.Path) field.ErrorList {
 	now, err := cluster.Parse(data[kubernetes.KubeConfig])
-	if err != nil || limits.CheckYAML(before[kubernetes.KubeConfig]) != nil {
+	if err != nil {
 		return nil // There is none, or there was none that could be used.
 	}
 	was, err := cluster.Parse(before[kubernetes.KubeConfig])

@@ -160,7 +160,7 @@ func TestWhatIsWatched(t *testing.T) {
 	}{
 		"class garden": {[]extensionsv1alpha1.ExtensionClass{"garden"}, false, []string{"Extension", "ManagedResource"}},
 		"class garden has no Cluster even without annotation": {[]extensionsv1alpha1.ExtensionClass{"garden"}, true, []string{"Extension", "ManagedResource"}},
-		"class shoot":                    {[]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, false, []string{"Extension", "ManagedResource"}},
+		"class shoot":                    {[]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, false, []string{"Cluster", "Extension", "ManagedResource"}},
 		"class shoot without annotation": {[]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, true, []string{"Cluster", "Extension", "ManagedResource"}},
 		"class seed has no Cluster":      {[]extensionsv1alpha1.ExtensionClass{"seed"}, true, []string{"Extension", "ManagedResource"}},
 	} {

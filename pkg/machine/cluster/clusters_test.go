@@ -305,6 +305,7 @@ func TestMistakesHaveACodeOfGardener(t *testing.T) {
 		"one that says nothing":     {[]byte("{}"), "no configuration"},
 		"one of another kind":       {[]byte("apiVersion: v1\nkind: Pod\n"), "Pod"},
 		"one that is far too large": {[]byte(strings.Repeat("#", kubeconfigMax+1)), "262145 bytes"},
+		"one with aliases":          {[]byte("apiVersion: v1\nkind: Config\npreferences: &a {}\nextensions: [*a]\n"), "aliases"},
 		"a CA in a file": {with(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 			c.CertificateAuthority, c.InsecureSkipTLSVerify = file, false
 		}), "certificate-authority-data"},

@@ -5,6 +5,7 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -39,6 +40,10 @@ func parse(kubeconfig []byte, guard guard) (*rest.Config, error) {
 	}
 	if len(kubeconfig) > kubeconfigMax {
 		return nil, fmt.Errorf("it has %d bytes, more than the %d that are looked at", len(kubeconfig), kubeconfigMax)
+	}
+	// With aliases, YAML of a few kilobytes becomes gigabytes of JSON.
+	if bytes.ContainsRune(kubeconfig, '&') && bytes.ContainsRune(kubeconfig, '*') {
+		return nil, errors.New("it has YAML anchors (&) and aliases (*): write out what they stand for")
 	}
 	raw, err := clientcmd.Load(kubeconfig)
 	if err != nil {
