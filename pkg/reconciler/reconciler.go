@@ -34,7 +34,8 @@ import (
 const (
 	// RetryConflict is when an object is looked at again that somebody has changed in the meantime. Each further conflict
 	// doubles it, up to MaxRetryConflict.
-	RetryConflict    = 20 * time.Millisecond
+	RetryConflict = 20 * time.Millisecond
+	// MaxRetryConflict is the longest time until an object is looked at again after a conflict.
 	MaxRetryConflict = 10 * time.Second
 	// DefaultPatience is how long an operation may take before its object says that it is under way.
 	DefaultPatience = time.Second

@@ -263,7 +263,7 @@ func (s *session) failure(failures map[*server]error) error {
 	for _, server := range s.servers {
 		if err := failures[server]; err != nil {
 			all = append(all, err)
-			s.opts.Log.Info("A registry does not give a chart", "ref", s.target.Ref, "registry", server.endpoint.String(),
+			s.opts.Log.Info("A registry does not give a chart", "ref", s.target.Ref, "registry", server.String(),
 				"problem", shorten(query.ReplaceAllString(err.Error(), "$1")))
 			text = append(text, fmt.Sprintf("%s: %s", server.endpoint, told(err)))
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -286,7 +287,7 @@ func TestAShootDoesNotChooseANameInAReservedDomain(t *testing.T) {
 				attempt := s.attempt()
 				attempt.Cluster = cluster
 				err := s.apply(t.Context(), attempt)
-				applied := append(s.coreDNS.applied, s.updates.applied...)
+				applied := slices.Concat(s.coreDNS.applied, s.updates.applied)
 				if !test.refused {
 					g.Expect(err).NotTo(HaveOccurred())
 					g.Expect(applied).To(ConsistOf(HaveField("TechnicalID", "shoot--p--s")))

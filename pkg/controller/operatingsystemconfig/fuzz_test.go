@@ -52,7 +52,8 @@ func FuzzRender(f *testing.F) {
 		spec.Files[0].Path, spec.Files[0].HostName = "/x", new("x")
 		spec.Units[0].Name, spec.Units[0].Content = "x.service", new("x")
 		spec.Units[0].DropIns[0] = extensionsv1alpha1.DropIn{Name: "x.conf", Content: "x"}
-		harmless, err := render(defaultPlaces, spec.Files, [][]byte{[]byte("x")}, spec.Units)
+		contents[0] = []byte("x")
+		harmless, err := render(defaultPlaces, spec.Files, contents, spec.Units)
 		if err != nil {
 			t.Fatal(err)
 		}

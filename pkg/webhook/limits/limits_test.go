@@ -164,7 +164,7 @@ func TestABodyThatDoesNotComeEndsWithTheDeadline(t *testing.T) {
 	defer server.Close()
 
 	body, writer := io.Pipe()
-	defer writer.Close()
+	defer func() { _ = writer.Close() }()
 	go func() {
 		response, err := http.Post(server.URL, "application/json", body)
 		if err == nil {

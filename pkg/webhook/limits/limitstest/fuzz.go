@@ -54,21 +54,27 @@ func Fuzz(f *testing.F, handler admission.Handler, request admissionv1.Admission
 				request.OldObject = request.Object
 			}
 
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
-			defer cancel()
-			answered := make(chan struct{})
-			go func() {
-				defer close(answered)
-				// The server makes a panic an answer. Here it is a failure, unless the handler recovers itself.
-				handler.Handle(ctx, request)
-			}()
-			select {
-			case <-answered:
-			case <-ctx.Done():
-				t.Fatalf("no answer to a request about an object of %d bytes within %s", len(raw), deadline)
-			}
+			answers(t, handler, request)
 		}
 	})
+}
+
+// answers has a request handled within the deadline.
+func answers(t *testing.T, handler admission.Handler, request admission.Request) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		// The server makes a panic an answer. Here it is a failure, unless the handler recovers itself.
+		handler.Handle(ctx, request)
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		t.Fatalf("no answer to a request about an object of %d bytes within %s", len(request.Object.Raw), deadline)
+	}
 }
 
 // About returns a request about an object of a kind that API servers know by the given API version.
