@@ -244,7 +244,7 @@ func (s *Server) permissions() []client.Object {
 			ObjectMeta: meta,
 			Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "create"}},
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: newShards(shardPrefix(s.Instance)).names(), Verbs: []string{"update", "delete"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: newShards(shardPrefix(s.Instance)).names(), Verbs: []string{"get", "update", "delete"}},
 				{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
 			},
 		},
