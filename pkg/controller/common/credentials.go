@@ -129,7 +129,7 @@ func (c *Credentials) putOn(ctx context.Context, ref corev1.SecretReference) err
 	return nil
 }
 
-// takeOff takes the finalizer off a Secret unless an object refers to it. It tells whether the Secret is there.
+// takeOff takes the finalizer off a Secret unless an object refers to it. It returns whether the Secret exists.
 func (c *Credentials) takeOff(ctx context.Context, ref corev1.SecretReference) (found bool, err error) {
 	if c.isUsed(ref) {
 		return true, nil

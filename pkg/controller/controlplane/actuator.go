@@ -180,7 +180,7 @@ func (a *actuator) hibernation(ctx context.Context, cluster *extensionscontrolle
 	return hibernated, nil
 }
 
-// isToHibernate tells whether cloud-controller has to go once there is no kube-apiserver.
+// isToHibernate reports whether cloud-controller is to be stopped once kube-apiserver is gone.
 func (a *actuator) isToHibernate(shoot *gardencorev1beta1.Shoot) bool {
 	last := shoot.Status.LastOperation
 	return a.DeployCloudController && v1beta1helper.HibernationIsEnabled(shoot) && shoot.DeletionTimestamp == nil &&

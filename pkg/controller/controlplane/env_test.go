@@ -270,7 +270,7 @@ func (c *cluster) reconcile() (reconcile.Result, error) {
 	return c.reconciler.Reconcile(c.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "foo"}})
 }
 
-// isQueuedAtStart tells whether an instance that starts looks at the ControlPlane.
+// isQueuedAtStart reports whether an instance reconciles the ControlPlane when it starts.
 func (c *cluster) isQueuedAtStart() bool {
 	c.t.Helper()
 	cp := c.controlPlane()

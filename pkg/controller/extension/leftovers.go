@@ -28,7 +28,7 @@ type leftovers struct {
 	client client.Client
 	// name is the type of the Extension.
 	name string
-	// allowed tells whether a Shoot gets them. What it got before is taken away in any case.
+	// allowed is set if Shoots may ask for them. Those that exist are removed in any case.
 	allowed bool
 }
 

@@ -95,24 +95,23 @@ func isReplaced(have, want *extensionsv1alpha1.DNSRecord) bool {
 	return class != *want.Spec.Class || have.Spec.Type != want.Spec.Type || have.Spec.Name != want.Spec.Name || have.Spec.RecordType != want.Spec.RecordType
 }
 
-// isMigrating tells whether a DNSRecord leaves this seed, has left it or is just coming, all of which others do.
+// isMigrating reports whether a DNSRecord leaves this seed, has left it or is just coming, all of which others do.
 func isMigrating(record *extensionsv1alpha1.DNSRecord) bool {
-	switch record.Annotations[v1beta1constants.GardenerOperation] {
-	case v1beta1constants.GardenerOperationMigrate, v1beta1constants.GardenerOperationRestore, v1beta1constants.GardenerOperationWaitForState:
-		return true
-	}
-	last := record.Status.LastOperation
-	return last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
+	return isComing(record) || isLeaving(record)
+}
+
+// isComing reports whether a DNSRecord is about to be restored in this seed.
+func isComing(record *extensionsv1alpha1.DNSRecord) bool {
+	operation := record.Annotations[v1beta1constants.GardenerOperation]
+	return operation == v1beta1constants.GardenerOperationRestore || operation == v1beta1constants.GardenerOperationWaitForState
 }
 
 // isLeaving reports whether a DNSRecord leaves this seed or has left it.
 func isLeaving(record *extensionsv1alpha1.DNSRecord) bool {
-	switch record.Annotations[v1beta1constants.GardenerOperation] {
-	case v1beta1constants.GardenerOperationMigrate:
-		return true
-	case v1beta1constants.GardenerOperationRestore, v1beta1constants.GardenerOperationWaitForState:
+	if isComing(record) {
 		return false
 	}
 	last := record.Status.LastOperation
-	return last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
+	return record.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationMigrate ||
+		last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
 }
