@@ -33,6 +33,9 @@ BENCH     := $(REPO)/bin/bench
 MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod test/bench/go.mod))
 TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod test/bench/modules/*/go.mod))
 
+IMAGE_MODULES := $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod))
+LOCAL_PATH_PROVISIONER := github.com/rancher/local-path-provisioner
+
 # Suites which need a running landscape are `make e2e`.
 NEEDS_LANDSCAPE := /test/e2e
 
@@ -116,7 +119,7 @@ fuzz:
 nightly:
 	@hack/nightly $(if $(filter clean,$(NIGHTLY)),--clean)
 
-## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=shoot; docs/developer.md lists them
+## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=shoot; docs/development/build-and-test.md lists them
 .PHONY: e2e
 e2e: export KUBECONFIG ?= $(REPO)/.landscape/kubeconfig
 e2e:
@@ -125,7 +128,7 @@ e2e:
 	@# That of the audit log comes last, as it looks at what the others did.
 	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
-## test-machines: run the commands above in virtual machines with a stock Debian, docs/tested-machines.md; VARIANT=debian-12,docker
+## test-machines: run the commands above in virtual machines with a stock Debian, docs/development/tested-machines.md; VARIANT=debian-12,docker
 .PHONY: test-machines
 test-machines: export VARIANT := $(VARIANT)
 test-machines: export DOCS := $(DOCS)
@@ -133,7 +136,7 @@ test-machines: need-qemu $(LANDSCAPE)
 	@$(LANDSCAPE) build
 	@go test -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
 
-## bench: measure this extension beside Gardener's in-tree one, docs/performance.md; QUICK=1 in 15 minutes, BENCH_ARGS='--scenario garden'
+## bench: measure this extension beside Gardener's in-tree one, docs/development/performance.md; QUICK=1 in 15 minutes, BENCH_ARGS='--scenario garden'
 .PHONY: bench
 bench: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 bench: export TEST_ASSET_ETCD := $(BIN)/etcd
@@ -152,7 +155,7 @@ bench-programs:
 	@CGO_ENABLED=0 go build -C test/bench/modules/kwok -trimpath -ldflags '-s -w' -o $(BENCH)/kwok sigs.k8s.io/kwok/cmd/kwok
 	@CGO_ENABLED=0 go build -C test/bench -trimpath -ldflags '-s -w' -o $(BENCH)/bench .
 
-## benchmarks: Go benchmarks of the packages, docs/benchmarks.md
+## benchmarks: Go benchmarks of the packages, docs/development/performance.md
 .PHONY: benchmarks
 benchmarks:
 	go test -run '^$$' -bench . -benchmem -timeout 30m $(TEST_ARGS) ./pkg/...
@@ -161,13 +164,40 @@ benchmarks:
 
 ## check: everything a reviewer need not look at: lint, charts, shell, generated code, modules
 .PHONY: check
-check: check-generate check-modules check-shell check-workflows check-conventions check-lint check-charts check-skaffold
-	@echo "check: govulncheck is left out: its database at vuln.go.dev has to be reachable"
+check: check-generate check-modules check-licences check-shell check-workflows check-conventions check-lint check-charts check-skaffold
+	@echo "check: known vulnerabilities are left out; make check-vulnerabilities needs access to the Go vulnerability database"
+
+## check-vulnerabilities: look for known vulnerabilities in what the programs call; needs access to the Go vulnerability database
+.PHONY: check-vulnerabilities
+check-vulnerabilities: $(TOOLS)/govulncheck
+	@failed=; for module in . $(IMAGE_MODULES); do \
+	  echo "--- govulncheck $$module"; \
+	  go -C $$module mod verify; \
+	  $(TOOLS)/govulncheck -C $$module ./... $$(go -C $$module list tool | grep -x $(LOCAL_PATH_PROVISIONER) || true) || failed=1; \
+	done; [ -z "$$failed" ]
+
+# Licences of what is linked into the programs of the images (skaffold/publish/build.go), and is used as it is. go-licenses does
+# not know MIT-0, which is that of github.com/coder/quartz.
+LICENCES := Apache-2.0,MIT,BSD-2-Clause,BSD-3-Clause,ISC,MPL-2.0,Unlicense
+
+.PHONY: check-licences
+check-licences: $(TOOLS)/go-licenses
+	@echo "--- licences of the modules that the programs consist of"
+	@# Without GOROOT, a program that was built with -trimpath takes everything for a part of Go.
+	@export GOROOT=$$(go env GOROOT) TMPDIR=$$(mktemp -d); trap 'rm -rf "$$TMPDIR"' EXIT; \
+	check() { (cd $$2 && $(TOOLS)/go-licenses check --logtostderr=false --stderrthreshold=FATAL --allowed_licenses=$$1 \
+	  --ignore github.com/gardener/gardener-extension-provider-local --ignore github.com/coder/quartz "$${@:3}"); }; \
+	check $(LICENCES) . ./operator-extension ./gardenlet-extension; \
+	check $(LICENCES) skaffold/images/coredns .; \
+	check $(LICENCES) skaffold/images/local-path-provisioner ./helper $(LOCAL_PATH_PROVISIONER); \
+	if check none skaffold/images/local-path-provisioner ./helper $(LOCAL_PATH_PROVISIONER) 2>/dev/null; then \
+	  echo "check: go-licenses finds no licences" >&2; exit 1; \
+	fi
 
 .PHONY: check-generate
 check-generate:
 	@echo "--- generated code is up to date"
-	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference docs/permissions.md example | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
+	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference docs/operations/permissions.md example | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
 	before=$$(sums); $(MAKE) generate; after=$$(sums); \
 	diff <(echo "$$before") <(echo "$$after") || { echo "check: 'make generate' changed the files above; commit them" >&2; exit 1; }
 
@@ -321,6 +351,16 @@ $(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint
 $(TOOLS)/actionlint: hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
 	@echo "--- build actionlint"
 	@CGO_ENABLED=0 go build -C hack/tools/actionlint -trimpath -ldflags '-s -w' -o $@ github.com/rhysd/actionlint/cmd/actionlint
+	@touch $@
+
+$(TOOLS)/go-licenses: hack/tools/go-licenses/go.mod hack/tools/go-licenses/go.sum
+	@echo "--- build go-licenses"
+	@CGO_ENABLED=0 go build -C hack/tools/go-licenses -trimpath -ldflags '-s -w' -o $@ github.com/google/go-licenses/v2
+	@touch $@
+
+$(TOOLS)/govulncheck: hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
+	@echo "--- build govulncheck"
+	@CGO_ENABLED=0 go build -C hack/tools/govulncheck -trimpath -ldflags '-s -w' -o $@ golang.org/x/vuln/cmd/govulncheck
 	@touch $@
 
 $(TOOLS)/crd-ref-docs: hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum

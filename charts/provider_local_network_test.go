@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -56,6 +57,25 @@ func TestThePolicyLeadsToServersThatTakeUpdates(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheSeedInstanceReachesTheClustersOfMachinesThatAreAllowed(t *testing.T) {
+	const name = "gardener-extension-provider-local-seed-to-machine-clusters"
+	g := NewWithT(t)
+	g.Expect(names(objects(t, "here", seedValues()))).NotTo(ContainElement(ContainSubstring("machine-clusters")))
+
+	values := with(seedValues(), []any{"172.18.0.0/24", "fd00:10::/64"}, "machines", "remote", "allowedCIDRs")
+	g.Expect(config(t, "seed", values).Machines.Remote.AllowedCIDRs).To(HaveExactElements("172.18.0.0/24", "fd00:10::/64"))
+	policy := find[networkingv1.NetworkPolicy](t, objects(t, "here", values), "NetworkPolicy", name)
+	pod := find[appsv1.Deployment](t, objects(t, "here", values), "Deployment", "gardener-extension-provider-local-seed").Spec.Template
+	for label, value := range policy.Spec.PodSelector.MatchLabels {
+		g.Expect(pod.Labels).To(HaveKeyWithValue(label, value))
+	}
+	g.Expect(policy.Spec.PolicyTypes).To(HaveExactElements(networkingv1.PolicyTypeEgress))
+	g.Expect(policy.Spec.Egress).To(HaveExactElements(And(
+		HaveField("To", HaveExactElements(HaveField("IPBlock.CIDR", "172.18.0.0/24"), HaveField("IPBlock.CIDR", "fd00:10::/64"))),
+		HaveField("Ports", HaveExactElements(HaveField("Protocol", HaveValue(BeEquivalentTo("TCP"))))),
+	)))
 }
 
 func TestNetworkValuesReachTheProgramOfASeed(t *testing.T) {

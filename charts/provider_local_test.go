@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/lint"
@@ -19,6 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/gardener/gardener/pkg/client/kubernetes"
+	gardenerprometheus "github.com/gardener/gardener/pkg/component/observability/monitoring/prometheus"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 )
 
 func TestWhatEachPlaceDeploysIsInTheGoldenFile(t *testing.T) {
@@ -241,11 +248,26 @@ func TestMetricsCanBeForThoseOnlyWhoMayGetThem(t *testing.T) {
 		g.Expect(monitor.GetLabels()).To(HaveKeyWithValue("prometheus", place))
 		endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(endpoints[0]).To(And(HaveKeyWithValue("scheme", "https"), HaveKey("bearerTokenFile")))
+		g.Expect(endpoints[0]).To(And(HaveKeyWithValue("scheme", "https"), HaveKeyWithValue("bearerTokenFile", "/var/run/secrets/kubernetes.io/serviceaccount/token")))
 	}
 
 	g.Expect(names(admissionObjects(t, "runtime", "here", admissionRuntimeValues()))).NotTo(ContainElement(HaveSuffix("-metrics")))
 	expectReviews(t, admissionObjects(t, "runtime", "here", with(admissionRuntimeValues(), true, "server", "secureMetrics")), "gardener-extension-admission-local-metrics")
+}
+
+func TestGardenersPrometheusReadsTheTokenThatAServiceMonitorNames(t *testing.T) {
+	g := NewWithT(t)
+	c := fake.NewClientBuilder().WithScheme(kubernetes.SeedScheme).Build()
+	g.Expect(gardenerprometheus.New(logr.Discard(), c, "garden", gardenerprometheus.Values{Name: "seed", Replicas: 1}).Deploy(t.Context())).To(Succeed())
+	objs, err := managedresources.GetObjects(t.Context(), c, "garden", "prometheus-seed")
+	g.Expect(err).NotTo(HaveOccurred())
+	i := slices.IndexFunc(objs, func(obj client.Object) bool { return obj.GetObjectKind().GroupVersionKind().Kind == "Prometheus" })
+	g.Expect(i).NotTo(Equal(-1))
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(objs[i])
+	g.Expect(err).NotTo(HaveOccurred())
+	spec := object["spec"].(map[string]any)
+	g.Expect(spec).To(HaveKeyWithValue("serviceAccountName", "prometheus-seed"))
+	g.Expect(spec).NotTo(HaveKeyWithValue("arbitraryFSAccessThroughSMs", HaveKey("deny")), "then the ServiceMonitor has to name a Secret")
 }
 
 // expectReviews looks for the permission to ask who somebody is and what they may do, and for nothing else.

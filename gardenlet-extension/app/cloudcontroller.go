@@ -7,17 +7,23 @@ package app
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strconv"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
@@ -25,10 +31,12 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 )
 
-// A Service that is new takes four requests in the shoot and two in the seed.
+// A new Service takes four requests in the shoot, two of which are Events, and two in the seed.
 const (
 	cloudControllerQPS   = 200
 	cloudControllerBurst = 400
+	// cloudControllerStop is more than a stop takes.
+	cloudControllerStop = 5 * time.Second
 )
 
 // newCloudControllerCommand returns the command that serves the Services of type LoadBalancer of one shoot. It is deployed
@@ -47,63 +55,97 @@ func newCloudControllerCommand() *cobra.Command {
 
 func runCloudController(ctx context.Context, log logr.Logger, config *configv1alpha1.CloudControllerConfiguration, _ string) error {
 	log.Info("Serving a shoot", "namespace", config.Seed.Namespace)
-	shootClient, err := newShootClient(config.Shoot.Kubeconfig)
+	shootConfig, err := newShootConfig(config.Shoot.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the shoot (shoot.kubeconfig): %w", err)
 	}
-	seedClient, unchanged, err := newMachineClusterClient(config.Seed.Kubeconfig)
+	seedConfig, unchanged, err := newMachineClusterConfig(config.Seed.Kubeconfig, config.Seed.AllowedCIDRs)
 	if err != nil {
 		return fmt.Errorf("finding the cluster of the machines (seed.kubeconfig, or the pod's service account): %w", err)
 	}
-
-	controller, err := shoot.New(shoot.Options{
-		Log: log, Shoot: shootClient, Seed: seedClient, Namespace: config.Seed.Namespace, OneNode: config.Seed.OneNode,
-		ConcurrentSyncs: *config.ConcurrentSyncs,
+	server, err := newCloudControllerServer(config.Server)
+	if err != nil {
+		return err
+	}
+	mgr, err := shoot.New(shoot.Options{
+		Log: log, Shoot: shootConfig, Seed: seedConfig, Namespace: config.Seed.Namespace, OneNode: config.Seed.OneNode,
+		ConcurrentSyncs: *config.ConcurrentSyncs, Server: server, Healthy: unchanged,
 	})
 	if err != nil {
 		return err
 	}
-	server := &shoot.Server{Config: config.Server, Healthy: unchanged, Ready: controller.Ready}
-
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return server.Run(ctx) })
-	group.Go(func() error { return controller.Run(ctx) })
-	return group.Wait()
+	return startUntil(ctx, mgr)
 }
 
-// newShootClient reads a kubeconfig that Gardener has written. It names the file of a token, which is read again when
+// startUntil starts a manager until ctx ends. Up to controller-runtime 0.24, a manager whose caches have not synced, as an
+// API server is unreachable, never stops.
+func startUntil(ctx context.Context, mgr manager.Manager) error {
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(cloudControllerStop):
+		return nil
+	}
+}
+
+// newCloudControllerServer returns the options of the server. controller-runtime reads a new certificate at once. Without
+// any, it would make one itself, so this fails.
+func newCloudControllerServer(config configv1alpha1.CloudControllerServer) (metricsserver.Options, error) {
+	options := metricsserver.Options{BindAddress: net.JoinHostPort(config.BindAddress, strconv.Itoa(config.Port))}
+	if directory := config.CertificateDirectory; directory != "" {
+		if _, err := tls.LoadX509KeyPair(filepath.Join(directory, corev1.TLSCertKey), filepath.Join(directory, corev1.TLSPrivateKeyKey)); err != nil {
+			return options, fmt.Errorf("reading the certificate of the server: %w", err)
+		}
+		options.SecureServing, options.CertDir = true, directory
+		options.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
+			config.MinVersion, config.NextProtos = tls.VersionTLS12, []string{"h2", "http/1.1"}
+		}}
+	}
+	return options, nil
+}
+
+// newShootConfig reads a kubeconfig that Gardener has written. It names the file of a token, which is read again when
 // gardener-resource-manager has renewed it.
-func newShootClient(kubeconfig string) (kubernetes.Interface, error) {
+func newShootConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return newCloudControllerClient(config)
+	return limitCloudController(config), nil
 }
 
-// newMachineClusterClient reads a kubeconfig that a user may have written, so nothing in it is to lead to a file of this
-// pod or to a command. The check fails as soon as there is another one in its place, so that kubelet starts the container
-// again.
-func newMachineClusterClient(kubeconfig string) (kubernetes.Interface, func(*http.Request) error, error) {
+// newMachineClusterConfig reads a kubeconfig that a user may have written, so nothing in it is to lead to a file of this
+// pod or to a command, nor its server to an address that is not allowed. The check fails as soon as there is another one in
+// its place, so that kubelet starts the container again.
+func newMachineClusterConfig(kubeconfig string, allowedCIDRs []string) (*rest.Config, func(*http.Request) error, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, nil, err
 		}
-		client, err := newCloudControllerClient(config)
-		return client, func(*http.Request) error { return nil }, err
+		return limitCloudController(config), func(*http.Request) error { return nil }, nil
 	}
 
+	allowed, err := configv1alpha1.ParseCIDRs(allowedCIDRs)
+	if err != nil {
+		return nil, nil, err
+	}
 	data, err := os.ReadFile(kubeconfig) // #nosec G304 -- the path is the operator's own
 	if err != nil {
 		return nil, nil, err
 	}
-	config, err := cluster.Parse(data)
+	config, err := cluster.Parse(data, allowed...)
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := newCloudControllerClient(config)
-	return client, func(*http.Request) error {
+	return limitCloudController(config), func(*http.Request) error {
 		now, err := os.ReadFile(kubeconfig) // #nosec G304 -- the path is the operator's own
 		if err != nil {
 			return err
@@ -112,11 +154,11 @@ func newMachineClusterClient(kubeconfig string) (kubernetes.Interface, func(*htt
 			return errors.New("the kubeconfig for the cluster of the machines has changed")
 		}
 		return nil
-	}, err
+	}, nil
 }
 
-func newCloudControllerClient(config *rest.Config) (kubernetes.Interface, error) {
+func limitCloudController(config *rest.Config) *rest.Config {
 	config.QPS, config.Burst = cloudControllerQPS, cloudControllerBurst
 	config.UserAgent = "provider-local-cloud-controller"
-	return kubernetes.NewForConfig(config)
+	return config
 }

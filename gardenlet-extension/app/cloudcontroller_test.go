@@ -5,14 +5,27 @@
 package app
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer/shoot"
 )
 
 func writeKubeconfig(t *testing.T, path string, user *clientcmdapi.AuthInfo) {
@@ -35,7 +48,7 @@ func TestCloudControllerTrustsNoKubeconfigOfAUser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "kubeconfig")
 			writeKubeconfig(t, path, user)
-			_, _, err := newMachineClusterClient(path)
+			_, _, err := newMachineClusterConfig(path, nil)
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("not supported")))
 		})
 	}
@@ -48,17 +61,30 @@ func TestCloudControllerTrustsNoKubeconfigOfAUser(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "kubeconfig")
 			g.Expect(os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: "+test.cluster+"}]\n"+
 				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: [{name: u, user: {token: t}}]\n"), 0o600)).To(Succeed())
-			_, _, err := newMachineClusterClient(path)
+			_, _, err := newMachineClusterConfig(path, nil)
 			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
 		})
 	}
+}
+
+func TestCloudControllerConnectsToAddressesOnlyThatTheOperatorAllows(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	writeKubeconfig(t, path, &clientcmdapi.AuthInfo{Token: "t"})
+	config, _, err := newMachineClusterConfig(path, []string{"198.51.100.0/24"})
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = kubernetes.NewForConfigOrDie(config).Discovery().ServerVersion()
+	g.Expect(err).To(MatchError(ContainSubstring("the address 192.0.2.1 is in none of the ranges that the operator allows")))
+
+	_, _, err = newMachineClusterConfig(path, []string{"198.51.100.1"})
+	g.Expect(err).To(MatchError(ContainSubstring("is no CIDR")))
 }
 
 func TestCloudControllerIsUnhealthyOnceItsKubeconfigIsAnother(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	writeKubeconfig(t, path, &clientcmdapi.AuthInfo{Token: "first"})
-	_, unchanged, err := newMachineClusterClient(path)
+	_, unchanged, err := newMachineClusterConfig(path, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(unchanged(nil)).To(Succeed())
 
@@ -73,10 +99,91 @@ func TestCloudControllerReadsTheKubeconfigOfAShootWithItsTokenFile(t *testing.T)
 	directory := t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(directory, "token"), []byte("t"), 0o600)).To(Succeed())
 	writeKubeconfig(t, filepath.Join(directory, "kubeconfig"), &clientcmdapi.AuthInfo{TokenFile: filepath.Join(directory, "token")})
-	_, err := newShootClient(filepath.Join(directory, "kubeconfig"))
+	_, err := newShootConfig(filepath.Join(directory, "kubeconfig"))
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = newShootClient(filepath.Join(directory, "none"))
+	_, err = newShootConfig(filepath.Join(directory, "none"))
 	g.Expect(err).To(MatchError(os.ErrNotExist))
+}
+
+// writeCertificate writes a new certificate and returns it.
+func writeCertificate(t *testing.T, directory string) []byte {
+	t.Helper()
+	g := NewWithT(t)
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(directory, "tls.key"), key, 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(directory, "tls.crt"), certificate, 0o600)).To(Succeed())
+	pair, err := tls.X509KeyPair(certificate, key)
+	g.Expect(err).NotTo(HaveOccurred())
+	return pair.Certificate[0]
+}
+
+func TestCloudControllerServesHealthAndMetricsBeforeItReachesAnAPIServer(t *testing.T) {
+	g := NewWithT(t)
+	directory := t.TempDir()
+	first := writeCertificate(t, directory)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().(*net.TCPAddr)
+	g.Expect(listener.Close()).To(Succeed())
+	server, err := newCloudControllerServer(configv1alpha1.CloudControllerServer{BindAddress: "127.0.0.1", Port: address.Port, CertificateDirectory: directory})
+	g.Expect(err).NotTo(HaveOccurred())
+	var changed atomic.Bool
+	nowhere := &rest.Config{Host: "https://127.0.0.1:1"}
+	mgr, err := shoot.New(shoot.Options{Log: logr.Discard(), Shoot: nowhere, Seed: nowhere, Namespace: "shoot--local--foo", Server: server, Healthy: func(*http.Request) error {
+		if changed.Load() {
+			return errors.New("changed")
+		}
+		return nil
+	}})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- startUntil(ctx, mgr) }()
+
+	var seen []byte
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+		InsecureSkipVerify: true, // #nosec G402 -- the test reads the certificate itself
+		VerifyConnection: func(state tls.ConnectionState) error {
+			seen = state.PeerCertificates[0].Raw
+			return nil
+		},
+	}}}
+	get := func(path string) func() (int, error) {
+		return func() (int, error) {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address.String()+path, nil)
+			if err != nil {
+				return 0, err
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return 0, err
+			}
+			return response.StatusCode, response.Body.Close()
+		}
+	}
+	const timeout = 30 * time.Second // More than a loaded machine needs.
+	g.Eventually(get("/healthz")).WithTimeout(timeout).Should(Equal(http.StatusOK))
+	g.Expect(seen).To(Equal(first))
+	g.Expect(get("/metrics")()).To(Equal(http.StatusOK))
+	g.Expect(get("/readyz")()).To(Equal(http.StatusInternalServerError), "the caches are empty")
+	changed.Store(true)
+	g.Expect(get("/healthz")()).To(Equal(http.StatusInternalServerError))
+
+	second := writeCertificate(t, directory)
+	g.Eventually(func() ([]byte, error) {
+		_, err := get("/healthz")()
+		return seen, err
+	}).WithTimeout(timeout).Should(Equal(second))
+
+	stop()
+	g.Eventually(ended).WithTimeout(timeout).Should(Receive(BeNil()))
+}
+
+func TestCloudControllerServesNothingWithoutItsCertificate(t *testing.T) {
+	_, err := newCloudControllerServer(configv1alpha1.CloudControllerServer{CertificateDirectory: t.TempDir()})
+	NewWithT(t).Expect(err).To(MatchError(os.ErrNotExist))
 }
 
 func TestTheCommandCloudControllerRefusesToRunWithoutWhatItNeeds(t *testing.T) {
@@ -96,7 +203,7 @@ func TestTheCommandCloudControllerRefusesToRunWithoutWhatItNeeds(t *testing.T) {
 	}
 
 	t.Run("the cluster of the machines", func(t *testing.T) {
-		_, _, err := newMachineClusterClient("")
+		_, _, err := newMachineClusterConfig("", nil)
 		NewWithT(t).Expect(err).To(MatchError(rest.ErrNotInCluster))
 	})
 }

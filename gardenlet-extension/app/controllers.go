@@ -11,16 +11,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupbucket"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupentry"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/bastion"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/dnsrecord"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/extension"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/infrastructure"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/operatingsystemconfig"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/worker"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 )
 
 // addControllers is the list of the controllers that this instance runs.
@@ -45,40 +52,45 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		instance.AddController("Infrastructure", controllers.Infrastructure, s.addInfrastructures),
 		instance.AddController("Ingress", controllers.Ingress, s.addIngresses),
 		instance.AddController("OperatingSystemConfig", controllers.OperatingSystemConfig, s.addOperatingSystemConfigs),
+		instance.AddController("Role", configv1alpha1.ControllerConfiguration{Disabled: s.config.Webhooks.MachineControllerManager.Disabled}, func() error {
+			return machinecontrollermanager.AddToManager(s, s.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: new(5)}))
+		}),
 		instance.AddController("Service", controllers.Service, s.addServices),
 		instance.AddController("Worker", controllers.Worker, s.addWorkers),
 		s.addMock(),
 	)
 }
 
+// shared returns the options that the controllers for extension objects have in common.
+func (s *seed) shared(config configv1alpha1.ControllerConfiguration) reconciler.Shared {
+	return reconciler.Shared{
+		Controller: s.ControllerOptions(config), Classes: s.classes, ShootClusters: s.shootClusters,
+		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
+	}
+}
+
 func (s *seed) addBackupBuckets() error {
 	return backupbucket.AddToManager(s, backupbucket.Options{
-		Controller:                s.ControllerOptions(s.config.Controllers.BackupBucket),
-		Classes:                   s.classes,
-		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
-		Store:                     s.store,
-		HostPath:                  s.config.Backup.HostPath,
+		Shared:   s.shared(s.config.Controllers.BackupBucket),
+		Store:    s.store,
+		HostPath: s.config.Backup.HostPath,
 	})
 }
 
 func (s *seed) addBackupEntries() error {
 	return backupentry.AddToManager(s, backupentry.Options{
-		Controller:                s.ControllerOptions(s.config.Controllers.BackupEntry),
-		Classes:                   s.classes,
-		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
-		Store:                     s.store,
-		HostPath:                  s.config.Backup.HostPath,
+		Shared:   s.shared(s.config.Controllers.BackupEntry),
+		Store:    s.store,
+		HostPath: s.config.Backup.HostPath,
 	})
 }
 
 func (s *seed) addControlPlanes(renderer *chart.Renderer, shootWebhooks controlplane.ShootWebhooks) error {
 	config := s.config.ControlPlane
 	return controlplane.AddToManager(s, controlplane.Options{
-		Controller:                s.ControllerOptions(s.config.Controllers.ControlPlane),
-		Classes:                   s.classes,
-		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
-		Resources:                 s.writer,
-		Renderer:                  renderer,
+		Shared:    s.shared(s.config.Controllers.ControlPlane),
+		Resources: s.writer,
+		Renderer:  renderer,
 		Charts: controlplane.Charts{
 			LocalPathProvisioner: s.charts.For(components.LocalPathProvisioner),
 			CloudController:      s.charts.For(components.CloudController),
@@ -86,6 +98,7 @@ func (s *seed) addControlPlanes(renderer *chart.Renderer, shootWebhooks controlp
 		Images:                controlplane.Images{LocalPathProvisioner: config.LocalPathProvisioner.Image, CloudController: config.CloudController.Image},
 		DeployCloudController: *config.CloudController.Deploy,
 		Clusters:              s.clusters,
+		AllowedCIDRs:          s.config.Machines.Remote.AllowedCIDRs,
 		VPA:                   instance.HasVPA(s.GetRESTMapper()),
 		ShootWebhooks:         shootWebhooks,
 	})
@@ -107,33 +120,26 @@ func (s *seed) addDNSRecords(renderer *chart.Renderer) error {
 		return err
 	}
 	return dnsrecord.AddToManager(s, dnsrecord.Options{
-		Controller:                s.ControllerOptions(s.config.Controllers.DNSRecord),
-		Classes:                   s.classes,
-		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
-		Providers:                 providers,
-		DefaultProvider:           s.config.DNS.Provider,
-		DefaultTTL:                *s.config.DNS.DefaultTTL,
-		ReservedDomains:           s.config.DNS.ReservedDomains,
-		Clusters:                  s.shootClusters,
+		Shared:          s.shared(s.config.Controllers.DNSRecord),
+		Providers:       providers,
+		DefaultProvider: s.config.DNS.Provider,
+		DefaultTTL:      *s.config.DNS.DefaultTTL,
+		ReservedDomains: s.config.DNS.ReservedDomains,
 	})
 }
 
 func (s *seed) addExtensions() error {
 	return extension.AddToManager(s, extension.Options{
-		Controller:                s.ControllerOptions(s.config.Controllers.Extension),
-		Classes:                   s.classes,
-		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
-		ForceDeleteTest:           s.config.Controllers.ForceDeleteTest,
-		Resources:                 s.writer,
-		Clusters:                  s.shootClusters,
+		Shared:          s.shared(s.config.Controllers.Extension),
+		ForceDeleteTest: s.config.Controllers.ForceDeleteTest,
+		Resources:       s.writer,
 	})
 }
 
 func (s *seed) addHealthChecks(shootWebhooks bool) error {
 	config := s.config.Controllers.HealthCheck
 	return healthcheck.AddToManager(s, healthcheck.Options{
-		Controller:           s.ControllerOptions(config.ControllerConfiguration),
-		Classes:              s.classes,
+		Shared:               s.shared(config.ControllerConfiguration),
 		SyncPeriod:           config.SyncPeriod.Duration,
 		WithoutShootWebhooks: !shootWebhooks,
 	})
@@ -147,5 +153,40 @@ func (s *seed) addIngresses() error {
 	return ingress.AddToManager(s, ingress.Options{
 		Controller: s.ControllerOptions(s.config.Controllers.Ingress),
 		Gateways:   gateways,
+	})
+}
+
+func (s *seed) addBastions() error {
+	return bastion.AddToManager(s, bastion.Options{
+		Shared:           s.shared(s.config.Controllers.Bastion),
+		Clusters:         s.clusters,
+		WithoutNodePorts: !s.config.Controllers.Service.Disabled,
+	})
+}
+
+func (s *seed) addInfrastructures() error {
+	return infrastructure.AddToManager(s, infrastructure.Options{
+		Shared:           s.shared(s.config.Controllers.Infrastructure),
+		Clusters:         s.clusters,
+		EgressCIDRs:      s.config.Machines.EgressCIDRs,
+		NodeCIDRs:        s.config.Machines.NodeCIDRs,
+		AllowedCIDRs:     s.config.Machines.Remote.AllowedCIDRs,
+		LoadBalancers:    s.config.LoadBalancers,
+		CoreDNSNamespace: s.config.DNS.CoreDNS.Namespace,
+	})
+}
+
+func (s *seed) addOperatingSystemConfigs() error {
+	return operatingsystemconfig.AddToManager(s, s.shared(s.config.Controllers.OperatingSystemConfig))
+}
+
+func (s *seed) addWorkers() error {
+	return worker.AddToManager(s, worker.Options{
+		Shared:          s.shared(s.config.Controllers.Worker),
+		Sizing:          s.config.Machines.Sizing,
+		AllowedSizings:  s.config.Machines.AllowedSizings,
+		GPUResourceName: s.config.Machines.GPUResourceName,
+		BackupHostPath:  s.config.Backup.HostPath,
+		Clusters:        s.clusters,
 	})
 }

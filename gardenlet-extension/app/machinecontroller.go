@@ -26,6 +26,8 @@ import (
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/app/options"
 	mcmdriver "github.com/gardener/machine-controller-manager/pkg/util/provider/driver"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/driver"
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
@@ -40,7 +42,10 @@ const inClusterConfig = "inClusterConfig"
 // machine-controller-manager has packages that register its metrics of clients and queues when they are imported. They are
 // left out: in this program, they would take the place of those of the extension's own controllers.
 func newMachineControllerCommand() *cobra.Command {
-	server := options.NewMCServer()
+	var (
+		server       = options.NewMCServer()
+		allowedCIDRs []string
+	)
 	cmd := &cobra.Command{
 		Use:   "machine-controller --control-kubeconfig FILE --target-kubeconfig FILE --namespace NAMESPACE",
 		Short: "Make the machines of a shoot, beside machine-controller-manager",
@@ -57,21 +62,22 @@ func newMachineControllerCommand() *cobra.Command {
 			logs.InitLogs()
 			defer logs.FlushLogs()
 			ctrl.SetLogger(klog.Background())
-			return runMachineController(cmd.Context(), server)
+			return runMachineController(cmd.Context(), server, allowedCIDRs)
 		},
 	}
 	cmd.Flags().SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	server.AddFlags(cmd.Flags())
+	cmd.Flags().StringSliceVar(&allowedCIDRs, machine.AllowedCIDRsFlag, nil, "The ranges to which the server of a kubeconfig for machines may resolve. Loopback, link-local, multicast and unspecified addresses are refused in any case. All others are allowed if there is no range.")
 	return cmd
 }
 
 // runMachineController runs until ctx ends. What machine-controller-manager runs knows no end, so it has to end with the
 // process; a machine that is being made or deleted then is gone on with by the next one.
-func runMachineController(ctx context.Context, server *options.MCServer) error {
+func runMachineController(ctx context.Context, server *options.MCServer, allowedCIDRs []string) error {
 	if err := server.Validate(); err != nil {
 		return err
 	}
-	driver, err := newMachineDriver(server)
+	driver, err := newMachineDriver(server, allowedCIDRs)
 	if err != nil {
 		return err
 	}
@@ -88,7 +94,11 @@ func runMachineController(ctx context.Context, server *options.MCServer) error {
 
 // newMachineDriver returns the driver for machines. Its client of the seed does not cache: it is asked for a Secret or a
 // pod when there is something to do for a machine, and for nothing in between.
-func newMachineDriver(server *options.MCServer) (mcmdriver.Driver, error) {
+func newMachineDriver(server *options.MCServer, allowedCIDRs []string) (mcmdriver.Driver, error) {
+	allowed, err := configv1alpha1.ParseCIDRs(allowedCIDRs)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", machine.AllowedCIDRsFlag, err)
+	}
 	config, err := controlConfig(server)
 	if err != nil {
 		return nil, fmt.Errorf("finding the seed by --control-kubeconfig: %w", err)
@@ -108,7 +118,7 @@ func newMachineDriver(server *options.MCServer) (mcmdriver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return driver.Observed(driver.New(driver.Options{Clusters: cluster.New(seed, config), Machines: seed}), m), nil
+	return driver.Observed(driver.New(driver.Options{Clusters: cluster.New(seed, config, allowed...), Machines: seed}), m), nil
 }
 
 // controlConfig returns the access to the seed by the rules that machine-controller-manager has for these flags.

@@ -24,6 +24,7 @@ func TestMachineControllerTakesTheFlagsOfAllMachineControllers(t *testing.T) {
 	g := NewWithT(t)
 	expected := pflag.NewFlagSet("", pflag.ContinueOnError)
 	options.NewMCServer().AddFlags(expected)
+	expected.StringSlice("remote-allowed-cidrs", nil, "our own")
 
 	var names, expectedNames []string
 	newMachineControllerCommand().Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -60,6 +61,7 @@ func TestMachineControllerSaysWhatIsWrong(t *testing.T) {
 		"a port":                {[]string{"--port=0"}, "invalid port number"},
 		"no seed":               {[]string{"--target-kubeconfig=none"}, "--control-kubeconfig cannot be empty"},
 		"a missing kubeconfig":  {[]string{"--control-kubeconfig=" + missing}, "finding the seed by --control-kubeconfig: stat " + missing},
+		"a range that is none":  {[]string{"--control-kubeconfig=" + missing, "--remote-allowed-cidrs=10.0.0.0/8,192.0.2.1"}, `--remote-allowed-cidrs: "192.0.2.1" is no CIDR`},
 		"the cluster's own one": {[]string{"--target-kubeconfig=" + missing}, "finding the seed by --control-kubeconfig: stat " + missing},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes/kubelet"
 )
 
-// hasMockNodes tells whether Workers of type mock get fake Nodes.
+// hasMockNodes reports whether Workers of type mock get fake Nodes.
 func (s *seed) hasMockNodes() bool {
 	return s.config.Mock.Enabled && !s.config.Mock.Nodes.Disabled
 }
@@ -24,11 +24,9 @@ func (s *seed) addMock() error {
 		return nil
 	}
 	options := mock.Options{
-		Controller:                s.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: s.config.Mock.ConcurrentSyncs}),
-		Classes:                   s.classes,
-		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
-		Config:                    s.config.Mock,
-		HostPath:                  s.config.Backup.HostPath,
+		Shared:   s.shared(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: s.config.Mock.ConcurrentSyncs}),
+		Config:   s.config.Mock,
+		HostPath: s.config.Backup.HostPath,
 	}
 	if s.hasMockNodes() {
 		fleet, err := s.addMockNodes()

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,6 +35,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 )
 
 const (
@@ -57,6 +59,8 @@ type Options struct {
 	WebhookURL string
 	// AllowRestart lets an instance run again in the same process, as integration tests have it.
 	AllowRestart bool
+	// WatchTimeout is the shortest time that a watch lasts. Default: instance.DefaultWatchTimeout.
+	WatchTimeout time.Duration
 }
 
 // seed is what the controllers and webhooks of an instance share.
@@ -91,6 +95,7 @@ func Run(ctx context.Context, opts Options) error {
 	maps.Copy(byObject, healthcheck.CacheOptions())
 	maps.Copy(byObject, ingress.CacheOptions())
 	maps.Copy(byObject, bastion.CacheOptions())
+	maps.Copy(byObject, machinecontrollermanager.CacheOptions())
 
 	return instance.Serve(ctx, instance.Options{
 		Name:       Name,
@@ -103,6 +108,7 @@ func Run(ctx context.Context, opts Options) error {
 		Log:        opts.Log,
 
 		AllowRestart: opts.AllowRestart,
+		WatchTimeout: opts.WatchTimeout,
 	}, func(inst *instance.Instance, store *backup.Store, charts *oci.Sources) error {
 		m, err := inst.NewMetrics()
 		if err != nil {

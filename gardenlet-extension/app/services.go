@@ -39,7 +39,7 @@ func (s *seed) addServices() error {
 	})
 }
 
-// isShoot tells whether a cluster is a Gardener shoot: only those have the ConfigMap kube-system/shoot-info.
+// isShoot reports whether a cluster is a Gardener shoot: only those have the ConfigMap kube-system/shoot-info.
 func isShoot(reader client.Reader) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), shootInfoTimeout)
 	defer cancel()

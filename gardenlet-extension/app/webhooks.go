@@ -8,15 +8,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	controlplanewebhook "github.com/gardener/gardener-extension-provider-local/pkg/webhook/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/dnsconfig"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/etcd"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/mockcontrolplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/node"
@@ -24,9 +25,8 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
 )
 
-// addWebhooks is the list of the webhooks that this instance serves. It returns what deploys those of shoots, or nil if
-// there are none.
-func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
+// newWebhooks is the list of the webhooks that this instance serves.
+func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 	var (
 		webhooks []*extensionswebhook.Webhook
 		config   = s.config
@@ -44,6 +44,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 		{"controlPlane", switches.ControlPlane, func() ([]*extensionswebhook.Webhook, error) {
 			return one(controlplanewebhook.New(s, controlplanewebhook.Options{
 				ControllerImage: config.Machines.ControllerImage,
+				AllowedCIDRs:    config.Machines.Remote.AllowedCIDRs,
 				RegistryMirrors: config.Machines.RegistryMirrors,
 			}))
 		}},
@@ -61,10 +62,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 			return node.New(s, node.Options{Capacity: config.Nodes.Capacity, GPUResourceName: config.Machines.GPUResourceName})
 		}},
 		{"shoot", switches.Shoot, func() ([]*extensionswebhook.Webhook, error) {
-			return one(shoot.New(s, shoot.Options{}))
-		}},
-		{"etcd", switches.ETCD, func() ([]*extensionswebhook.Webhook, error) {
-			return one(etcd.New(s, etcd.Options{HostPath: config.Backup.HostPath}))
+			return one(shoot.New(s))
 		}},
 		{mockcontrolplane.Name, configv1alpha1.WebhookConfiguration{Disabled: !s.hasMockNodes()}, func() ([]*extensionswebhook.Webhook, error) {
 			return one(mockcontrolplane.New(s))
@@ -79,22 +77,32 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 		}
 		webhooks = append(webhooks, made...)
 	}
-
-	mode := extensionswebhook.ModeService
-	if s.opts.WebhookURL != "" {
-		mode = extensionswebhook.ModeURL
+	if _, shoots := s.classes.Only(extensionsv1alpha1.ExtensionClassShoot); !shoots {
+		webhooks = slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return w.Target == extensionswebhook.TargetShoot })
 	}
+	return webhooks, webhook.CheckFailurePolicies(s.GetClient(), webhooks)
+}
+
+// addWebhooks adds the webhooks. It returns what deploys those of shoots, or nil if there are none.
+func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
+	webhooks, err := s.newWebhooks()
+	if err != nil {
+		return nil, err
+	}
+	config, switches := s.config, s.config.Webhooks
 	registered, err := webhook.AddToManager(s, webhook.Options{
-		Webhooks:    webhooks,
-		Name:        Name,
-		Namespace:   s.opts.Namespace,
-		Classes:     s.classes,
-		Server:      *config.Server.Webhooks,
-		ServicePort: *switches.ServicePort,
-		Mode:        mode,
-		URL:         s.opts.WebhookURL,
-		Resources:   s.writer,
-		Log:         s.GetLogger().WithName("webhooks"),
+		Webhooks:             webhooks,
+		Name:                 Name,
+		Namespace:            s.opts.Namespace,
+		OwnerNamespace:       s.opts.Namespace,
+		BindAddress:          config.Server.Webhooks.BindAddress,
+		Port:                 config.Server.Webhooks.Port,
+		ServicePort:          *switches.ServicePort,
+		URL:                  s.opts.WebhookURL,
+		CertificateNamespace: s.opts.Namespace,
+		Identity:             Name + "-webhooks",
+		Resources:            s.writer,
+		Log:                  s.GetLogger().WithName("webhooks"),
 	})
 	if err != nil {
 		return nil, err
@@ -112,12 +120,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 func (s *seed) addTouches(registered <-chan struct{}) error {
 	var errs []error
 	if !s.config.Webhooks.Node.Disabled {
-		errs = append(errs, node.AddTouchToManager(s, node.TouchOptions{Capacity: s.config.Nodes.Capacity, Registered: registered}))
-	}
-	if !s.config.Webhooks.MachineControllerManager.Disabled {
-		errs = append(errs, touch.AddToManager(s, machinecontrollermanager.Name, registered, func(ctx context.Context) error {
-			return machinecontrollermanager.Touch(ctx, s.GetAPIReader(), s.GetClient())
-		}))
+		errs = append(errs, node.AddTouchToManager(s, s.config.Nodes.Capacity, registered))
 	}
 	if !s.config.Webhooks.DNSConfig.Disabled {
 		errs = append(errs, touch.AddToManager(s, dnsconfig.Name, registered, func(ctx context.Context) error {

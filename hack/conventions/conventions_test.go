@@ -92,7 +92,7 @@ func hasHeader(content []byte) bool {
 	return bytes.Contains(content, []byte("SPDX-FileCopyrightText: ")) && bytes.Contains(content, []byte("SPDX-License-Identifier: "))
 }
 
-// isCode tells whether a file needs a header of its own, whatever REUSE.toml says of its folder.
+// isCode reports whether a file needs a header of its own, whatever REUSE.toml says of its folder.
 func isCode(name string, content []byte) bool {
 	return path.Ext(name) == ".go" || path.Base(name) == "Makefile" || bytes.HasPrefix(content, []byte("#!")) && !strings.Contains(name, "/testdata/")
 }

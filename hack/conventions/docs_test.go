@@ -242,7 +242,7 @@ func (b block) isCommands() bool {
 	return slices.Contains([]string{"sh", "bash", "console"}, b.language)
 }
 
-// isOfCI tells whether a block has nothing but what continuous integration has make do.
+// isOfCI reports whether a block has nothing but what continuous integration has make do.
 func (b block) isOfCI(ci string) bool {
 	for _, line := range b.lines {
 		if line == "" || strings.HasPrefix(line, "#") {

@@ -89,7 +89,7 @@ func TestAQueryThatIsWrongIsAnError(t *testing.T) {
 
 func TestTheQuestionsInTheDocumentsAreQueries(t *testing.T) {
 	g := NewWithT(t)
-	content, err := os.ReadFile("../../docs/observability.md")
+	content, err := os.ReadFile("../../docs/operations/observability.md")
 	g.Expect(err).NotTo(HaveOccurred())
 	_, rest, found := strings.Cut(string(content), "```promql\n")
 	g.Expect(found).To(BeTrue())

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Command permissions writes docs/permissions.md: what every program of this extension may do, as the charts have it, with
+// Command permissions writes docs/operations/permissions.md: what every program of this extension may do, as the charts have it, with
 // the reasons that stand there as comments. `make generate` runs it.
 package main
 
@@ -21,19 +21,24 @@ import (
 )
 
 // page is the file that is written, in the repository.
-const page = "docs/permissions.md"
+const page = "docs/operations/permissions.md"
 
-const introduction = `# Permissions
+const introduction = `---
+title: Permissions
+description: The permissions of each program in each cluster, with reasons
+---
 
-What each program of this extension may do in which cluster, and why. The page is made of the charts by ` + "`make generate`" + `; the
-reasons are the comments there. [security.md](security.md) has the rest of the security model.
+# Permissions
 
-The empty API group is written as "core". A rule with names is limited to objects of these names. Each role is bound to one
-ServiceAccount, the program's own. An empty reason means that the one above holds, or that the name says it.
+` + "`make generate`" + ` writes this page from the charts; the reasons are the comments there. [security.md](security.md) describes the security
+model.
 
-Two grants are no part of a chart, as the namespaces come later: each instance lets itself write the ConfigMaps of CoreDNS
-(Role ` + "`gardener-extension-provider-local-garden`" + ` or ` + "`...-seed`" + ` in the namespace of CoreDNS, which ` + "`pkg/dns/coredns`" + ` makes), and the
-[webhook machineControllerManager](webhooks.md#machinecontrollermanager) lets the machine driver make pods.
+Each role is bound to the ServiceAccount of one program. "core" is the empty API group. A rule without a reason belongs to the rule above it, or
+its names say enough.
+
+Two permissions are not in a chart, because their namespaces are created later: each instance grants itself write access to its ConfigMaps of
+CoreDNS (Role ` + "`gardener-extension-provider-local-garden`" + ` or ` + "`...-seed`" + `, by ` + "`pkg/dns/coredns`" + `), and the
+[webhook machineControllerManager](../development/controllers.md#webhook-machinecontrollermanager) lets the machine driver create pods.
 `
 
 // program is one that has permissions of its own.
@@ -48,7 +53,7 @@ func programs() []program {
 	image := "registry.local.gardener.cloud:5001/image"
 	coreDNS := map[string]any{"coreDNS": map[string]any{"image": image}}
 	secureMetrics := map[string]any{"secureMetrics": true}
-	const aboutMetrics = "The ClusterRole whose name ends in `-metrics` is there with `server.secureMetrics` only."
+	const aboutMetrics = "The ClusterRole with suffix `-metrics` exists only with `server.secureMetrics`."
 	return []program{
 		{
 			title: "operator-extension, in the garden runtime cluster",
@@ -58,7 +63,7 @@ func programs() []program {
 		},
 		{
 			title: "gardenlet-extension, in a seed",
-			about: "The seed instance, which serves the classes `seed` and `shoot`. The ClusterRole whose name ends in `-mock` is there with `mock.enabled` only. " + aboutMetrics,
+			about: "The seed instance, which serves the classes `seed` and `shoot`. The ClusterRole with suffix `-mock` exists only with `mock.enabled`. " + aboutMetrics,
 			chart: "charts/provider-local", namespace: "extension-provider-local",
 			values: map[string]any{
 				"image": image, "dns": coreDNS, "mock": map[string]any{"enabled": true}, "server": secureMetrics,
@@ -81,13 +86,13 @@ func programs() []program {
 		},
 		{
 			title: "coredns, in a garden runtime cluster or seed",
-			about: "The server of DNSRecords of type `local` ([dns.md](dns.md)).",
+			about: "The server of DNSRecords of type `local` ([dns.md](../usage/dns.md)).",
 			chart: "charts/components/coredns", namespace: "gardener-extension-provider-local-coredns",
 			values: map[string]any{"image": image},
 		},
 		{
 			title: "cloud-controller, in the namespace of a shoot and in the shoot",
-			about: "The controller of a shoot's load balancers ([loadbalancers.md](loadbalancers.md)). The Role is in the shoot's namespace in the seed, unless the machines are in another cluster, the ClusterRole in the shoot.",
+			about: "The controller of a shoot's load balancers ([loadbalancers.md](../usage/loadbalancers.md)). The Role is in the shoot's namespace in the seed, unless the machines are in another cluster, the ClusterRole in the shoot.",
 			chart: "charts/components/cloud-controller", namespace: "shoot--project--name",
 			values: map[string]any{"image": image, "serverSecret": "server", "shootAccess": map[string]any{"kubeconfigSecret": "kubeconfig", "tokenSecret": "token"}},
 		},

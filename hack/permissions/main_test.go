@@ -35,7 +35,7 @@ func TestEveryProgramHasPermissionsWithTheirReasons(t *testing.T) {
 		g.Expect(section).To(ContainSubstring("\n### "), title)
 		g.Expect(section).To(MatchRegexp(`\n\| \S.* \| \S.* \| (get|list|create|patch)`), title)
 	}
-	g.Expect(string(content)).To(ContainSubstring("| rbac.authorization.k8s.io | roles named `machine-controller-manager` | patch, escalate | What the webhook adds"))
+	g.Expect(string(content)).To(ContainSubstring("| rbac.authorization.k8s.io | roles named `machine-controller-manager` | list, watch, patch, escalate | What is added"))
 }
 
 func TestWriteRole(t *testing.T) {

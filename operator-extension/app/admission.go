@@ -25,6 +25,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/admission"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 )
 
 // newAdmissionCommand returns the command that serves the admission webhooks of the virtual garden. It is deployed by the
@@ -75,13 +76,12 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 		}
 	}
 
-	server, certificates := admission.NewServer(opts.Log.WithName("webhooks"), config.Server.Webhooks.BindAddress, config.Server.Webhooks.Port)
 	scheme, err := instance.NewScheme(admission.AddToScheme)
 	if err != nil {
 		return err
 	}
 	mgrOptions := instance.ManagerOptions(config.Server, config.LeaderElection, admission.Name+"-leader-election", opts.Namespace)
-	mgrOptions.Logger, mgrOptions.Scheme, mgrOptions.WebhookServer = opts.Log, scheme, server
+	mgrOptions.Logger, mgrOptions.Scheme = opts.Log, scheme
 	mgrOptions.LeaderElectionConfig = opts.Runtime
 	if filter := mgrOptions.Metrics.FilterProvider; filter != nil {
 		// Who collects metrics is known in the garden runtime cluster.
@@ -101,16 +101,21 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := admission.AddToManager(mgr, certificates, admission.Options{
-		Runtime:              opts.Runtime,
+	nodeRanges, err := configv1alpha1.ParseCIDRs(config.Machines.NodeCIDRs)
+	if err != nil {
+		return fmt.Errorf("machines.nodeCIDRs: %w", err)
+	}
+	if err := admission.AddToManager(mgr, webhook.Options{
 		Namespace:            opts.Namespace,
-		ServicePort:          *config.Webhooks.ServicePort,
-		CertificateNamespace: config.Webhooks.CertificateNamespace,
 		OwnerNamespace:       config.Webhooks.OwnerNamespace,
+		BindAddress:          config.Server.Webhooks.BindAddress,
+		Port:                 config.Server.Webhooks.Port,
+		ServicePort:          *config.Webhooks.ServicePort,
 		URL:                  opts.URL,
-		NodeCIDRs:            config.Machines.NodeCIDRs,
+		Certificates:         opts.Runtime,
+		CertificateNamespace: config.Webhooks.CertificateNamespace,
 		Log:                  opts.Log.WithName("webhooks"),
-	}); err != nil {
+	}, nodeRanges...); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

@@ -7,6 +7,7 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -52,6 +54,8 @@ type Options struct {
 	Namespace string
 	// AllowRestart lets an instance run again in the same process, as integration tests have it.
 	AllowRestart bool
+	// WatchTimeout is the shortest time that a watch lasts. Default: instance.DefaultWatchTimeout.
+	WatchTimeout time.Duration
 }
 
 // Run runs the instance until ctx ends.
@@ -79,6 +83,7 @@ func Run(ctx context.Context, opts Options) error {
 		Log:        opts.Log,
 
 		AllowRestart: opts.AllowRestart,
+		WatchTimeout: opts.WatchTimeout,
 	}, func(inst *instance.Instance, store *backup.Store, charts *oci.Sources) error {
 		return addControllers(inst, opts, classes, store, charts)
 	})
@@ -89,7 +94,6 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 	var (
 		config      = opts.Config
 		controllers = config.Controllers
-		ignore      = controllers.IgnoreOperationAnnotation
 	)
 	m, err := inst.NewMetrics()
 	if err != nil {
@@ -102,23 +106,22 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 	classes, renderer = classes.WithObserver(m.Classes), renderer.WithMetrics(m.Charts)
 	writer := resources.New(inst.GetClient()).WithMetrics(m.Resources)
 
+	shared := func(config configv1alpha1.ControllerConfiguration) reconciler.Shared {
+		return reconciler.Shared{Controller: inst.ControllerOptions(config), Classes: classes, IgnoreOperationAnnotation: controllers.IgnoreOperationAnnotation}
+	}
 	return errors.Join(
 		instance.AddController("BackupBucket", controllers.BackupBucket, func() error {
 			return backupbucket.AddToManager(inst, backupbucket.Options{
-				Controller:                inst.ControllerOptions(controllers.BackupBucket),
-				Classes:                   classes,
-				IgnoreOperationAnnotation: ignore,
-				Store:                     store,
-				HostPath:                  config.Backup.HostPath,
+				Shared:   shared(controllers.BackupBucket),
+				Store:    store,
+				HostPath: config.Backup.HostPath,
 			})
 		}),
 		instance.AddController("BackupEntry", controllers.BackupEntry, func() error {
 			return backupentry.AddToManager(inst, backupentry.Options{
-				Controller:                inst.ControllerOptions(controllers.BackupEntry),
-				Classes:                   classes,
-				IgnoreOperationAnnotation: ignore,
-				Store:                     store,
-				HostPath:                  config.Backup.HostPath,
+				Shared:   shared(controllers.BackupEntry),
+				Store:    store,
+				HostPath: config.Backup.HostPath,
 			})
 		}),
 		instance.AddController("DNSRecord", controllers.DNSRecord, func() error {
@@ -137,37 +140,25 @@ func addControllers(inst *instance.Instance, opts Options, classes class.Set, st
 				return err
 			}
 			return dnsrecord.AddToManager(inst, dnsrecord.Options{
-				Controller:                inst.ControllerOptions(controllers.DNSRecord),
-				Classes:                   classes,
-				IgnoreOperationAnnotation: ignore,
-				Providers:                 providers,
-				DefaultProvider:           config.DNS.Provider,
-				DefaultTTL:                *config.DNS.DefaultTTL,
-				ReservedDomains:           config.DNS.ReservedDomains,
+				Shared:          shared(controllers.DNSRecord),
+				Providers:       providers,
+				DefaultProvider: config.DNS.Provider,
+				DefaultTTL:      *config.DNS.DefaultTTL,
+				ReservedDomains: config.DNS.ReservedDomains,
 			})
 		}),
 		instance.AddController("Extension", controllers.Extension, func() error {
 			return extension.AddToManager(inst, extension.Options{
-				Controller:                inst.ControllerOptions(controllers.Extension),
-				Classes:                   classes,
-				IgnoreOperationAnnotation: ignore,
-				Resources:                 writer,
+				Shared:    shared(controllers.Extension),
+				Resources: writer,
 			})
 		}),
-		addMock(inst, config, classes),
+		instance.AddController("mock object", configv1alpha1.ControllerConfiguration{Disabled: !config.Mock.Enabled}, func() error {
+			return mock.AddToManager(inst, mock.Options{
+				Shared:   shared(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: config.Mock.ConcurrentSyncs}),
+				Config:   config.Mock,
+				HostPath: config.Backup.HostPath,
+			})
+		}),
 	)
-}
-
-// addMock adds the controllers for objects of type mock.
-func addMock(inst *instance.Instance, config *configv1alpha1.ExtensionConfiguration, classes class.Set) error {
-	if !config.Mock.Enabled {
-		return nil
-	}
-	return mock.AddToManager(inst, mock.Options{
-		Controller:                inst.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: config.Mock.ConcurrentSyncs}),
-		Classes:                   classes,
-		IgnoreOperationAnnotation: config.Controllers.IgnoreOperationAnnotation,
-		Config:                    config.Mock,
-		HostPath:                  config.Backup.HostPath,
-	})
 }

@@ -11,7 +11,6 @@
 // The webhooks fail closed: without them, what nobody can make a machine of would get in. They are narrow instead. Each is
 // called for one kind only, and only for objects that Gardener has labelled as those of type local.
 //
-// All replicas serve, and the leader alone writes. Certificates are those of package pkg/webhook/certificate, followed by a
-// watch and held in memory. They have a namespace of their own, so that the program may not read the Secrets of the
-// namespace in which it runs: that is the one of the Garden.
+// Package pkg/webhook serves and registers them. The certificates have a namespace of their own, so that the program may not
+// read the Secrets of the namespace in which it runs: that is the one of the Garden.
 package admission

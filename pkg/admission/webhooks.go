@@ -33,9 +33,6 @@ const (
 	LabelProvider = v1beta1constants.LabelExtensionProviderTypePrefix + localv1alpha1.Type
 	// LabelCredentials is what Gardener puts on Secrets that a binding of type local refers to.
 	LabelCredentials = v1beta1constants.LabelShootProviderPrefix + localv1alpha1.Type
-
-	// timeoutSeconds is how long the API server waits. A validator asks it a few questions at most.
-	timeoutSeconds = 10
 )
 
 // AddToScheme adds all kinds that the webhooks and their registration need.
@@ -50,28 +47,20 @@ func NewRESTMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
 		corev1.SchemeGroupVersion, admissionregistrationv1.SchemeGroupVersion, gardencorev1beta1.SchemeGroupVersion, securityv1alpha1.SchemeGroupVersion,
 	})
-	for _, kind := range []struct {
-		scope meta.RESTScope
-		names []string
-		add   func(string, meta.RESTScope)
+	for _, known := range []struct {
+		version schema.GroupVersion
+		scope   meta.RESTScope
+		kinds   []string
 	}{
-		{meta.RESTScopeRoot, []string{"Namespace"}, func(name string, scope meta.RESTScope) { mapper.Add(corev1.SchemeGroupVersion.WithKind(name), scope) }},
-		{meta.RESTScopeNamespace, []string{"Secret"}, func(name string, scope meta.RESTScope) { mapper.Add(corev1.SchemeGroupVersion.WithKind(name), scope) }},
-		{meta.RESTScopeRoot, []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}, func(name string, scope meta.RESTScope) {
-			mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(name), scope)
-		}},
-		{meta.RESTScopeRoot, []string{"CloudProfile", "Seed"}, func(name string, scope meta.RESTScope) {
-			mapper.Add(gardencorev1beta1.SchemeGroupVersion.WithKind(name), scope)
-		}},
-		{meta.RESTScopeNamespace, []string{"InternalSecret", "NamespacedCloudProfile", "SecretBinding", "Shoot"}, func(name string, scope meta.RESTScope) {
-			mapper.Add(gardencorev1beta1.SchemeGroupVersion.WithKind(name), scope)
-		}},
-		{meta.RESTScopeNamespace, []string{"CredentialsBinding", "WorkloadIdentity"}, func(name string, scope meta.RESTScope) {
-			mapper.Add(securityv1alpha1.SchemeGroupVersion.WithKind(name), scope)
-		}},
+		{corev1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"Namespace"}},
+		{corev1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"Secret"}},
+		{admissionregistrationv1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}},
+		{gardencorev1beta1.SchemeGroupVersion, meta.RESTScopeRoot, []string{"CloudProfile", "Seed"}},
+		{gardencorev1beta1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"InternalSecret", "NamespacedCloudProfile", "SecretBinding", "Shoot"}},
+		{securityv1alpha1.SchemeGroupVersion, meta.RESTScopeNamespace, []string{"CredentialsBinding", "WorkloadIdentity"}},
 	} {
-		for _, name := range kind.names {
-			kind.add(name, kind.scope)
+		for _, kind := range known.kinds {
+			mapper.Add(known.version.WithKind(kind), known.scope)
 		}
 	}
 	return mapper
@@ -128,45 +117,4 @@ func newWebhooks(mgr manager.Manager, reader client.Reader, nodeRanges ...netip.
 			&gardencorev1beta1.CloudProfile{}, &gardencorev1beta1.NamespacedCloudProfile{}, &gardencorev1beta1.Shoot{}, &gardencorev1beta1.Seed{})
 	}
 	return webhooks, nil
-}
-
-// maxBytes returns how long a request to the webhook may be. Bindings are small; a Secret is not, if it has other data too.
-func maxBytes(webhook *extensionswebhook.Webhook) int64 {
-	switch webhook.Types[0].Obj.(type) {
-	case *securityv1alpha1.CredentialsBinding, *gardencorev1beta1.SecretBinding, *securityv1alpha1.WorkloadIdentity:
-		return limits.SmallObject
-	default:
-		return limits.LargeObject
-	}
-}
-
-// newConfigs returns what to register. All fields are set that an API server would set otherwise, so that it can be compared
-// with what the API server has. Without a bundle of certificates the API server cannot call them.
-func newConfigs(c client.Client, webhooks []*extensionswebhook.Webhook, opts Options) (extensionswebhook.Configs, error) {
-	configs, _, err := extensionswebhook.BuildWebhookConfigs(webhooks, c, opts.Namespace, Name, true, opts.ServicePort, extensionswebhook.ModeURL, opts.url(), nil, false)
-	if err != nil {
-		return configs, err
-	}
-	for i := range configs.ValidatingWebhookConfig.Webhooks {
-		webhook := &configs.ValidatingWebhookConfig.Webhooks[i]
-		webhook.MatchPolicy = new(admissionregistrationv1.Equivalent)
-		webhook.NamespaceSelector = &metav1.LabelSelector{}
-		webhook.TimeoutSeconds = new(int32(timeoutSeconds))
-		webhook.AdmissionReviewVersions = []string{"v1"}
-		for j := range webhook.Rules {
-			webhook.Rules[j].Scope = new(admissionregistrationv1.AllScopes)
-		}
-	}
-	for i := range configs.MutatingWebhookConfig.Webhooks {
-		webhook := &configs.MutatingWebhookConfig.Webhooks[i]
-		webhook.MatchPolicy = new(admissionregistrationv1.Equivalent)
-		webhook.NamespaceSelector = &metav1.LabelSelector{}
-		webhook.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
-		webhook.TimeoutSeconds = new(int32(timeoutSeconds))
-		webhook.AdmissionReviewVersions = []string{"v1"}
-		for j := range webhook.Rules {
-			webhook.Rules[j].Scope = new(admissionregistrationv1.AllScopes)
-		}
-	}
-	return configs, nil
 }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 const (
@@ -23,6 +24,9 @@ const (
 	// asidePrefix begins the names of folders that are on their way out. No bucket or entry can be called so.
 	asidePrefix = ".deleting-"
 )
+
+// ErrFull tells that there is no room left for a bucket. Check with errors.Is.
+var ErrFull = errors.New("make room on the disk of the node, for data and for inodes")
 
 // Store is a folder of buckets. Its methods may be called by many goroutines, and two processes may have the same folder
 // open, as in a cluster that is garden and seed at once.
@@ -69,7 +73,8 @@ func (s *Store) Close() error {
 
 // EnsureBucket creates the folder of the bucket unless it is there, and sets its mode to 0770 if that has been changed. An
 // empty folder of another user gives way: kubelet makes one as root if a pod with the bucket starts while there is none,
-// such as between the removal of a bucket and its return. An error wraps ErrBadName if the name is the reason.
+// such as between the removal of a bucket and its return. An error wraps ErrBadName if the name is the reason, and ErrFull if
+// there is no room for it.
 func (s *Store) EnsureBucket(name string) error {
 	if err := CheckBucketName(name); err != nil {
 		return err
@@ -79,8 +84,11 @@ func (s *Store) EnsureBucket(name string) error {
 	if errors.Is(err, fs.ErrPermission) && s.root.Remove(name) == nil {
 		err = s.ensureFolder(name)
 	}
-	if errors.Is(err, fs.ErrPermission) {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
 		err = fmt.Errorf("%w: give the folder to user %d", err, os.Getuid())
+	case isFull(err):
+		err = fmt.Errorf("%w: %w", err, ErrFull)
 	}
 	if err != nil {
 		return fmt.Errorf("making bucket %s in %s: %w", name, s.dir, err)
@@ -212,16 +220,23 @@ func (s *Store) forget(name, aside string) {
 }
 
 // checkWritable finds out whether folders can be created, by creating one. Asking for the permission bits would miss a
-// mount that is read-only.
+// mount that is read-only. A disk that is full is no reason not to start: the removal of buckets makes room.
 func (s *Store) checkWritable() error {
 	probe := asidePrefix + "probe-" + rand.Text()
-	if err := s.root.Mkdir(probe, 0o700); err != nil {
+	if err := s.root.Mkdir(probe, 0o700); isFull(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("writing to backup folder %s: %w: mount it writable and give it to user %d", s.dir, err, os.Getuid())
 	}
 	if err := s.root.Remove(probe); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s from backup folder %s: %w", probe, s.dir, err)
 	}
 	return nil
+}
+
+// isFull reports whether an error is that of a disk, or of a user's part of it, that has no room left.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 func kindOf(info fs.FileInfo) string {

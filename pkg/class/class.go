@@ -49,7 +49,14 @@ func (s Set) WithObserver(observer Observer) Set {
 	return Set{classes: s.classes, observer: observer}
 }
 
-// Has tells whether an object is of one of the classes. An object without a class counts as shoot.
+// All returns every class, for kinds of which there are objects of each.
+func All() []extensionsv1alpha1.ExtensionClass {
+	return []extensionsv1alpha1.ExtensionClass{
+		extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot,
+	}
+}
+
+// Has reports whether an object is of one of the classes. An object without a class counts as shoot.
 func (s Set) Has(obj extensionsv1alpha1.Object) bool {
 	return slices.Contains(s.classes, extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()))
 }

@@ -113,7 +113,7 @@ func ProviderOf(object *extensionsv1alpha1.DNSRecord, defaultProvider configv1al
 	}
 }
 
-// IsServedBy tells whether a provider has to keep serving a DNSRecord: one that asks for another provider is kept until
+// IsServedBy reports whether a provider has to keep serving a DNSRecord: one that asks for another provider is kept until
 // it has been seen to resolve there.
 func IsServedBy(provider configv1alpha1.DNSProvider, object *extensionsv1alpha1.DNSRecord, defaultProvider configv1alpha1.DNSProvider) bool {
 	serving := localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus).Provider

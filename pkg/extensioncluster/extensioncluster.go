@@ -77,13 +77,13 @@ func (c *Cluster) CloudProfile() *gardencorev1beta1.CloudProfile {
 	return c.decoded.CloudProfile
 }
 
-// IsHibernated tells whether the shoot is to be hibernated; false without a shoot.
+// IsHibernated reports whether the shoot is to be hibernated; false without a shoot.
 func (c *Cluster) IsHibernated() bool {
 	shoot := c.Shoot()
 	return shoot != nil && v1beta1helper.HibernationIsEnabled(shoot)
 }
 
-// NeedsForceDeletion tells whether the user asked to delete the shoot without caring for what it leaves behind; false
+// NeedsForceDeletion reports whether the user asked to delete the shoot without caring for what it leaves behind; false
 // without a shoot.
 func (c *Cluster) NeedsForceDeletion() bool {
 	return v1beta1helper.ShootNeedsForceDeletion(c.Shoot())

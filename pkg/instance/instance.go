@@ -65,6 +65,8 @@ type Options struct {
 	Log logr.Logger
 	// DrainTimeout is how long a stop waits for reconciles. Default: DefaultDrainTimeout.
 	DrainTimeout time.Duration
+	// WatchTimeout is the shortest time that a watch lasts; the longest is twice as long. Default: DefaultWatchTimeout.
+	WatchTimeout time.Duration
 	// AllowRestart lets an instance run again in the same process, as integration tests have it.
 	AllowRestart bool
 }
@@ -94,9 +96,13 @@ func New(opts Options) (*Instance, error) {
 		}
 	}
 
-	mgr, err := manager.New(restConfig, managerOptions(opts))
+	watches := newWatches(opts.WatchTimeout)
+	mgr, err := manager.New(restConfig, managerOptions(opts, watches))
 	if err != nil {
 		return nil, fmt.Errorf("making the manager of %s: %w", opts.Name, err)
+	}
+	if err := mgr.Add(watches); err != nil {
+		return nil, err
 	}
 
 	opts.Log.Info("Serving extension objects", "extensionClasses", opts.Config.ExtensionClasses)
@@ -193,7 +199,7 @@ func (i *Instance) addHealth(log logr.Logger) error {
 	})
 }
 
-func managerOptions(opts Options) manager.Options {
+func managerOptions(opts Options, watches *watches) manager.Options {
 	recoverPanic := true
 	options := ManagerOptions(opts.Config.Server, opts.Config.LeaderElection, opts.Name, opts.Namespace)
 	options.Logger = opts.Log
@@ -201,6 +207,7 @@ func managerOptions(opts Options) manager.Options {
 	options.Cache = cache.Options{
 		ByObject:         opts.ByObject,
 		DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer:      watches.newInformer,
 	}
 	options.NewClient = NewClient
 	options.Client = client.Options{Cache: &client.CacheOptions{

@@ -65,7 +65,7 @@ func NewRenderer(config *rest.Config) (*chart.Renderer, error) {
 	return chart.NewRenderer(chart.Capabilities{KubeVersion: version.GitVersion})
 }
 
-// HasVPA tells whether the cluster knows VerticalPodAutoscalers, which Gardener brings where they are switched on.
+// HasVPA reports whether the cluster knows VerticalPodAutoscalers, which Gardener brings where they are switched on.
 func HasVPA(mapper meta.RESTMapper) bool {
 	_, err := mapper.RESTMapping(schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"})
 	return err == nil

@@ -65,7 +65,7 @@ func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator,
 	return &Allocator{Table: table, pool: NewPool(ranges, table.Reserved()...)}, nil
 }
 
-// IsOurs tells whether a Service is of type LoadBalancer and of our class or none.
+// IsOurs reports whether a Service is of type LoadBalancer and of our class or none.
 func IsOurs(service *corev1.Service) bool {
 	class := service.Spec.LoadBalancerClass
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && (class == nil || *class == Class)

@@ -44,7 +44,7 @@ type Table struct {
 type Entry struct {
 	// Addresses are one address, or one of each family.
 	Addresses []netip.Addr
-	// IPMode tells whether kube-proxy takes in what is sent to them.
+	// IPMode reports whether kube-proxy takes in what is sent to them.
 	IPMode corev1.LoadBalancerIPMode
 	// NodePorts are its fixed node ports by its ports.
 	NodePorts map[int32]int32
@@ -106,7 +106,7 @@ func (t *Table) WellKnown(service types.NamespacedName) (Entry, bool) {
 	return Entry{}, false
 }
 
-// IsFixed tells whether a node port is kept for a well-known Service.
+// IsFixed reports whether a node port is kept for a well-known Service.
 func (t *Table) IsFixed(nodePort int32) bool {
 	_, ok := t.fixed[nodePort]
 	return ok

@@ -32,6 +32,8 @@ const (
 	LabelMachine = "machine"
 	// ContainerName is the name of the container in the pod of a machine.
 	ContainerName = "node"
+	// AllowedCIDRsFlag is the flag of the machine driver with the ranges to which servers of kubeconfigs may resolve.
+	AllowedCIDRsFlag = "remote-allowed-cidrs"
 
 	podPrefix  = "machine-"
 	hashLength = 8

@@ -4,7 +4,7 @@
 
 // Package metrics has what the instances tell Prometheus about themselves, beyond what controller-runtime does. A component
 // gets its part of a Set and calls its methods; on a nil part these do nothing, so that a component works, and is tested,
-// without. It is one package so that one test sees every name and help text, which docs/observability.md lists. Only the
+// without. It is one package so that one test sees every name and help text, which docs/operations/observability.md lists. Only the
 // cache of pulled charts has its own (pkg/chart/oci), whose gauges end with it.
 //
 // No label takes a name of an object: the number of series does not grow with the number of shoots.

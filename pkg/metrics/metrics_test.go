@@ -157,7 +157,7 @@ func TestNothingIsCountedWithoutMetrics(t *testing.T) {
 
 func TestEveryMetricIsDocumented(t *testing.T) {
 	g := NewWithT(t)
-	content, err := os.ReadFile("../../docs/observability.md")
+	content, err := os.ReadFile("../../docs/operations/observability.md")
 	g.Expect(err).NotTo(HaveOccurred())
 	families, err := all(t).Gather()
 	g.Expect(err).NotTo(HaveOccurred())

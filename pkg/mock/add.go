@@ -5,36 +5,26 @@
 package mock
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	"github.com/gardener/gardener/pkg/controllerutils"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // Options are what the controllers need.
 type Options struct {
-	// Controller are the options of each controller, such as its concurrency.
-	Controller controller.Options
-	// Classes are the classes of objects to serve. With class garden alone there are controllers only for the kinds of which
-	// a Garden has objects.
-	Classes class.Set
-	// IgnoreOperationAnnotation has every change of a spec reconciled.
-	IgnoreOperationAnnotation bool
+	// Shared has the classes of the objects to serve. With class garden alone there are controllers only for the kinds of which a
+	// Garden has objects.
+	reconciler.Shared
+
 	// Config says which operations take time and which fail. Its Enabled does not matter here.
 	Config configv1alpha1.MockConfiguration
 	// HostPath is the folder of all buckets as the nodes see it, which BackupEntries tell etcd-druid.
@@ -52,30 +42,22 @@ type Options struct {
 // finalizers of OperatingSystemConfigs where OwnerReferencesPermissionEnforcement is on; get, create, patch and delete on
 // Secrets, with class garden only in the namespace garden; with class shoot get, list and watch on Clusters.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.Classes.String() == "" {
-		return errors.New("adding the mock controllers: no extension class given, name at least one")
-	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
-	}
-
-	clusters := reconciler.NewClusters(mgr.GetClient())
 	_, beyondGarden := opts.Classes.Only(extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot)
 	for _, kind := range kinds() {
 		if !kind.inGarden && !beyondGarden {
 			continue
 		}
-		if err := add(mgr, opts, kind, clusters); err != nil {
+		if err := add(mgr, opts, kind); err != nil {
 			return fmt.Errorf("adding the mock controller for %ss: %w", kind.name, err)
 		}
 	}
 	return nil
 }
 
-func add(mgr manager.Manager, opts Options, kind kind, clusters *reconciler.Clusters) error {
+func add(mgr manager.Manager, opts Options, kind kind) error {
 	gvk, err := apiutil.GVKForObject(kind.newObject(), mgr.GetScheme())
 	if err != nil {
 		return err
@@ -86,16 +68,5 @@ func add(mgr manager.Manager, opts Options, kind kind, clusters *reconciler.Clus
 	} else if err != nil {
 		return err
 	}
-
-	list, err := mgr.GetScheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	if err != nil {
-		return err
-	}
-
-	r := newReconciler(mgr.GetClient(), opts, kind, clusters)
-	b := builder.ControllerManagedBy(mgr).
-		Named("mock-"+strings.ToLower(kind.name)).
-		WithOptions(opts.Controller).
-		Watches(kind.newObject(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
-	return r.WatchClusters(b, list.(client.ObjectList)).Complete(r)
+	return newReconciler(mgr.GetClient(), opts, kind).AddToManager(mgr, "mock-"+strings.ToLower(kind.name))
 }

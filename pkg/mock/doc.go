@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package mock is the mock provider: it makes the extension objects of type mock ready without any infrastructure, so that
-// Gardener itself can be tried and tested, fast and at no cost (the seed document on the mock provider). Both programs run
+// Gardener itself can be tried and tested, fast and at no cost (docs/usage/mock.md). Both programs run
 // it, each for its classes, if their configuration says so.
 //
 // There is one reconciler for all kinds (pkg/reconciler); what differs is the table in kinds.go. What it spends on an object is

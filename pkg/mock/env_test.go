@@ -65,7 +65,7 @@ func newEnv(t *testing.T, behaviours []configv1alpha1.MockBehaviour, objects ...
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	e := &env{
 		Gomega: NewWithT(t), ctx: t.Context(), clock: testclock.NewFakePassiveClock(start),
-		opts: Options{Classes: classes, HostPath: "/buckets", Config: configv1alpha1.MockConfiguration{Enabled: true, Seed: 1, Behaviours: behaviours}},
+		opts: Options{Shared: reconciler.Shared{Classes: classes}, HostPath: "/buckets", Config: configv1alpha1.MockConfiguration{Enabled: true, Seed: 1, Behaviours: behaviours}},
 	}
 	for i := range e.opts.Config.Behaviours {
 		rule := &e.opts.Config.Behaviours[i]
@@ -126,10 +126,10 @@ func (e *env) restart() {
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},
 	})
-	clusters := reconciler.NewClusters(recorded)
+	e.opts.ShootClusters = reconciler.NewClusters(recorded)
 	e.reconcilers = map[string]*kindReconciler{}
 	for _, kind := range kinds() {
-		e.reconcilers[kind.name] = newReconciler(recorded, e.opts, kind, clusters)
+		e.reconcilers[kind.name] = newReconciler(recorded, e.opts, kind)
 	}
 }
 
@@ -187,7 +187,7 @@ func (e *env) delete(obj extensionsv1alpha1.Object) {
 // pass lets time pass.
 func (e *env) pass(duration time.Duration) { e.clock.SetTime(e.clock.Now().Add(duration)) }
 
-// isReady tells whether Gardener takes an object for ready; nil if so.
+// isReady reports whether Gardener takes an object for ready; nil if so.
 func isReady(obj extensionsv1alpha1.Object) error { return health.CheckExtensionObject(obj) }
 
 // state sums up an object: type and state of its last operation.

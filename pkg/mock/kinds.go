@@ -20,7 +20,7 @@ import (
 const (
 	// Type is the type of the objects that are served.
 	Type = "mock"
-	// TypeOS is a further type of OperatingSystemConfigs: the name of an operating system (the seed document).
+	// TypeOS is a further type of OperatingSystemConfigs: the name of an operating system.
 	TypeOS = "mockos"
 	// FinalizerName is the finalizer of the objects of all kinds.
 	FinalizerName = "extensions.gardener.cloud/mock"

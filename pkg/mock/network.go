@@ -162,7 +162,7 @@ func addressFor(base, name string) netip.Addr {
 	return address
 }
 
-// isOfShoot tells whether there is to be a Cluster.
+// isOfShoot reports whether there is to be a Cluster.
 func isOfShoot(obj extensionsv1alpha1.Object) bool {
 	class := obj.GetExtensionSpec().GetExtensionClass()
 	return class == nil || *class == "" || *class == extensionsv1alpha1.ExtensionClassShoot

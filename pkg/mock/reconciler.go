@@ -19,6 +19,7 @@ import (
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -34,28 +35,27 @@ type kindReconciler struct {
 	behaviours *behaviours
 }
 
-func newReconciler(c client.Client, opts Options, kind kind, clusters *reconciler.Clusters) *kindReconciler {
+func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 	r := &kindReconciler{
 		kind:       kind,
 		provider:   provider{client: c, clock: opts.Clock, hostPath: opts.HostPath, nodes: opts.Nodes},
 		behaviours: newBehaviours(kind.name, opts.Config),
 	}
 	r.Reconciler = reconciler.New(reconciler.Options[extensionsv1alpha1.Object]{
-		Client:                    c,
-		Kind:                      kind.name,
-		NewObject:                 kind.newObject,
-		Types:                     kind.allTypes(),
-		Classes:                   opts.Classes,
-		Finalizer:                 FinalizerName,
-		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
-		Clusters:                  clusters,
-		Actuator:                  actuator{r},
-		Describe:                  describe,
-		RepeatErrors:              true, // how long the next attempt has to wait is counted from the last one
-		Reported:                  r.reported,
-		Gone:                      r.behaviours.forget,
-		Clock:                     opts.Clock,
-		Quiet:                     -1, // what an operation waits for is what the configuration has it wait for
+		Shared:       opts.Shared,
+		Client:       c,
+		Kind:         kind.name,
+		NewObject:    kind.newObject,
+		Types:        kind.allTypes(),
+		ExistsFor:    class.All(),
+		Finalizer:    FinalizerName,
+		Actuator:     actuator{r},
+		Describe:     describe,
+		RepeatErrors: true, // how long the next attempt has to wait is counted from the last one
+		Reported:     r.reported,
+		Gone:         r.behaviours.forget,
+		Clock:        opts.Clock,
+		Quiet:        -1, // what an operation waits for is what the configuration has it wait for
 	})
 	return r
 }

@@ -17,7 +17,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -267,8 +266,6 @@ func TestTheControllersOfTheGardenAreForItsKinds(t *testing.T) {
 		g.Expect(all).To(HaveKey(kind))
 	}
 	g.Expect(all).To(HaveLen(extensionsv1alpha1.AllExtensionKinds.Len()))
-	g.Expect(AddToManager(nil, Options{})).To(MatchError(ContainSubstring("no extension class given")))
-	g.Expect(AddToManager(nil, Options{Classes: class.Set{}})).To(MatchError(ContainSubstring("no extension class given")))
 }
 
 func TestAnErrorOfAStepIsPutOnTheObjectAndTriedAgainLater(t *testing.T) {

@@ -122,7 +122,7 @@ func backupSecret(entry *extensionsv1alpha1.BackupEntry) *corev1.Secret {
 }
 
 // ensureSecret writes a Secret unless it is there and as it should be; expected tells that it should be there, so that
-// usually one request is enough. isOthers, which may be nil, tells whether a Secret that is there belongs to somebody else,
+// usually one request is enough. isOthers, which may be nil, reports whether a Secret that is there belongs to somebody else,
 // and an error if that must not be.
 func (p *provider) ensureSecret(ctx context.Context, secret *corev1.Secret, expected bool, isOthers func(*corev1.Secret) (bool, error)) error {
 	secret.Labels = map[string]string{LabelGenerated: "true"}

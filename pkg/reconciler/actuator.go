@@ -38,7 +38,7 @@ type Operation[T extensionsv1alpha1.Object] struct {
 	// Object is as it was read. Changes of its status are written in the end.
 	Object T
 	// Cluster is that of the object's shoot; nil if there is none, if the object is not of class shoot, or if the kind is
-	// reconciled without (Options.Clusters).
+	// reconciled without (Options.WithoutClusters).
 	Cluster *extensioncluster.Cluster
 	// Type is the type for lastOperation.
 	Type gardencorev1beta1.LastOperationType
@@ -54,9 +54,8 @@ type Operation[T extensionsv1alpha1.Object] struct {
 
 	// before is the status as it is in the API server.
 	before []byte
-	// said is the object after it was said that the operation is under way, which announced tells.
-	said      T
-	announced bool
+	// written is what this operation has written so far.
+	written *written
 	// read is what determines whether something else is asked for meanwhile.
 	read state
 }

@@ -11,8 +11,8 @@
 // The reason is what the library spends on an object: two writes for finalizer and annotation, two or more for the status, and
 // two of a status that nobody reads when an object goes. Here a creation is two writes (finalizer and annotation; status), a
 // reconcile is two (annotation; status), and a deletion is one (finalizer), besides what the actuator sends. Processing is said
-// only by an operation that waits for longer than Options.Quiet, or that takes longer than Options.Patience, and at the start of a reconcile whose result could
-// not be told from the last one: in the same second, or if it was asked for without gardener.cloud/timestamp.
+// only by an operation that waits for longer than Options.Quiet, and at the start of a reconcile whose result could not be told
+// from the last one: in the same second, or if it was asked for without gardener.cloud/timestamp.
 //
 // What is done for a kind is an Actuator. It changes the status of Operation.Object as it likes; all of that is written in the
 // end, together with lastOperation. How an operation goes on is what the Actuator returns:
@@ -27,6 +27,10 @@
 // What is said already is not written again. Events that come from these writes are dropped by the predicate, so an object is
 // reconciled once for each request of Gardener.
 //
+// Objects are written by Operation.Apply (server-side apply), Create and Delete. They remember what the operation has written, so
+// that an attempt which a watch has woken sends nothing again, and so that an Actuator reads as a list of the objects that are to
+// be there.
+//
 // A kind that has more to say before it goes on, such as what it is about to write elsewhere, calls Operation.SaveStatus.
 //
 //	type actuator struct{ client client.Client }
@@ -40,16 +44,10 @@
 //	}
 //	// ... Restore, Migrate, Delete and ForceDelete
 //
-//	func add(mgr manager.Manager, classes class.Set) error {
-//		r := reconciler.New(reconciler.Options[*extensionsv1alpha1.Network]{
-//			Client: mgr.GetClient(), Kind: extensionsv1alpha1.NetworkResource,
-//			NewObject: func() *extensionsv1alpha1.Network { return &extensionsv1alpha1.Network{} },
-//			Types: []string{"local"}, Classes: classes, Finalizer: network.FinalizerName,
-//			Clusters: reconciler.NewClusters(mgr.GetClient()),
+//	func AddToManager(mgr manager.Manager, shared reconciler.Shared) error {
+//		return reconciler.New(reconciler.Options[*extensionsv1alpha1.Network]{
+//			Shared: shared, Client: mgr.GetClient(), Types: []string{"local"}, Finalizer: network.FinalizerName,
 //			Actuator: &actuator{client: mgr.GetClient()},
-//		})
-//		b := builder.ControllerManagedBy(mgr).Named("network").
-//			Watches(&extensionsv1alpha1.Network{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
-//		return r.WatchClusters(b, &extensionsv1alpha1.NetworkList{}).Complete(r)
+//		}).AddToManager(mgr, network.ControllerName)
 //	}
 package reconciler

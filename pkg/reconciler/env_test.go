@@ -85,18 +85,15 @@ func newEnv(t *testing.T, objects ...client.Object) *env {
 		},
 	})
 	e.opts = Options[infrastructureType]{
+		Shared:    Shared{Classes: classes, ShootClusters: NewClusters(recorded)},
+		ExistsFor: classes.List(),
 		Client:    recorded,
-		Kind:      extensionsv1alpha1.InfrastructureResource,
-		NewObject: func() infrastructureType { return &extensionsv1alpha1.Infrastructure{} },
 		Types:     []string{extensionType},
-		Classes:   classes,
 		Finalizer: finalizer,
-		Clusters:  NewClusters(recorded),
 		Actuator:  actuator{e},
 		Reported:  func(_ *Operation[infrastructureType], err error) { e.reported = append(e.reported, err) },
 		Gone:      func(key types.NamespacedName) { e.gone = append(e.gone, key.Name) },
 		Clock:     e.clock,
-		Patience:  -1,
 		Quiet:     -1,
 	}
 	return e

@@ -21,7 +21,7 @@ func Waiting(cause error, retryAfter time.Duration) error {
 	return &reconcilerutils.RequeueAfterError{Cause: &waiting{cause: cause}, RequeueAfter: retryAfter}
 }
 
-// IsWaiting tells whether an error is one of Waiting.
+// IsWaiting reports whether an error is one of Waiting.
 func IsWaiting(err error) bool {
 	var w *waiting
 	return errors.As(reconcilerutils.ReconcileErrCauseOrErr(err), &w)

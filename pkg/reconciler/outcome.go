@@ -63,6 +63,7 @@ func (r *Reconciler[T]) conclude(ctx context.Context, op *Operation[T], err erro
 // nothing is left to do: whoever stops in between finds it the next time, and Gardener takes an object for ready only after both.
 func (r *Reconciler[T]) succeed(ctx context.Context, op *Operation[T]) error {
 	op.Log.V(1).Info("Operation succeeded")
+	r.written.Remove(op.Object.GetUID())
 	if op.Type == gardencorev1beta1.LastOperationTypeDelete {
 		// Nobody could read the status of what is gone.
 		if err := r.writeMetadata(ctx, op, change{removeFinalizer: true}); err != nil {
@@ -94,7 +95,7 @@ func (r *Reconciler[T]) fail(ctx context.Context, op *Operation[T], cause, err e
 		last        = status.GetLastOperation()
 		lastError   = status.GetLastError()
 	)
-	isSaid := !r.RepeatErrors && !op.Asked && !op.announced && last != nil && last.Type == op.Type && last.State == gardencorev1beta1.LastOperationStateError &&
+	isSaid := !r.RepeatErrors && !op.Asked && last != nil && last.Type == op.Type && last.State == gardencorev1beta1.LastOperationStateError &&
 		lastError != nil && lastError.Description == description && slices.Equal(lastError.Codes, codes) &&
 		status.GetObservedGeneration() == op.read.generation && op.isUnchanged()
 	if !isSaid {
@@ -147,7 +148,7 @@ func (r *Reconciler[T]) quiet(op *Operation[T]) time.Duration {
 	return r.Quiet - max(r.Clock.Since(begin), 0)
 }
 
-// isUnchanged tells whether the status is as it is in the API server.
+// isUnchanged reports whether the status is as it is in the API server.
 func (o *Operation[T]) isUnchanged() bool {
 	now, err := statusOf(o.Object)
 	return err == nil && bytes.Equal(now, o.before)
@@ -156,7 +157,16 @@ func (o *Operation[T]) isUnchanged() bool {
 // report writes lastOperation, and all else that has been changed in the status.
 func (r *Reconciler[T]) report(ctx context.Context, op *Operation[T], state gardencorev1beta1.LastOperationState, progress int32, description string) error {
 	op.Object.GetExtensionStatus().SetLastOperation(r.lastOperation(op, state, progress, description))
-	return r.writeStatus(ctx, op, true)
+	if err := r.writeStatus(ctx, op, true); err != nil {
+		return err
+	}
+	if op.Type == gardencorev1beta1.LastOperationTypeDelete || op.Object.GetGeneration() == op.read.generation || isAskedFor(op.Object) {
+		return nil
+	}
+	// The object has changed, and nobody asks for a reconcile any more: another process, which leads as well, has answered.
+	// Its answer is overwritten now, and neither of the two would come back to the object.
+	op.Log.Info("Asking for a reconcile, as the object was changed during the operation")
+	return r.askForReconcile(ctx, op.Object)
 }
 
 // shorten cuts a text to what a status takes, between two characters. What was cut once stays as it is.
@@ -200,10 +210,9 @@ func (r *Reconciler[T]) takeUp(ctx context.Context, op *Operation[T], addFinaliz
 	underWay := r.underWay(op)
 	if last := op.Object.GetExtensionStatus().GetLastOperation(); op.Asked && last != nil && last.State != underWay.State &&
 		(!IsUnanswered(op.Object) || !last.LastUpdateTime.Time.Before(underWay.LastUpdateTime.Truncate(time.Second))) {
-		if err := r.sayUnderWay(ctx, op)(); err != nil {
+		if err := r.sayUnderWay(ctx, op); err != nil {
 			return err
 		}
-		op.adopt()
 		if err := r.checkState(op); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +28,6 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
@@ -37,8 +37,6 @@ const (
 	RetryConflict = 20 * time.Millisecond
 	// MaxRetryConflict is the longest time until an object is looked at again after a conflict.
 	MaxRetryConflict = 10 * time.Second
-	// DefaultPatience is how long an operation may take before its object says that it is under way.
-	DefaultPatience = time.Second
 	// DefaultQuiet is how long an operation may wait until its object says what for: most ManagedResources are applied or
 	// deleted before.
 	DefaultQuiet = 10 * time.Second
@@ -49,30 +47,31 @@ const (
 
 // Options are what a Reconciler needs.
 type Options[T extensionsv1alpha1.Object] struct {
+	Shared
+
 	// Client is that of the manager. It is to read its own writes (instance.NewClient).
 	Client client.Client
-	// Kind is the kind of the objects, for messages.
-	Kind string
-	// NewObject returns an empty object.
+	// NewObject returns an empty object. Default: one of type T.
 	NewObject func() T
-	// Types and Classes are those of the objects to reconcile.
-	Types   []string
-	Classes class.Set
+	// Kind is the kind of the objects, for messages. Default: the name of the type of NewObject's object.
+	Kind string
+	// Types are those of the objects to reconcile.
+	Types []string
+	// ExistsFor are the classes of which there are objects. Default: shoot.
+	ExistsFor []extensionsv1alpha1.ExtensionClass
 	// Finalizer is the finalizer of the objects.
 	Finalizer string
-	// IgnoreOperationAnnotation has every change of a spec reconciled, and every request from another watch.
-	IgnoreOperationAnnotation bool
-	// Clusters has the Clusters of objects of class shoot. Without it these are reconciled without one: as a BackupEntry,
-	// which goes on when its shoot has failed, and outlives it.
-	Clusters *Clusters
+	// WithoutClusters reconciles objects of class shoot without their Clusters: as a BackupEntry, which goes on when its shoot
+	// has failed, and outlives it.
+	WithoutClusters bool
 	// Actuator does the work.
 	Actuator Actuator[T]
 
 	// Check looks at an object before anything is done for a reconcile or a restore, so that one with a mistake gets no
 	// finalizer. Its error is one of the Actuator. It may be nil.
 	Check func(ctx context.Context, op *Operation[T]) error
-	// IsAmiss tells of an object of which nothing is asked and whose last operation has succeeded that it is to be reconciled
-	// nevertheless, when the program starts or a further watch of the controller has queued it. It may be nil: then only
+	// IsAmiss reports whether an object must be reconciled although nothing requests it and its last operation has succeeded,
+	// when the program starts or a further watch of the controller has queued it. It may be nil: then only
 	// Gardener determines when an object is reconciled. It is called by the predicate, too, without a deadline.
 	IsAmiss func(ctx context.Context, obj T) bool
 	// Describe returns what lastOperation says of an operation that has succeeded (err is nil) or failed. Default: as the
@@ -85,34 +84,51 @@ type Options[T extensionsv1alpha1.Object] struct {
 	Reported func(op *Operation[T], err error)
 	// Gone is called when an object of ours is gone. It may be nil.
 	Gone func(key types.NamespacedName)
+	// Wrap returns what the controller calls in place of r. It may be nil.
+	Wrap func(r reconcile.Reconciler) reconcile.Reconciler
 	// Clock tells the time. Default: the real one.
 	Clock clock.PassiveClock
-	// Patience is how long an operation may take before its object says that it is under way. Default: DefaultPatience; a
-	// negative one never ends.
-	Patience time.Duration
 	// Quiet is how long an operation may wait until its object says what for (Waiting). Default: DefaultQuiet; with a negative
 	// one it says so at once.
 	Quiet time.Duration
 }
 
 // Reconciler reconciles the objects of one kind. Needed permissions: get, list, watch and patch on them, and patch on their
-// status; with Clusters get, list and watch on these.
+// status; get, list and watch on Clusters unless it is WithoutClusters.
 type Reconciler[T extensionsv1alpha1.Object] struct {
 	Options[T]
+	// hasClasses is false if no class was given at all.
+	hasClasses bool
 	// finished has the UIDs of objects that are gone since the last finalizer was taken off here. A cache may have them for a
 	// while, and by their names there may be objects of another instance already.
 	finished *lru.Cache
+	// written has what the operations that go on have written, by the UIDs of their objects.
+	written *lru.Cache
 	// conflicts counts how many attempts in a row have ended in a conflict, by object.
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
 // New returns a Reconciler.
 func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
+	if opts.NewObject == nil {
+		opts.NewObject = func() T { return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) }
+	}
+	if opts.Kind == "" {
+		opts.Kind = reflect.TypeOf(opts.NewObject()).Elem().Name()
+	}
+	if len(opts.ExistsFor) == 0 {
+		opts.ExistsFor = []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}
+	}
+	hasClasses := opts.Classes.String() != ""
+	opts.Classes, _ = opts.Classes.Only(opts.ExistsFor...)
+	if _, hasShoots := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !hasShoots || opts.WithoutClusters {
+		// In the garden runtime cluster there need not even be the CustomResourceDefinition of Clusters.
+		opts.ShootClusters = nil
+	} else if opts.ShootClusters == nil {
+		opts.ShootClusters = NewClusters(opts.Client)
+	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
-	}
-	if opts.Patience == 0 {
-		opts.Patience = DefaultPatience
 	}
 	if opts.Quiet == 0 {
 		opts.Quiet = DefaultQuiet
@@ -127,7 +143,7 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 		opts.Gone = func(types.NamespacedName) {}
 	}
 	return &Reconciler[T]{
-		Options: opts, finished: lru.New(finishedMax),
+		Options: opts, hasClasses: hasClasses, finished: lru.New(finishedMax), written: lru.New(writtenMax),
 		conflicts: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](RetryConflict, MaxRetryConflict),
 	}
 }
@@ -180,7 +196,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request
 	return reconcile.Result{RequeueAfter: out.retryAfter}, out.err
 }
 
-// isFinished tells whether an object that was read is gone by now.
+// isFinished reports whether an object that was read is gone by now.
 func (r *Reconciler[T]) isFinished(obj T) bool {
 	_, ok := r.finished.Get(obj.GetUID())
 	return ok
@@ -188,11 +204,11 @@ func (r *Reconciler[T]) isFinished(obj T) bool {
 
 // clusterOf returns the Cluster of an object's shoot; nil if there is none, or if the object has no shoot.
 func (r *Reconciler[T]) clusterOf(ctx context.Context, obj T) (*extensioncluster.Cluster, error) {
-	if r.Clusters == nil || obj.GetNamespace() == "" ||
+	if r.ShootClusters == nil || obj.GetNamespace() == "" ||
 		extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()) != extensionsv1alpha1.ExtensionClassShoot {
 		return nil, nil
 	}
-	return r.Clusters.Get(ctx, obj.GetNamespace())
+	return r.ShootClusters.Get(ctx, obj.GetNamespace())
 }
 
 func (r *Reconciler[T]) newOperation(ctx context.Context, obj T, cluster *extensioncluster.Cluster) (*Operation[T], error) {
@@ -212,6 +228,7 @@ func (r *Reconciler[T]) newOperation(ctx context.Context, obj T, cluster *extens
 		before:  before,
 		read:    stateOf(obj),
 	}
+	op.written = r.writtenBy(op)
 	op.SaveStatus = func(ctx context.Context) error { return r.writeStatus(ctx, op, false) }
 	return op, nil
 }
@@ -242,10 +259,7 @@ func (r *Reconciler[T]) operate(ctx context.Context, op *Operation[T]) (outcome,
 		}
 	}
 
-	announced := r.announce(ctx, op)
-	err := r.act(ctx, op)
-	announced()
-	return r.conclude(ctx, op, err)
+	return r.conclude(ctx, op, r.act(ctx, op))
 }
 
 // act has the Actuator do what the operation consists of.

@@ -27,6 +27,8 @@ import (
 	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 )
 
 func TestSpendsFewWritesOnAnObject(t *testing.T) {
@@ -290,27 +292,6 @@ func TestAnAttemptThatIsTooEarlySaysNothing(t *testing.T) {
 	e.Expect(e.requests).To(HaveExactElements("patch"))
 }
 
-func TestAnErrorIsSaidAgainAfterItWasSaidThatTheAttemptIsUnderWay(t *testing.T) {
-	infra := newInfrastructure()
-	e := newEnv(t, newCluster(nil), infra)
-	e.do = func(context.Context, *Operation[infrastructureType]) error { return errors.New("not today") }
-	_, _ = e.tryReconcile(infra)
-	e.Expect(stateName(infra)).To(Equal("Create Error"))
-
-	e.opts.Patience = time.Nanosecond
-	e.do = func(ctx context.Context, _ *Operation[infrastructureType]) error {
-		current := &extensionsv1alpha1.Infrastructure{}
-		e.Eventually(func(g Gomega) {
-			g.Expect(e.client.Get(ctx, client.ObjectKeyFromObject(infra), current)).To(Succeed())
-			g.Expect(stateName(current)).To(Equal("Create Processing"))
-		}).Should(Succeed())
-		return errors.New("not today")
-	}
-	_, err := e.tryReconcile(infra)
-	e.Expect(err).To(MatchError("not today"))
-	e.Expect(stateName(infra)).To(Equal("Create Error"))
-}
-
 func TestARequestWithoutATimeIsNotLostWhereverItIsStopped(t *testing.T) {
 	for stopped := 1; stopped <= 3; stopped++ {
 		t.Run(fmt.Sprintf("at write %d", stopped), func(t *testing.T) {
@@ -338,35 +319,6 @@ func TestARequestWithoutATimeIsNotLostWhereverItIsStopped(t *testing.T) {
 			e.Expect(health.CheckExtensionObject(infra)).To(Succeed())
 			e.Expect(New(e.opts).IsDue(infra)).To(BeFalse())
 		})
-	}
-}
-
-func TestSaysThatItIsUnderWayWhenItTakesLong(t *testing.T) {
-	for _, operation := range []string{"create", "delete"} {
-		infra := newInfrastructure()
-		e := newEnv(t, newCluster(nil), infra)
-		if operation == "delete" {
-			e.reconcile(infra)
-			e.delete(infra)
-		}
-		e.opts.Patience = time.Nanosecond
-		e.do = func(ctx context.Context, op *Operation[infrastructureType]) error {
-			current := &extensionsv1alpha1.Infrastructure{}
-			e.Eventually(func(g Gomega) {
-				g.Expect(e.client.Get(ctx, client.ObjectKeyFromObject(infra), current)).To(Succeed())
-				g.Expect(current.Status.LastOperation).NotTo(BeNil())
-				g.Expect(current.Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateProcessing))
-			}).Should(Succeed())
-			op.Object.Status.EgressCIDRs = []string{"192.0.2.1/32"}
-			return nil
-		}
-		e.Expect(e.reconcile(infra)).To(BeZero(), "there is no conflict of one's own making")
-		if operation == "delete" {
-			e.Expect(infra.UID).To(BeEmpty())
-			continue
-		}
-		e.Expect(health.CheckExtensionObject(infra)).To(Succeed())
-		e.Expect(infra.Status.EgressCIDRs).NotTo(BeEmpty())
 	}
 }
 
@@ -491,7 +443,7 @@ func TestReconcilesWithoutACluster(t *testing.T) {
 		"of an object of seed": func(_ *env, infra infrastructureType) { infra.Spec.Class = &seed },
 		"that is not asked for": func(e *env, _ infrastructureType) {
 			e.Expect(e.client.Create(e.ctx, newUnversionedCluster())).To(Succeed())
-			e.opts.Clusters = nil
+			e.opts.WithoutClusters = true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -751,6 +703,36 @@ func TestAChangedSpecIsReconciledOnlyWhereTheAnnotationIsIgnored(t *testing.T) {
 	}
 }
 
+func TestALateAnswerToAnOlderRequestIsFollowedByAnother(t *testing.T) {
+	for name, end := range map[string]error{"Succeeded": nil, "Error": errors.New("not today"), "Processing": Waiting(errors.New("something"), time.Hour)} {
+		t.Run(name, func(t *testing.T) {
+			infra := newInfrastructure()
+			e := newEnv(t, newCluster(nil), infra)
+			e.reconcile(infra)
+			e.pass(time.Minute)
+			e.annotate(infra, "reconcile")
+			e.do = func(ctx context.Context, op *Operation[infrastructureType]) error {
+				if op.Object.Generation != 1 {
+					return nil
+				}
+				// Meanwhile another process, which leads as well, has carried out what was asked for next.
+				other := &extensionsv1alpha1.Infrastructure{}
+				e.Expect(e.client.Get(ctx, client.ObjectKeyFromObject(infra), other)).To(Succeed())
+				other.Generation = 2
+				e.Expect(e.client.Update(ctx, other)).To(Succeed())
+				other.Status.ObservedGeneration = 2
+				e.Expect(e.client.Status().Update(ctx, other)).To(Succeed())
+				return end
+			}
+			_, _ = e.tryReconcile(infra)
+			e.Expect(isAskedFor(infra)).To(BeTrue(), "or nobody would come back to it")
+			e.Expect(e.reconcile(infra)).To(BeZero())
+			e.Expect(health.CheckExtensionObject(infra)).To(Succeed())
+			e.Expect(infra.Status.ObservedGeneration).To(Equal(int64(2)))
+		})
+	}
+}
+
 func TestWhatIsAmissIsPutRight(t *testing.T) {
 	infra := newInfrastructure()
 	e := newEnv(t, newCluster(nil), infra)
@@ -851,4 +833,18 @@ func TestAnObjectThatIsGoneIsNotDeletedAgainThoughTheCacheHasIt(t *testing.T) {
 	stale = true
 	reconcileOnce()
 	e.Expect(e.calls).To(HaveExactElements("reconcile", "delete"))
+}
+
+func TestAKindThatExistsForNoneOfTheClassesHasNoController(t *testing.T) {
+	e := newEnv(t)
+	seeds, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed"}, "seed")
+	e.Expect(err).NotTo(HaveOccurred())
+	e.opts.Classes, e.opts.ExistsFor = seeds, nil
+	e.Expect(New(e.opts).AddToManager(nil, "test")).To(Succeed(), "by default there are objects of class shoot only")
+}
+
+func TestAControllerNeedsAClass(t *testing.T) {
+	e := newEnv(t)
+	e.opts.Classes = class.Set{}
+	e.Expect(New(e.opts).AddToManager(nil, "test")).To(MatchError(ContainSubstring("no extension class given")))
 }

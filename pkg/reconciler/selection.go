@@ -12,7 +12,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -26,12 +25,12 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 )
 
-// isServed tells whether an object is one of ours.
+// isServed reports whether an object is one of ours.
 func (r *Reconciler[T]) isServed(obj T) bool {
 	return slices.Contains(r.Types, obj.GetExtensionSpec().GetExtensionType()) && r.Classes.Has(obj)
 }
 
-// IsDue tells whether something is to be done for an object of ours: an operation is asked for, or one has not succeeded
+// IsDue reports whether something is to be done for an object of ours: an operation is asked for, or one has not succeeded
 // yet. It is false after the Reconciler's own last write.
 func (r *Reconciler[T]) IsDue(obj T) bool {
 	switch {
@@ -47,8 +46,8 @@ func (r *Reconciler[T]) IsDue(obj T) bool {
 	return r.IgnoreOperationAnnotation && obj.GetGeneration() != obj.GetExtensionStatus().GetObservedGeneration()
 }
 
-// IsUnanswered tells of an object of which nothing is asked by annotation that its last operation has not succeeded yet, or that
-// it is older than what Gardener has asked for.
+// IsUnanswered reports whether the last operation of an object without an operation annotation has not succeeded yet, or is older
+// than Gardener's last request.
 func IsUnanswered(obj extensionsv1alpha1.Object) bool {
 	last := obj.GetExtensionStatus().GetLastOperation()
 	return last == nil || last.State != gardencorev1beta1.LastOperationStateSucceeded || last.LastUpdateTime.Time.Before(Requested(obj))
@@ -62,7 +61,7 @@ func (r *Reconciler[T]) isWoken(ctx context.Context, obj T) bool {
 	return r.IgnoreOperationAnnotation || r.IsAmiss != nil && r.IsAmiss(ctx, obj)
 }
 
-// isAtRest tells of an object that is part of a control plane migration and of which nothing is asked for.
+// isAtRest reports whether an object is part of a control plane migration and has no request.
 func isAtRest(obj extensionsv1alpha1.Object) bool {
 	return operationAnnotation(obj) == v1beta1constants.GardenerOperationWaitForState || extensionscontroller.IsMigrated(obj)
 }
@@ -107,17 +106,8 @@ func (r *Reconciler[T]) predicate() predicate.Predicate {
 	}
 }
 
-// WatchClusters adds a watch on Clusters to the controller of r. Objects of a Shoot in state Failed are left alone, and who has
-// asked something of them meanwhile need not ask again: they are reconciled once the Shoot is no longer Failed. Where the
-// annotation of operations is ignored, they are reconciled for every change of their Cluster. list is an empty one of the
-// kind. It adds nothing for classes whose objects have no Cluster.
-func (r *Reconciler[T]) WatchClusters(b *builder.Builder, list client.ObjectList) *builder.Builder {
-	if _, hasShoots := r.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !hasShoots || r.Clusters == nil {
-		return b
-	}
-	return b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(list)), builder.WithPredicates(r.clusterPredicate()))
-}
-
+// clusterPredicate is for the watch on Clusters. Objects of a Shoot in state Failed are left alone, so they are queued once it is
+// repaired, or gone.
 func (r *Reconciler[T]) clusterPredicate() predicate.Predicate {
 	if r.IgnoreOperationAnnotation {
 		return predicate.Funcs{}
@@ -152,7 +142,7 @@ func (r *Reconciler[T]) OfCluster(list client.ObjectList) handler.MapFunc {
 	}
 }
 
-// isOwnWrite tells whether an update is one that a Reconciler makes while an operation goes on: it changes nothing but the
+// isOwnWrite reports whether an update is one that a Reconciler makes while an operation goes on: it changes nothing but the
 // status or the finalizers. While Gardener's annotation is there, or an object is being deleted, each of these would be
 // followed by another attempt.
 func isOwnWrite(before client.Object, after extensionsv1alpha1.Object) bool {
@@ -168,7 +158,7 @@ func operationAnnotation(obj client.Object) string {
 	return obj.GetAnnotations()[v1beta1constants.GardenerOperation]
 }
 
-// isAskedFor tells whether Gardener asks for an operation.
+// isAskedFor reports whether Gardener asks for an operation.
 func isAskedFor(obj client.Object) bool {
 	switch operationAnnotation(obj) {
 	case v1beta1constants.GardenerOperationReconcile, v1beta1constants.GardenerOperationMigrate, v1beta1constants.GardenerOperationRestore:

@@ -94,7 +94,8 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 // selection returns the predicate of a Reconciler for BackupBuckets.
 func selection(classes class.Set, ignoreOperation bool, gone func(types.NamespacedName)) predicate.Predicate {
 	return New(Options[*extensionsv1alpha1.BackupBucket]{
-		Types: []string{extensionType}, Classes: classes, Finalizer: finalizer, IgnoreOperationAnnotation: ignoreOperation, Gone: gone,
+		Shared: Shared{Classes: classes, IgnoreOperationAnnotation: ignoreOperation}, Types: []string{extensionType}, ExistsFor: classes.List(),
+		Finalizer: finalizer, Gone: gone,
 	}).predicate()
 }
 

@@ -8,14 +8,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 )
@@ -75,13 +73,28 @@ func (r *Reconciler[T]) writeMetadata(ctx context.Context, op *Operation[T], cha
 	return nil
 }
 
+// askForReconcile sets the annotation by which Gardener asks for a reconcile.
+func (r *Reconciler[T]) askForReconcile(ctx context.Context, obj T) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":         obj.GetUID(),
+		"annotations": map[string]string{v1beta1constants.GardenerOperation: v1beta1constants.GardenerOperationReconcile},
+	}})
+	if err != nil {
+		return err
+	}
+	if err := r.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data)); err != nil {
+		return fmt.Errorf("asking for a reconcile: %w", err)
+	}
+	return nil
+}
+
 // statusOf encodes an object's status as it is.
 func statusOf(obj extensionsv1alpha1.Object) ([]byte, error) {
 	return json.Marshal(obj.GetExtensionStatus())
 }
 
 // writeStatus writes what has changed in the status, if anything; with lastOperation, that in any case and in full: it may be
-// another one in the API server by now (announce).
+// another one in the API server by now (sayUnderWay).
 func (r *Reconciler[T]) writeStatus(ctx context.Context, op *Operation[T], withLastOperation bool) error {
 	after, err := statusOf(op.Object)
 	if err != nil {
@@ -126,44 +139,18 @@ func (r *Reconciler[T]) patchStatus(ctx context.Context, obj T, uid types.UID, s
 	return nil
 }
 
-// announce says on the object that the operation is under way once Options.Patience has ended, unless it says so already. The
-// operation goes on meanwhile, so nothing is read from its object. Who calls the function that is returned waits for a write
-// that has begun.
-func (r *Reconciler[T]) announce(ctx context.Context, op *Operation[T]) (stop func()) {
-	last := op.Object.GetExtensionStatus().GetLastOperation()
-	if r.Patience < 0 || op.announced || last != nil && last.Type == op.Type && last.State == gardencorev1beta1.LastOperationStateProcessing {
-		return func() {}
+// sayUnderWay says on the object that the operation is under way, and takes over the metadata of the answer. Else the next
+// write of metadata would be a conflict of our own making. The status stays as the Actuator knows it.
+func (r *Reconciler[T]) sayUnderWay(ctx context.Context, op *Operation[T]) error {
+	answer := r.NewObject()
+	answer.SetNamespace(op.Object.GetNamespace())
+	answer.SetName(op.Object.GetName())
+	if err := r.patchStatus(ctx, answer, op.Object.GetUID(), map[string]any{"lastOperation": r.underWay(op)}); err != nil {
+		return err
 	}
-	say, log, done := r.sayUnderWay(ctx, op), op.Log, make(chan error, 1)
-	timer := time.AfterFunc(r.Patience, func() {
-		err := say()
-		if err != nil {
-			log.Info("Could not say that the operation is under way", "reason", err.Error())
-		}
-		done <- err
-	})
-	return func() {
-		if !timer.Stop() && <-done == nil {
-			op.adopt()
-		}
-	}
-}
-
-// sayUnderWay returns a function that writes so into the API server and leaves the Operation as it is, but for said.
-func (r *Reconciler[T]) sayUnderWay(ctx context.Context, op *Operation[T]) func() error {
-	op.said = r.NewObject()
-	op.said.SetNamespace(op.Object.GetNamespace())
-	op.said.SetName(op.Object.GetName())
-	said, uid, status := op.said, op.Object.GetUID(), map[string]any{"lastOperation": r.underWay(op)}
-	return func() error { return r.patchStatus(ctx, said, uid, status) }
-}
-
-// adopt takes over the metadata from the answer to what sayUnderWay wrote. Else the next write of metadata would be a conflict of
-// our own making. The status stays as the Actuator knows it.
-func (o *Operation[T]) adopt() {
-	o.announced = true
-	o.Object.SetResourceVersion(o.said.GetResourceVersion())
-	o.Object.SetFinalizers(o.said.GetFinalizers())
-	o.Object.SetAnnotations(o.said.GetAnnotations())
-	o.Object.SetGeneration(o.said.GetGeneration())
+	op.Object.SetResourceVersion(answer.GetResourceVersion())
+	op.Object.SetFinalizers(answer.GetFinalizers())
+	op.Object.SetAnnotations(answer.GetAnnotations())
+	op.Object.SetGeneration(answer.GetGeneration())
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/andybalholm/brotli"
 )
 
-// defaultLevel is the Brotli level. See docs/benchmarks.md, section Brotli: what the higher levels save in size, they
+// defaultLevel is the Brotli level. See docs/development/performance.md, section Benchmarks: what the higher levels save in size, they
 // cost many times over in time.
 const defaultLevel = 6
 

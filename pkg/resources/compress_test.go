@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/build"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -52,7 +53,7 @@ func TestCompressorsUsedAgainGiveTheSameBytesAsNewOnes(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 
 		g.Expect(again).To(Equal(fresh), "%d bytes", size)
-		text, err := decompress("data.yaml.br", again, int64(size))
+		text, err := io.ReadAll(brotli.NewReader(bytes.NewReader(again)))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(text).To(BeEquivalentTo(sample(size)))
 	}
@@ -67,7 +68,7 @@ func TestCompressorsMayBeUsedConcurrently(t *testing.T) {
 			text := sample(1000 * (i + 1))
 			data, err := used.compress(text)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(decompress("x.br", data, int64(len(text)))).To(Equal(text))
+			g.Expect(io.ReadAll(brotli.NewReader(bytes.NewReader(data)))).To(Equal(text))
 		})
 	}
 }

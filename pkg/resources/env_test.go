@@ -13,13 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 )
 
 // cluster is a fake cluster that counts requests and lets a test fail some of them.
@@ -134,7 +137,7 @@ func (c *cluster) objects() []string {
 	g := NewWithT(c.t)
 	mr := c.managedResource()
 	g.Expect(mr.Spec.SecretRefs).To(HaveLen(1))
-	objs, err := Objects(c.secret(mr.Spec.SecretRefs[0].Name).Data)
+	objs, err := managedresources.ExtractObjectsFromSecret(yaml.NewDecodingSerializer(unstructured.UnstructuredJSONScheme), c.secret(mr.Spec.SecretRefs[0].Name))
 	g.Expect(err).NotTo(HaveOccurred())
 	names := make([]string, 0, len(objs))
 	for _, obj := range objs {

@@ -19,7 +19,7 @@ import (
 )
 
 // ensureSecret creates the Secret unless it is there. Where it probably is, a look at its metadata saves the compression
-// and the request with all the data. It tells whether the Secret had to be created.
+// and the request with all the data. It reports whether the Secret had to be created.
 func (w *Writer) ensureSecret(ctx context.Context, want *plan, probablyThere bool) (bool, error) {
 	if probablyThere {
 		if found, err := w.checkSecret(ctx, want); found || err != nil {
@@ -40,7 +40,7 @@ func (w *Writer) ensureSecret(ctx context.Context, want *plan, probablyThere boo
 	return false, err
 }
 
-// checkSecret tells whether the Secret is there. Its data is not read: it is immutable, and its name tells which it is.
+// checkSecret reports whether the Secret is there. Its data is not read: it is immutable, and its name tells which it is.
 func (w *Writer) checkSecret(ctx context.Context, want *plan) (bool, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))

@@ -122,7 +122,7 @@ func contentOf(obj client.Object, gvk schema.GroupVersionKind) (map[string]any, 
 	return content, nil
 }
 
-// isEmpty tells whether there is nothing but empty maps and nulls.
+// isEmpty reports whether there is nothing but empty maps and nulls.
 func isEmpty(fields map[string]any) bool {
 	for _, value := range fields {
 		inner, ok := value.(map[string]any)

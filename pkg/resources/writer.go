@@ -101,7 +101,7 @@ func (w *Writer) Apply(ctx context.Context, mr ManagedResource) error {
 	return nil
 }
 
-// apply tells whether there was nothing to write.
+// apply reports whether there was nothing to write.
 func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
 	current := &resourcesv1alpha1.ManagedResource{}
 	if err := w.client.Get(ctx, want.key(), current); apierrors.IsNotFound(err) {
@@ -134,7 +134,7 @@ func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
 	}
 }
 
-// isApplied tells whether GRM has applied the objects as the ManagedResource is now, for which it has read the Secret.
+// isApplied reports whether GRM has applied the objects as the ManagedResource is now, for which it has read the Secret.
 func isApplied(mr *resourcesv1alpha1.ManagedResource) bool {
 	applied := v1beta1helper.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ResourcesApplied)
 	return applied != nil && applied.Status == gardencorev1beta1.ConditionTrue && mr.Status.ObservedGeneration == mr.Generation
@@ -204,7 +204,7 @@ func (w *Writer) patch(ctx context.Context, want *plan, from *resourcesv1alpha1.
 	return from, nil
 }
 
-// HasSeen tells whether a ManagedResource, which may come from a cache that lags behind, is as it was after the last Apply
+// HasSeen reports whether a ManagedResource, which may come from a cache that lags behind, is as it was after the last Apply
 // of this Writer, or newer. It is false if that is not known.
 func (w *Writer) HasSeen(mr *resourcesv1alpha1.ManagedResource) bool {
 	last, known := w.recall(client.ObjectKeyFromObject(mr))
@@ -239,7 +239,7 @@ func (w *Writer) SetKeepObjects(ctx context.Context, key client.ObjectKey, keep 
 	return nil
 }
 
-// Delete deletes the ManagedResource and the Secrets it refers to, and tells whether it is gone. It is not as long as
+// Delete deletes the ManagedResource and the Secrets it refers to, and reports whether it is gone. It is not as long as
 // GRM deletes the objects; call it again when a watch tells that the ManagedResource was deleted. If ManagedResources are
 // read from a cache that costs no request any more. What never was is gone.
 func (w *Writer) Delete(ctx context.Context, key client.ObjectKey) (bool, error) {
@@ -279,7 +279,7 @@ func (w *Writer) Delete(ctx context.Context, key client.ObjectKey) (bool, error)
 	return gone, nil
 }
 
-// read tells whether there is no ManagedResource, as far as the cache knows.
+// read reports whether there is no ManagedResource, as far as the cache knows.
 func (w *Writer) read(ctx context.Context, key client.ObjectKey) (mr *resourcesv1alpha1.ManagedResource, gone bool, err error) {
 	mr = &resourcesv1alpha1.ManagedResource{}
 	if err := w.client.Get(ctx, key, mr); apierrors.IsNotFound(err) {

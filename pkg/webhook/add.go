@@ -5,137 +5,161 @@
 package webhook
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 
+	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/upkeep"
 )
 
-// AddToManager adds the server of the webhooks (on all replicas, with a check for readiness), and what keeps certificates
-// and registrations (on the leader). If there are no webhooks, no server is added, and the leader removes what an earlier
-// run has left. Whatever cannot be done at the moment is tried again; an error here is one of the options.
+// Options are the options of AddToManager.
+type Options struct {
+	// Webhooks are the webhooks to serve. If there are none, the registration of an earlier run is removed. The failure
+	// policy defaults to Fail (in shoots: Ignore), the timeout to 10 seconds, as in Gardener's library.
+	Webhooks []*extensionswebhook.Webhook
+	// Name is the name of the Service and of the registration; that in shoots has the suffix "-shoot".
+	Name string
+	// Namespace is the namespace of the Service.
+	Namespace string
+	// OwnerNamespace is the namespace that owns the registration: it is deleted with it.
+	OwnerNamespace string
+	// BindAddress and Port are what the server listens on.
+	BindAddress string
+	Port        int
+	// ServicePort is the port of the Service.
+	ServicePort int
+	// URL is the HOST:PORT that API servers call. Default: the Service.
+	URL string
+	// Certificates is the cluster that holds the certificates. Default: that of the manager.
+	Certificates *rest.Config
+	// CertificateNamespace is the namespace of the certificates, and Identity tells them from other Secrets in it.
+	CertificateNamespace, Identity string
+	// Resources writes the ManagedResources of shoots. Without it there are no webhooks for shoots.
+	Resources *resources.Writer
+	// Clock is the time. Default: the real one.
+	Clock clock.Clock
+	// Log is the logger.
+	Log logr.Logger
+}
+
+// serverNames returns the names and addresses that API servers call.
+func (o Options) serverNames() ([]string, []net.IP, error) {
+	if o.URL == "" {
+		return []string{o.Name + "." + o.Namespace + ".svc", o.Name + "." + o.Namespace, o.Name}, nil, nil
+	}
+	host, _, err := net.SplitHostPort(o.URL)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the URL of the webhooks is not HOST:PORT: %w", err)
+	}
+	if address := net.ParseIP(host); address != nil {
+		return nil, []net.IP{address}, nil
+	}
+	return []string{host}, nil, nil
+}
+
+// AddToManager adds the webhook server, which runs on all replicas, and the controller that keeps certificates and
+// registrations, which runs on the leader.
 //
 // Needed permissions:
-//   - in the instance's namespace: get, list, watch, create, patch, delete on Secrets; get on that Namespace;
+//   - in CertificateNamespace: get, list, watch, create, patch, delete on Secrets;
+//   - get on the Namespace OwnerNamespace;
 //   - MutatingWebhookConfigurations: create; get, list, watch, patch, delete on the one of the instance's name;
-//   - ManagedResources: list, and get, create, patch, delete on them and on Secrets in the namespaces of shoots, as
-//     package resources needs them.
-func AddToManager(mgr manager.Manager, options Options) (*ShootWebhooks, error) {
-	opts := options.complete()
-	if err := opts.validate(mgr.GetClient()); err != nil {
-		return nil, fmt.Errorf("webhooks: %w", err)
-	}
-	seed, shoot, err := buildConfigs(mgr.GetClient(), opts)
+//     the same for ValidatingWebhookConfigurations if there are validating webhooks;
+//   - with Resources: list on ManagedResources, and get, create, patch, delete on them and on Secrets in the namespaces of
+//     shoots, as package resources needs them.
+func AddToManager(mgr manager.Manager, opts Options) (*ShootWebhooks, error) {
+	shoots, err := addToManager(mgr, opts)
 	if err != nil {
 		return nil, fmt.Errorf("webhooks: %w", err)
 	}
-
-	// Decisions about certificates are not made by what a cache has seen so far.
-	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("webhooks: %w", err)
-	}
-	registrar, store, err := newRegistrar(live, opts, seed, shoot)
-	if err != nil {
-		return nil, fmt.Errorf("webhooks: %w", err)
-	}
-
-	if len(opts.Webhooks) > 0 {
-		if err := addServer(mgr, opts, store, registrar); err != nil {
-			return nil, fmt.Errorf("webhooks: %w", err)
-		}
-	}
-	return registrar.shoots, mgr.Add(registrar)
+	return shoots, nil
 }
 
-func newRegistrar(c client.Client, opts Options, seed, shoot *admissionregistrationv1.MutatingWebhookConfiguration) (*registrar, *certificate.Store, error) {
-	dnsNames, addresses, err := opts.serverNames()
+func addToManager(mgr manager.Manager, opts Options) (*ShootWebhooks, error) {
+	target, err := newCluster(mgr, nil, opts)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	authority, err := certificate.New(certificate.Options{
-		Client:      c,
-		Clock:       opts.Clock,
-		Log:         opts.Log,
-		Identity:    opts.identity(),
-		Namespace:   opts.Namespace,
-		DNSNames:    dnsNames,
-		IPAddresses: addresses,
-	})
+	certificates, err := newCluster(mgr, opts.Certificates, opts)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	registrar, err := newRegistrar(target.GetClient(), certificates.GetClient(), opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(opts.Webhooks) == 0 {
+		return registrar.shoots, registrar.addToManager(mgr)
 	}
 
-	store := certificate.NewStore(opts.Log, opts.Clock)
-	return &registrar{
-		log:       opts.Log,
-		clock:     opts.Clock,
-		client:    c,
-		authority: authority,
-		name:      opts.Name,
-		namespace: opts.Namespace,
-		seed:      seed,
-		shoots:    newShootWebhooks(shoot, opts.Resources, c, store.Bundle),
-		loop:      upkeep.NewLoop(),
-	}, store, nil
+	// All replicas follow the certificates, the leader follows the registration.
+	secrets, err := certificates.GetCache().GetInformer(context.Background(), &corev1.Secret{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := secrets.AddEventHandler(registrar.store); err != nil {
+		return nil, err
+	}
+	watches := []source.Source{source.Kind[client.Object](certificates.GetCache(), &corev1.Secret{}, enqueue())}
+	for _, config := range registrar.configs.GetWebhookConfigs() {
+		watches = append(watches, source.Kind(target.GetCache(), config, enqueue()))
+	}
+	handler, err := newHandler(opts.Webhooks, opts.Log)
+	if err != nil {
+		return nil, err
+	}
+	return registrar.shoots, errors.Join(
+		mgr.Add(certificates),
+		mgr.Add(target),
+		mgr.Add(newServer(opts, handler, registrar.store)),
+		mgr.AddReadyzCheck("webhook-server", registrar.store.Ready),
+		registrar.addToManager(mgr, watches...),
+	)
 }
 
-// addServer adds the server, and a cache of its own through which all replicas follow the certificates and the leader
-// learns of changes. It holds these Secrets and this one registration and nothing else of the cluster.
-func addServer(mgr manager.Manager, opts Options, store *certificate.Store, registrar *registrar) error {
-	server, err := newServer(opts.Server, opts.Webhooks, store, opts.Log)
-	if err != nil {
-		return err
+// newCluster returns a cluster whose cache holds nothing but the certificates and the registration, and whose client does not
+// read from the cache: decisions about certificates need the current state. Without config it is that of the manager.
+func newCluster(mgr manager.Manager, config *rest.Config, opts Options) (cluster.Cluster, error) {
+	var httpClient *http.Client
+	if config == nil {
+		config, httpClient = mgr.GetConfig(), mgr.GetHTTPClient()
 	}
-	registrar.serving = []<-chan struct{}{server.listening, store.Present()}
-
-	watched, err := newCache(mgr, opts)
-	if err != nil {
-		return err
-	}
-	wake := registrar.loop.Handler()
-	if err := upkeep.Watch(watched, &corev1.Secret{}, store, wake); err != nil {
-		return err
-	}
-	if opts.has(extensionswebhook.TargetSeed) {
-		if err := upkeep.Watch(watched, &admissionregistrationv1.MutatingWebhookConfiguration{}, wake); err != nil {
-			return err
-		}
-	}
-
-	if err := mgr.AddReadyzCheck("webhook-server", server.ready); err != nil {
-		return err
-	}
-	if err := mgr.Add(upkeep.Runnable{Cache: watched}); err != nil {
-		return err
-	}
-	return mgr.Add(server)
-}
-
-func newCache(mgr manager.Manager, opts Options) (cache.Cache, error) {
-	return cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient:       mgr.GetHTTPClient(),
-		Scheme:           mgr.GetScheme(),
-		Mapper:           mgr.GetRESTMapper(),
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
+	byName := cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, opts.Name)}
+	return cluster.New(config, func(o *cluster.Options) {
+		o.HTTPClient = httpClient
+		o.Scheme = mgr.GetScheme()
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
+		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
+		o.Cache.ByObject = map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {
-				Namespaces: map[string]cache.Config{opts.Namespace: {}},
-				Label:      certificate.Selector(opts.identity()),
+				Namespaces: map[string]cache.Config{opts.CertificateNamespace: {}},
+				Label:      certificate.Selector(opts.Identity),
 			},
-			&admissionregistrationv1.MutatingWebhookConfiguration{}: {
-				Field: fields.OneTermEqualSelector(metav1.ObjectNameField, opts.Name),
-			},
-		},
+			&admissionregistrationv1.MutatingWebhookConfiguration{}:   byName,
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}: byName,
+		}
+		o.NewClient = func(config *rest.Config, options client.Options) (client.Client, error) {
+			options.Cache = nil
+			return client.New(config, options)
+		}
 	})
 }

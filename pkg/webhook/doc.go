@@ -2,15 +2,14 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook is what the webhooks of an instance stand on: the server, its certificates, the registration in the
-// seed and in all shoots. The mutators are in packages of their own below it; gardenlet-extension hands their webhooks to
-// AddToManager.
+// Package webhook serves webhooks, creates their certificates, and registers them: those of the seed instance in the seed and
+// in all shoots, those of the admission in the virtual garden. The mutators are in packages below it, the validators in
+// package admission.
 //
-// All replicas serve, the leader alone writes. It keeps a certificate authority in Secrets of the instance's namespace,
-// by Gardener's secrets manager, and registers its certificates as the caBundle of every webhook. Replicas follow these
-// Secrets by a watch and hold the serving certificate in memory, so that a new one serves at once, without a file or a
-// restart. Package certificate tells how a rotation goes without a failing handshake.
+// All replicas serve, the leader alone writes. It keeps a certificate authority in Secrets and registers it as the caBundle
+// of every webhook. Replicas follow these Secrets by a watch and hold the serving certificate in memory, so a new one serves
+// at once. Package certificate explains the rotation.
 //
-// A webhook may be down, or not yet up, at any time. So unless a mutator asks for something else, its failure policy is
-// Ignore: a seed must never wait for this extension.
+// A webhook may be down, or not yet up, at any time. So the webhooks of the seed instance have failure policy Ignore, unless
+// CheckFailurePolicies accepts Fail: a seed must never wait for this extension.
 package webhook

@@ -19,7 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/yaml"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/flowcontrol"
 	testclock "k8s.io/utils/clock/testing"
@@ -27,14 +29,14 @@ import (
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
-	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 	secretsutils "github.com/gardener/gardener/pkg/utils/secrets"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
 )
@@ -103,17 +105,17 @@ func newEnv(t *testing.T, webhooks ...*extensionswebhook.Webhook) *env {
 		WithInterceptorFuncs(e.interceptor()).
 		Build()
 
-	shootsToo, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
-	e.Expect(err).NotTo(HaveOccurred())
 	e.options = Options{
-		Webhooks:    webhooks,
-		Name:        name,
-		Namespace:   namespace,
-		Classes:     shootsToo,
-		ServicePort: 443,
-		Resources:   resources.New(e.client),
-		Clock:       now,
-		Log:         logr.Discard(),
+		Webhooks:             webhooks,
+		Name:                 name,
+		Namespace:            namespace,
+		OwnerNamespace:       namespace,
+		ServicePort:          443,
+		CertificateNamespace: namespace,
+		Identity:             name + "-webhooks",
+		Resources:            resources.New(e.client),
+		Clock:                now,
+		Log:                  logr.Discard(),
 	}
 	e.restart()
 	return e
@@ -152,24 +154,23 @@ func (e *env) interceptor() interceptor.Funcs {
 // restart makes a new leader, with the options there are.
 func (e *env) restart() {
 	e.Helper()
-	opts := e.options.complete()
-	e.Expect(opts.validate(e.client)).To(Succeed())
-	seed, shoot, err := buildConfigs(e.client, opts)
+	var err error
+	e.registrar, err = newRegistrar(e.client, e.client, e.options)
 	e.Expect(err).NotTo(HaveOccurred())
-	e.registrar, e.store, err = newRegistrar(e.client, opts, seed, shoot)
-	e.Expect(err).NotTo(HaveOccurred())
-	e.registrar.loop.Limiter = flowcontrol.NewFakeAlwaysRateLimiter()
-	if len(opts.Webhooks) > 0 {
-		e.registrar.serving = []<-chan struct{}{e.store.Present()}
-	}
+	e.registrar.limiter = flowcontrol.NewFakeAlwaysRateLimiter()
+	e.store = e.registrar.store
 }
 
 // round has the leader do what it does at one time, and the replica follow.
 func (e *env) round() {
 	e.Helper()
-	_, err := e.registrar.round(e.ctx)
-	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.tryRound()).To(Succeed())
 	e.follow()
+}
+
+func (e *env) tryRound() error {
+	_, err := e.registrar.Reconcile(e.ctx, reconcile.Request{})
+	return err
 }
 
 // follow makes the store what an informer would make it.
@@ -209,7 +210,7 @@ func (e *env) shootConfig(shoot string) *admissionregistrationv1.MutatingWebhook
 	secret := &corev1.Secret{}
 	e.Expect(e.client.Get(e.ctx, client.ObjectKey{Namespace: shoot, Name: mr.Spec.SecretRefs[0].Name}, secret)).To(Succeed())
 	e.Expect(secret.Data).To(HaveKey("data.yaml.br"))
-	objects, err := resources.Objects(secret.Data)
+	objects, err := managedresources.ExtractObjectsFromSecret(yaml.NewDecodingSerializer(unstructured.UnstructuredJSONScheme), secret)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(objects).To(HaveLen(1))
 
@@ -222,10 +223,13 @@ func (e *env) shootConfig(shoot string) *admissionregistrationv1.MutatingWebhook
 
 func seedWebhook(mutate ...func(*extensionswebhook.Webhook)) *extensionswebhook.Webhook {
 	webhook := &extensionswebhook.Webhook{
-		Name:    "pods",
-		Target:  extensionswebhook.TargetSeed,
-		Types:   []extensionswebhook.Type{{Obj: &corev1.Pod{}}},
-		Webhook: &admission.Webhook{Handler: note("pods")},
+		Name:           "pods",
+		Path:           "pods",
+		Target:         extensionswebhook.TargetSeed,
+		Types:          []extensionswebhook.Type{{Obj: &corev1.Pod{}}},
+		Webhook:        &admission.Webhook{Handler: note("pods")},
+		FailurePolicy:  new(admissionregistrationv1.Ignore),
+		TimeoutSeconds: new(int32(5)),
 	}
 	for _, f := range mutate {
 		f(webhook)

@@ -5,7 +5,6 @@
 package webhook
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -15,8 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
 )
@@ -42,8 +43,9 @@ func TestRegistrationIsPutRight(t *testing.T) {
 		"the bundle is another one": func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			c.Webhooks[0].ClientConfig.CABundle = []byte("x")
 		},
-		"a webhook more": func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		"a webhook of an earlier version": func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 			c.Webhooks = append(c.Webhooks, c.Webhooks[0])
+			c.Webhooks[1].Name = "etcd.example"
 		},
 		"no webhook": func(c *admissionregistrationv1.MutatingWebhookConfiguration) { c.Webhooks = nil },
 		"another failure policy": func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
@@ -82,12 +84,12 @@ func TestWithoutWebhooksEverythingIsRemoved(t *testing.T) {
 
 	e.options.Webhooks = nil
 	e.restart()
-	e.Expect(e.registrar.Start(e.ctx)).To(Succeed(), "the leader is done when nothing is left")
+	e.Expect(e.registrar.Reconcile(e.ctx, reconcile.Request{})).To(Equal(reconcile.Result{}), "the leader is done when nothing is left")
 
 	e.Expect(apierrors.IsNotFound(e.client.Get(e.ctx, client.ObjectKey{Name: name}, &admissionregistrationv1.MutatingWebhookConfiguration{}))).To(BeTrue())
 	e.Expect(e.shootConfig(shootNamespace)).To(BeNil())
 	e.Expect(e.count(namespace)).To(Equal(1), "Secrets of others stay")
-	e.Eventually(e.registrar.shoots.Registered()).Should(BeClosed())
+	e.Expect(e.registrar.shoots.Registered()).To(BeClosed())
 }
 
 func TestWithoutWebhooksForTheSeedTheRegistrationIsRemoved(t *testing.T) {
@@ -106,7 +108,7 @@ func TestRoundTellsWhatFailed(t *testing.T) {
 		wrong string
 	}{
 		"the namespace of the instance cannot be read": {verb: "get", obj: &metav1.PartialObjectMetadata{}, wrong: "reading the namespace " + namespace},
-		"the registration cannot be written":           {verb: "create", obj: &admissionregistrationv1.MutatingWebhookConfiguration{}, wrong: "writing MutatingWebhookConfiguration " + name},
+		"the registration cannot be written":           {verb: "create", obj: &admissionregistrationv1.MutatingWebhookConfiguration{}, wrong: "writing the webhook configuration " + name},
 		"no Secret can be written":                     {verb: "create", obj: &corev1.Secret{}, wrong: "generating the CA of the webhooks"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,13 +119,13 @@ func TestRoundTellsWhatFailed(t *testing.T) {
 				}
 				return nil
 			})
-			_, err := e.registrar.round(e.ctx)
-			e.Expect(err).To(MatchError(And(ContainSubstring(test.wrong), ContainSubstring("forbidden"))))
-			e.Expect(e.registrar.seedDone).To(BeFalse())
+			e.Expect(e.tryRound()).To(MatchError(And(ContainSubstring(test.wrong), ContainSubstring("forbidden"))))
+			e.follow()
+			e.Expect(e.registrar.shoots.Registered()).NotTo(BeClosed())
 
 			e.failing(nil)
 			e.round()
-			e.Expect(e.registrar.seedDone).To(BeTrue())
+			e.Expect(e.seedConfig().Webhooks).To(HaveLen(1))
 		})
 	}
 }
@@ -143,65 +145,49 @@ func sameType(a, b client.Object) bool {
 	return false
 }
 
-// running is a leader at work.
-func (e *env) running() {
-	e.Helper()
-	ctx, cancel := context.WithCancel(e.ctx)
-	stopped := make(chan error, 1)
-	go func() { stopped <- e.registrar.Start(ctx) }()
-	e.Cleanup(func() {
-		cancel()
-		e.Eventually(stopped, "10s").Should(Receive(BeNil()))
-	})
-}
-
-func TestLeaderTriesAgainAfterAConflict(t *testing.T) {
+func TestLeaderIsRegisteredOnceItServes(t *testing.T) {
 	e := newEnv(t, seedWebhook())
-	conflicts := 0
-	e.failing(func(verb string, obj client.Object) error {
-		if _, ok := obj.(*admissionregistrationv1.MutatingWebhookConfiguration); ok && verb == "create" && conflicts < 3 {
-			conflicts++
-			return apierrors.NewConflict(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, name, errors.New("changed"))
-		}
-		return nil
-	})
-	e.running()
-
-	e.Eventually(func() <-chan struct{} {
-		now.Step(10 * time.Second)
-		e.follow()
-		return e.registrar.shoots.Registered()
-	}).Should(BeClosed())
-	e.Expect(conflicts).To(Equal(3))
+	e.Expect(e.registrar.Reconcile(e.ctx, reconcile.Request{})).To(Equal(reconcile.Result{RequeueAfter: certificate.Period}))
 	e.Expect(e.seedConfig().Webhooks).To(HaveLen(1))
-}
+	e.Expect(e.registrar.shoots.Registered()).NotTo(BeClosed(), "the watch has not told of the certificate yet")
 
-func TestLeaderWakesUpWhenARenewalIsDueAndWhenSomethingChanges(t *testing.T) {
-	e := newEnv(t, seedWebhook())
-	e.running()
-	bundle := func() string {
-		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
-		if e.client.Get(e.ctx, client.ObjectKey{Name: name}, config) != nil {
-			return ""
-		}
-		return string(config.Webhooks[0].ClientConfig.CABundle)
-	}
-	e.Eventually(bundle).ShouldNot(BeEmpty())
-	e.Consistently(e.registrar.shoots.Registered(), "50ms").ShouldNot(BeClosed(), "nothing is served yet")
 	e.follow()
-	e.Eventually(e.registrar.shoots.Registered()).Should(BeClosed())
-	first := bundle()
-
-	e.Expect(e.client.Delete(e.ctx, e.seedConfig())).To(Succeed())
-	e.registrar.loop.Wake()
-	e.Eventually(bundle).Should(Equal(first), "it is back after it was deleted by hand")
-
-	e.Eventually(now.HasWaiters).Should(BeTrue())
-	now.Step(20*day + time.Minute)
-	e.Eventually(bundle).Should(And(HaveSuffix(first), Not(Equal(first))))
+	e.round()
+	e.Expect(e.registrar.shoots.Registered()).To(BeClosed())
+	e.round()
 }
 
-// A shoot that cannot be written to keeps the rotation back, but not the seed.
+func TestValidatingWebhooksAreRegisteredToo(t *testing.T) {
+	e := newEnv(t, seedWebhook(), seedWebhook(func(w *extensionswebhook.Webhook) {
+		w.Action, w.Name, w.Path, w.FailurePolicy, w.TimeoutSeconds = extensionswebhook.ActionValidating, "check", "check/pods", nil, nil
+	}))
+	e.round()
+	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	e.Expect(e.client.Get(e.ctx, client.ObjectKey{Name: name}, config)).To(Succeed())
+	e.Expect(config.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("uid"))))
+	e.Expect(config.Labels).To(HaveKey("remediation.webhook.shoot.gardener.cloud/exclude"))
+	e.Expect(config.Webhooks).To(HaveLen(1))
+	e.Expect(config.Webhooks[0].ClientConfig.CABundle).To(Equal(e.store.Bundle()))
+	e.Expect(config.Webhooks[0].FailurePolicy).To(HaveValue(Equal(admissionregistrationv1.Fail)))
+	e.Expect(config.Webhooks[0].TimeoutSeconds).To(HaveValue(BeEquivalentTo(10)))
+	e.Expect(config.Webhooks[0].MatchPolicy).To(HaveValue(Equal(admissionregistrationv1.Equivalent)))
+
+	changed := config.DeepCopy()
+	changed.Webhooks, changed.OwnerReferences, changed.Labels = nil, nil, nil
+	e.Expect(e.client.Update(e.ctx, changed)).To(Succeed())
+	e.Expect(e.client.Delete(e.ctx, e.seedConfig())).To(Succeed())
+	e.round()
+	e.Expect(e.client.Get(e.ctx, client.ObjectKey{Name: name}, changed)).To(Succeed())
+	e.Expect(changed.Webhooks).To(Equal(config.Webhooks))
+	e.Expect(changed.OwnerReferences).To(Equal(config.OwnerReferences))
+	e.Expect(changed.Labels).To(Equal(config.Labels))
+	e.Expect(e.seedConfig().Webhooks).To(HaveLen(1))
+	e.round()
+	e.Expect(e.client.Get(e.ctx, client.ObjectKey{Name: name}, config)).To(Succeed())
+	e.Expect(config.ResourceVersion).To(Equal(changed.ResourceVersion), "nothing is written if nothing has changed")
+}
+
+// A shoot that cannot be written to does not keep the seed from learning of a new CA.
 func TestSeedDoesNotWaitForShoots(t *testing.T) {
 	e := newEnv(t, seedWebhook(), shootWebhook())
 	e.round()
@@ -215,8 +201,7 @@ func TestSeedDoesNotWaitForShoots(t *testing.T) {
 		return nil
 	})
 	now.Step(20*day + time.Minute)
-	_, err := e.registrar.round(e.ctx)
-	e.Expect(err).To(MatchError(ContainSubstring("shoot " + shootNamespace)))
+	e.Expect(e.tryRound()).To(MatchError(ContainSubstring("shoot " + shootNamespace)))
 	e.Expect(e.seedConfig().Webhooks[0].ClientConfig.CABundle).To(HaveSuffix(string(before)))
 	e.Expect(e.seedConfig().Webhooks[0].ClientConfig.CABundle).NotTo(Equal(before))
 }
@@ -225,21 +210,25 @@ func TestServerNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		options Options
 		names   []string
+		wrong   string
 	}{
-		"a Service":  {options: Options{Mode: "service", Name: "n", Namespace: "ns"}, names: []string{"n.ns.svc", "n.ns", "n"}},
-		"a host":     {options: Options{Mode: "url", URL: "host.example:1"}, names: []string{"host.example"}},
-		"an address": {options: Options{Mode: "url", URL: "[::1]:1"}, names: []string{"::1"}},
+		"a Service":  {options: Options{Name: "n", Namespace: "ns"}, names: []string{"n.ns.svc", "n.ns", "n"}},
+		"a host":     {options: Options{URL: "host.example:1"}, names: []string{"host.example"}},
+		"an address": {options: Options{URL: "[::1]:1"}, names: []string{"::1"}},
+		"no port":    {options: Options{URL: "127.0.0.1"}, wrong: "the URL of the webhooks is not HOST:PORT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			names, addresses, err := test.options.serverNames()
+			if test.wrong != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.wrong)))
+				return
+			}
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, address := range addresses {
 				names = append(names, address.String())
 			}
 			g.Expect(names).To(Equal(test.names))
-			_, err = certificate.New(certificate.Options{DNSNames: names})
-			g.Expect(err).NotTo(HaveOccurred())
 		})
 	}
 }

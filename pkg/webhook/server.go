@@ -5,24 +5,22 @@
 package webhook
 
 import (
-	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"log"
-	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
@@ -34,40 +32,37 @@ const (
 	// deadline of each webhook.
 	readTimeout  = 30 * time.Second
 	writeTimeout = 35 * time.Second
-	// idleTimeout is how long API servers keep connections.
-	idleTimeout = 90 * time.Second
-	// shutdownTimeout is how long requests under way may take when the instance stops.
-	shutdownTimeout = 10 * time.Second
 )
 
-// server serves webhooks on all replicas, from the start. Until there is a certificate, it is not ready and refuses
-// handshakes.
-type server struct {
-	log     logr.Logger
-	address string
-	store   *certificate.Store
-	handler http.Handler
-	// listening is closed when the server takes connections, on addr.
-	listening chan struct{}
-	addr      net.Addr
+// newServer returns a server that refuses handshakes until the store has a certificate.
+func newServer(opts Options, handler http.Handler, store *certificate.Store) ctrlwebhook.Server {
+	mux := http.NewServeMux()
+	mux.Handle("/", withTimeouts(handler))
+	return ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Host:       opts.BindAddress,
+		Port:       opts.Port,
+		WebhookMux: mux,
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
+			config.MinVersion = tls.VersionTLS12
+			config.GetCertificate = store.GetCertificate
+		}},
+	})
 }
 
-func newServer(config configv1alpha1.Server, webhooks []*extensionswebhook.Webhook, store *certificate.Store, log logr.Logger) (*server, error) {
-	handler, err := newHandler(webhooks, log)
-	if err != nil {
-		return nil, err
-	}
-	return &server{
-		log:       log,
-		address:   net.JoinHostPort(config.BindAddress, strconv.Itoa(config.Port)),
-		store:     store,
-		handler:   handler,
-		listening: make(chan struct{}),
-	}, nil
+// withTimeouts bounds a request, as controller-runtime's server bounds no more than its header.
+func withTimeouts(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		controller, now := http.NewResponseController(w), time.Now()
+		if controller.SetReadDeadline(now.Add(readTimeout)) != nil || controller.SetWriteDeadline(now.Add(writeTimeout)) != nil {
+			http.Error(w, "no deadline can be set", http.StatusInternalServerError)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
-// newHandler serves a webhook for the seed at /PATH, one for shoots at /PATH/NAMESPACE, and nothing else, within limits.
-// Panics are answers, by controller-runtime.
+// newHandler serves a webhook for the cluster itself at /PATH, one for shoots at /PATH/NAMESPACE, and nothing else, within
+// limits. controller-runtime answers when a webhook panics.
 func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Handler, error) {
 	mux := http.NewServeMux()
 	for _, webhook := range webhooks {
@@ -76,28 +71,27 @@ func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Ha
 			path += "/{" + namespaceWildcard + "}"
 		}
 
-		handler, err := admission.StandaloneWebhook(&admission.Webhook{
-			Handler:         webhook.Webhook.Handler,
-			RecoverPanic:    new(true),
-			WithContextFunc: webhook.Webhook.WithContextFunc,
-			LogConstructor:  webhook.Webhook.LogConstructor,
-		}, admission.StandaloneOptions{Logger: log.WithValues("webhook", webhook.Name), MetricsPath: path})
+		webhook.Webhook.RecoverPanic = new(true)
+		handler, err := admission.StandaloneWebhook(webhook.Webhook, admission.StandaloneOptions{Logger: log.WithValues("webhook", webhook.Name), MetricsPath: path})
 		if err != nil {
 			return nil, fmt.Errorf("making the handler of webhook %q: %w", webhook.Name, err)
 		}
 		if webhook.Target == extensionswebhook.TargetShoot {
 			handler = forShoot(handler)
 		}
-		mux.Handle("POST "+path, limits.Handler(handler, maxBytes(webhook), time.Duration(*webhook.TimeoutSeconds)*time.Second))
+		timeout := time.Duration(ptr.Deref(webhook.TimeoutSeconds, 10)) * time.Second
+		mux.Handle("POST "+path, limits.Handler(handler, maxBytes(webhook), timeout))
 	}
 	return mux, nil
 }
 
-// maxBytes returns how long a request to the webhook may be. Of what the webhooks of a seed get, only an
-// OperatingSystemConfig is large: it holds the files of a machine.
+// maxBytes returns how long a request to the webhook may be.
 func maxBytes(webhook *extensionswebhook.Webhook) int64 {
 	for _, t := range webhook.Types {
-		if _, ok := t.Obj.(*extensionsv1alpha1.OperatingSystemConfig); ok {
+		switch t.Obj.(type) {
+		case *extensionsv1alpha1.OperatingSystemConfig, // holds the files of a machine
+			*gardencorev1beta1.CloudProfile, *gardencorev1beta1.NamespacedCloudProfile, *gardencorev1beta1.Seed, *gardencorev1beta1.Shoot,
+			*corev1.Secret, *gardencorev1beta1.InternalSecret: // may hold data for others
 			return limits.LargeObject
 		}
 	}
@@ -114,68 +108,4 @@ func forShoot(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r.WithContext(WithShootNamespace(r.Context(), namespace)))
 	})
-}
-
-// NeedLeaderElection tells the manager that all replicas serve.
-func (*server) NeedLeaderElection() bool {
-	return false
-}
-
-// Start serves until ctx ends, and then ends the requests under way.
-func (s *server) Start(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
-	if err != nil {
-		return fmt.Errorf("listening for webhooks: %w", err)
-	}
-
-	httpServer := &http.Server{
-		Handler:           s.handler,
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.store.GetCertificate},
-		ReadHeaderTimeout: readTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		// Handshakes that fail are the client's business, and anybody can make them fail.
-		ErrorLog: log.New(debugWriter{s.log}, "", 0),
-	}
-
-	stopped := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-		defer cancel()
-		stopped <- httpServer.Shutdown(shutdownCtx)
-	}()
-
-	s.addr = listener.Addr()
-	close(s.listening)
-	s.log.Info("Serving webhooks", "address", s.addr.String())
-	if err := httpServer.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving webhooks: %w", err)
-	}
-	return <-stopped
-}
-
-// ready is a check for readiness.
-func (s *server) ready(*http.Request) error {
-	select {
-	case <-s.listening:
-	default:
-		return errors.New("the webhook server is not started")
-	}
-	select {
-	case <-s.store.Present():
-		return nil
-	default:
-		return certificate.ErrNone
-	}
-}
-
-// debugWriter writes what the HTTP server has to tell to the log.
-type debugWriter struct{ log logr.Logger }
-
-// Write implements io.Writer.
-func (w debugWriter) Write(line []byte) (int, error) {
-	w.log.V(1).Info(string(line))
-	return len(line), nil
 }

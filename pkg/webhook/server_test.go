@@ -11,10 +11,12 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -26,13 +28,12 @@ import (
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/certificate"
 )
 
 func handlerFor(t *testing.T, webhooks ...*extensionswebhook.Webhook) http.Handler {
 	t.Helper()
-	handler, err := newHandler(Options{Webhooks: webhooks, Classes: newEnv(t).options.Classes}.complete().Webhooks, logr.Discard())
+	handler, err := newHandler(webhooks, logr.Discard())
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return handler
 }
@@ -118,7 +119,6 @@ func TestPanicIsAnAnswer(t *testing.T) {
 	g.Expect(answer.Allowed).To(BeFalse())
 	g.Expect(answer.UID).To(BeEquivalentTo("1"))
 	g.Expect(answer.Result.Code).To(BeEquivalentTo(http.StatusInternalServerError))
-	g.Expect(webhook.Webhook.RecoverPanic).To(HaveValue(BeFalse()), "what the caller has is left alone")
 }
 
 // endless is a body that never ends.
@@ -221,10 +221,11 @@ func requestsBelow(t *testing.T, prefix string) map[string]float64 {
 
 func TestServerServesAsSoonAsThereIsACertificate(t *testing.T) {
 	e := newEnv(t, seedWebhook())
-	server, err := newServer(configv1alpha1.Server{BindAddress: "127.0.0.1"}, e.options.complete().Webhooks, e.store, logr.Discard())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	e.Expect(err).NotTo(HaveOccurred())
-	e.Expect(server.NeedLeaderElection()).To(BeFalse())
-	e.Expect(server.ready(nil)).To(MatchError(ContainSubstring("not started")))
+	address := listener.Addr().(*net.TCPAddr)
+	e.Expect(listener.Close()).To(Succeed())
+	server := newServer(Options{BindAddress: "127.0.0.1", Port: address.Port}, handlerFor(t, seedWebhook()), e.store)
 
 	ctx, cancel := context.WithCancel(e.ctx)
 	stopped := make(chan error, 1)
@@ -233,15 +234,14 @@ func TestServerServesAsSoonAsThereIsACertificate(t *testing.T) {
 		cancel()
 		e.Eventually(stopped).Should(Receive(BeNil()))
 	}()
-	e.Eventually(server.listening).Should(BeClosed())
-	e.Expect(server.ready(nil)).To(MatchError(certificate.ErrNone))
+	e.Expect(e.store.Ready(nil)).To(MatchError(certificate.ErrNone))
 
 	post := func() error {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(e.store.Bundle())
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: name + "." + namespace + ".svc", Time: now.Now}, ForceAttemptHTTP2: true}
 		defer transport.CloseIdleConnections()
-		response, err := (&http.Client{Transport: transport}).Post("https://"+server.addr.String()+"/pods", "application/json", bytes.NewReader(review(t)))
+		response, err := (&http.Client{Transport: transport}).Post("https://"+address.String()+"/pods", "application/json", bytes.NewReader(review(t)))
 		if err != nil {
 			return err
 		}
@@ -250,10 +250,10 @@ func TestServerServesAsSoonAsThereIsACertificate(t *testing.T) {
 		e.Expect(answer(t, response).Allowed).To(BeTrue())
 		return nil
 	}
-	e.Expect(post()).NotTo(Succeed(), "no certificate, no handshake")
+	e.Eventually(func() error { return server.StartedChecker()(nil) }).Should(MatchError(ContainSubstring("not reachable: remote error: tls")), "no certificate, no handshake")
 
 	e.round()
-	e.Expect(server.ready(nil)).To(Succeed())
+	e.Expect(e.store.Ready(nil)).To(Succeed())
 	e.Expect(post()).To(Succeed())
 	first, err := e.store.GetCertificate(nil)
 	e.Expect(err).NotTo(HaveOccurred())
@@ -265,13 +265,20 @@ func TestServerServesAsSoonAsThereIsACertificate(t *testing.T) {
 	e.Expect(post()).To(Succeed(), "the new certificate serves without a restart")
 }
 
-func TestServerWhosePortIsTaken(t *testing.T) {
-	e := newEnv(t, seedWebhook())
-	taken := httptest.NewServer(nil)
-	defer taken.Close()
+// deadlines notes the deadlines that are set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read, write time.Time
+}
 
-	server, err := newServer(configv1alpha1.Server{}, e.options.complete().Webhooks, e.store, logr.Discard())
-	e.Expect(err).NotTo(HaveOccurred())
-	server.address = taken.Listener.Addr().String()
-	e.Expect(server.Start(e.ctx)).To(MatchError(ContainSubstring("listening for webhooks")))
+func (d *deadlines) SetReadDeadline(at time.Time) error  { d.read = at; return nil }
+func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = at; return nil }
+
+func TestEveryRequestHasDeadlines(t *testing.T) {
+	g := NewWithT(t)
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	withTimeouts(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/other", nil))
+	g.Expect(w.Code).To(Equal(http.StatusNotFound))
+	g.Expect(time.Until(w.read)).To(BeNumerically("~", readTimeout, 10*time.Second))
+	g.Expect(time.Until(w.write)).To(BeNumerically("~", writeTimeout, 10*time.Second))
 }

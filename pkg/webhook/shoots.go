@@ -45,7 +45,7 @@ type ShootWebhooks struct {
 	// client does not cache.
 	client client.Client
 	// observed returns the certificates to trust as the Secrets tell; published are those that the leader has told clients.
-	// A new leader goes by the first until it has looked at the Secrets itself.
+	// A new leader uses the first until it has looked at the Secrets itself.
 	observed   func() []byte
 	published  atomic.Pointer[[]byte]
 	registered chan struct{}
@@ -66,10 +66,8 @@ func newShootWebhooks(config *admissionregistrationv1.MutatingWebhookConfigurati
 	}
 }
 
-// Registered is closed when this replica is the leader, has registered the webhooks for the seed (or has seen to it that
-// none is, if there are none), and serves them. It says nothing of the Service before the server, which takes the time of
-// a readiness probe to learn of the replica; nor does a webhook with failure policy Ignore tell its caller that it was
-// not asked.
+// Registered is closed when this replica is the leader, the registration in the cluster itself is up to date, and this
+// replica has a certificate. The Service may still take the time of a readiness probe to route requests to the replica.
 func (s *ShootWebhooks) Registered() <-chan struct{} {
 	return s.registered
 }
@@ -91,7 +89,7 @@ func (s *ShootWebhooks) Apply(ctx context.Context, namespace string) error {
 	return s.write(ctx, namespace)
 }
 
-// Delete removes the registration from the shoot and tells whether it is gone. It is not as long as
+// Delete removes the registration from the shoot and reports whether it is gone. It is not as long as
 // gardener-resource-manager deletes it; call it again when a watch tells that the ManagedResource was deleted.
 func (s *ShootWebhooks) Delete(ctx context.Context, namespace string) (bool, error) {
 	s.locks.LockKey(namespace)
@@ -108,10 +106,15 @@ func (s *ShootWebhooks) write(ctx context.Context, namespace string) error {
 			return fmt.Errorf("registering webhooks for shoot %s: %w", namespace, certificate.ErrNone)
 		}
 
+		config := s.config.DeepCopy()
+		for i := range config.Webhooks {
+			config.Webhooks[i].ClientConfig.CABundle = bundle
+			config.Webhooks[i].ClientConfig.URL = new(*config.Webhooks[i].ClientConfig.URL + "/" + namespace)
+		}
 		if err := s.writer.Apply(ctx, resources.ManagedResource{
 			Namespace: namespace,
 			Name:      ManagedResourceName,
-			Objects:   []client.Object{withBundle(s.config, bundle, "/"+namespace)},
+			Objects:   []client.Object{config},
 		}); err != nil {
 			return fmt.Errorf("registering webhooks for shoot %s: %w", namespace, err)
 		}
@@ -130,9 +133,9 @@ func (s *ShootWebhooks) bundle() []byte {
 }
 
 // update makes all shoots that have the webhooks trust the bundle, or removes the webhooks from them if there are none
-// any more. It does nothing if that is so already. The error is of all shoots that could not be updated.
+// any more. It does nothing if all shoots are up to date. The error is of all shoots that could not be updated.
 func (s *ShootWebhooks) update(ctx context.Context, bundle []byte) error {
-	if s.updated != nil && bytes.Equal(s.updated, bundle) {
+	if s.writer == nil || s.updated != nil && bytes.Equal(s.updated, bundle) {
 		return nil
 	}
 	s.published.Store(&bundle)
@@ -184,7 +187,7 @@ func (s *ShootWebhooks) updateOne(ctx context.Context, namespace string) error {
 	return err
 }
 
-// goesAway tells whether a write failed because the ManagedResource or its namespace is being deleted.
+// goesAway reports whether a write failed because the ManagedResource or its namespace is being deleted.
 func goesAway(err error) bool {
 	return errors.Is(err, resources.ErrDeleting) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

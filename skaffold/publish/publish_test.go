@@ -28,6 +28,7 @@ import (
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"
+	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
 )
 
 // newRegistry returns the host:port of a registry that speaks plain HTTP.
@@ -51,20 +52,17 @@ func run(t *testing.T, args ...string) ([]string, error) {
 	return strings.Fields(out.String()), err
 }
 
-// staticBinary returns a program for Linux that is linked statically, as small as one can be: the head of an ELF file.
-func staticBinary(t *testing.T) string {
+// someProgram returns a file.
+func someProgram(t *testing.T) string {
 	t.Helper()
-	header := make([]byte, 64)
-	copy(header, "\x7fELF\x02\x01\x01")
-	header[16], header[18], header[20], header[52], header[54], header[58] = 2, 62, 1, 64, 56, 64
 	file := filepath.Join(t.TempDir(), "program")
-	NewWithT(t).Expect(os.WriteFile(file, header, 0o600)).To(Succeed())
+	NewWithT(t).Expect(os.WriteFile(file, []byte("program"), 0o600)).To(Succeed())
 	return file
 }
 
 func TestChartsPushesTheChartAndWritesTheExtensionThatInstallsIt(t *testing.T) {
 	g := NewWithT(t)
-	host, output, binary := newRegistry(t), t.TempDir(), staticBinary(t)
+	host, output, binary := newRegistry(t), t.TempDir(), someProgram(t)
 	charts := []string{"charts", "--registry", host + "/local", "--tag", "v1", "--output", output}
 
 	_, err := run(t, charts...)
@@ -77,9 +75,11 @@ func TestChartsPushesTheChartAndWritesTheExtensionThatInstallsIt(t *testing.T) {
 		expected = append(expected, MatchRegexp("^"+host+"/local/"+folder+"@sha256:[0-9a-f]{64}$"))
 	}
 	for _, name := range images {
-		out, err := run(t, "image", "--name", name, "--binary", binary+":/"+name, "--ref", host+"/local/"+name+":v1", "--push")
+		img, err := image.Build(image.Spec{Files: []image.File{{Source: binary, Destination: "/" + name}}})
 		g.Expect(err).NotTo(HaveOccurred())
-		expected = append(expected, out[0])
+		pinned, err := image.Push(t.Context(), host+"/local/"+name+":v1", img, oci.Options{})
+		g.Expect(err).NotTo(HaveOccurred())
+		expected = append(expected, pinned)
 	}
 
 	first, err := run(t, charts...)
@@ -114,24 +114,21 @@ func TestChartsNamesTheRegistryAsTheClusterDoes(t *testing.T) {
 	host := newRegistry(t)
 	digest := "@sha256:" + strings.Repeat("a", 64)
 	out, err := run(t, "charts", "--registry", host, "--pull-registry", "registry.local.gardener.cloud:5001", "--tag", "v1", "--output", t.TempDir(),
-		"--image", "operator-extension="+host+"/x"+digest, "--image", "coredns=example.com/y:v2"+digest,
-		"--image", "gardenlet-extension="+host+"/z"+digest, "--image", "local-path-provisioner="+host+"/z"+digest)
+		"--image", "operator-extension="+host+"/some/x"+digest, "--image", "coredns=example.com/some/y:v2"+digest,
+		"--image", "gardenlet-extension="+host+"/some/z"+digest, "--image", "local-path-provisioner="+host+"/some/z"+digest)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(out).To(HaveExactElements(
 		HavePrefix("registry.local.gardener.cloud:5001/charts/provider-local@sha256:"),
 		HavePrefix("registry.local.gardener.cloud:5001/charts/admission-local/runtime@sha256:"),
 		HavePrefix("registry.local.gardener.cloud:5001/charts/admission-local/application@sha256:"),
-		"registry.local.gardener.cloud:5001/x"+digest,
-		"registry.local.gardener.cloud:5001/z"+digest,
-		"example.com/y"+digest,
-		"registry.local.gardener.cloud:5001/z"+digest,
+		"registry.local.gardener.cloud:5001/some/x"+digest,
+		"registry.local.gardener.cloud:5001/some/z"+digest,
+		"example.com/some/y"+digest,
+		"registry.local.gardener.cloud:5001/some/z"+digest,
 	))
 }
 
 func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
-	binary := staticBinary(t)
-	text := filepath.Join(t.TempDir(), "script")
-	NewWithT(t).Expect(os.WriteFile(text, []byte("#!/bin/sh"), 0o600)).To(Succeed())
 	for name, tc := range map[string]struct {
 		args []string
 		says string
@@ -140,10 +137,7 @@ func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
 		"an image that the chart lacks":   {[]string{"charts", "--registry", "localhost:1", "--image", "etcd=a/b:c"}, "no such image"},
 		"an image without a reference":    {[]string{"charts", "--registry", "localhost:1", "--image", "coredns"}, "KEY=VALUE"},
 		"an image given twice":            {[]string{"charts", "--registry", "localhost:1", "--image", "coredns=a/b:c", "--image", "coredns=a/b:c"}, "twice"},
-		"a binary that is a script":       {[]string{"image", "--name", "x", "--binary", text, "--ref", "localhost:1/x:y"}, "for Linux?"},
-		"a binary of two architectures":   {[]string{"image", "--name", "x", "--binary", binary, "--ref", "localhost:1/x:y", "--architecture", "amd64,arm64"}, "one architecture"},
 		"a layout that is missing":        {[]string{"push", "--layout", "/nonexistent"}, "/nonexistent"},
-		"a binary without a name":         {[]string{"image", "--binary", binary}, "name"},
 		"skaffold-build of something":     {[]string{"skaffold-build", "--name", "something"}, "IMAGE is not set"},
 		"an argument that nobody expects": {[]string{"charts", "--registry", "localhost:1", "surplus"}, "surplus"},
 	} {
@@ -154,28 +148,14 @@ func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-func TestABinaryThatNeedsALoaderIsRefused(t *testing.T) {
-	g := NewWithT(t)
-	binary := staticBinary(t)
-	content, err := os.ReadFile(binary) // #nosec G304 -- made by this test
-	g.Expect(err).NotTo(HaveOccurred())
-	// One program header of type PT_INTERP, right behind the file header.
-	content[32], content[56] = 64, 1
-	program := make([]byte, 56)
-	program[0] = 3
-	g.Expect(os.WriteFile(binary, append(content, program...), 0o600)).To(Succeed())
-
-	args := []string{"image", "--name", "x", "--binary", binary, "--ref", "localhost:1/x:y"}
-	_, err = run(t, args...)
-	g.Expect(err).To(MatchError(ContainSubstring("CGO_ENABLED=0")))
-}
-
 func TestAnImageCanBeWrittenToAFile(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(t.TempDir(), "image.tar")
-	out, err := run(t, "image", "--name", "x", "--binary", staticBinary(t), "--ref", "localhost:1/some:y", "--output", file, "--label", "a=b")
+	built, err := image.Build(image.Spec{
+		Files: []image.File{{Source: someProgram(t), Destination: "/program"}}, Entrypoint: []string{"/program"}, Labels: map[string]string{"a": "b"},
+	})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(out).To(HaveExactElements(HavePrefix("localhost:1/some@sha256:")))
+	g.Expect(writeTar(file, "localhost:1/some:y", built)).To(Succeed())
 
 	img, err := tarball.ImageFromPath(file, nil)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -188,7 +168,7 @@ func TestAnImageCanBeWrittenToAFile(t *testing.T) {
 // Building takes minutes, so the programs are stood in for: only how their images are pushed is looked at.
 func TestImagesOfAllArchitecturesArePushedAsOneIndex(t *testing.T) {
 	g := NewWithT(t)
-	host, binary := newRegistry(t), staticBinary(t)
+	host, binary := newRegistry(t), someProgram(t)
 	var images []v1.Image
 	for _, architecture := range architectures() {
 		img, err := image.Build(image.Spec{Files: []image.File{{Source: binary, Destination: "/x"}}, Architecture: architecture})

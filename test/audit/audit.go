@@ -71,7 +71,7 @@ type Stored struct {
 	} `json:"spec"`
 }
 
-// IsWrite tells whether the request, if it succeeded, may have changed something.
+// IsWrite reports whether the request, if it succeeded, may have changed something.
 func (e Event) IsWrite() bool {
 	switch e.Verb {
 	case "get", "list", "watch":
@@ -81,7 +81,7 @@ func (e Event) IsWrite() bool {
 	}
 }
 
-// Succeeded tells whether the answer says so.
+// Succeeded reports whether the answer says so.
 func (e Event) Succeeded() bool {
 	return e.Response.Code >= 200 && e.Response.Code < 300
 }

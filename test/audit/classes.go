@@ -25,11 +25,11 @@ type Instance struct {
 	Name string
 	// Classes are those whose objects it may write.
 	Classes []string
-	// In tells whether the instance runs in a namespace, as whose ServiceAccounts it is known.
+	// In reports whether the instance runs in a namespace, as whose ServiceAccounts it is known.
 	In func(namespace string) bool
 }
 
-// Sent tells whether a request is the instance's.
+// Sent reports whether a request is the instance's.
 func (i Instance) Sent(e Event) bool {
 	account, found := strings.CutPrefix(e.User.Username, "system:serviceaccount:")
 	namespace, _, separated := strings.Cut(account, ":")

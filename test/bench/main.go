@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Program bench measures this extension beside the in-tree one of Gardener in one run. `make bench` builds all that it needs
-// and runs it; docs/performance.md says what is measured, and how.
+// and runs it; docs/development/performance.md says what is measured, and how.
 package main
 
 import (

@@ -26,6 +26,14 @@ func TestCommandsOfAVariant(t *testing.T) {
 			name: "who is refused wants all of it", accelerator: "tcg", variant: Variant{Expect: Refuses},
 			up: "bin/landscape/landscape up", down: "bin/landscape/landscape down",
 		},
+		{
+			name: "with another network", accelerator: "kvm", variant: Variant{Expect: Serves, Network: "172.30.0.0/16"},
+			up: "make up NETWORK=172.30.0.0/16", down: "make down",
+		},
+		{
+			name: "with another network and TCG", accelerator: "tcg", variant: Variant{Expect: Serves, Network: "172.30.0.0/16"},
+			up: "bin/landscape/landscape up --until dns --network 172.30.0.0/16", down: "bin/landscape/landscape down",
+		},
 		{name: "its own", accelerator: "kvm", variant: Variant{Expect: Serves, Up: "a", Down: "b"}, up: "a", down: "b"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -79,16 +79,21 @@ func (o Outcomes) Table(out io.Writer, variants []Variant) error {
 	return table.Flush()
 }
 
-// page is docs/tested-machines.md but for its rows.
-const page = `# Machines the landscape is tested on
+// page is docs/development/tested-machines.md but for its rows.
+const page = `---
+title: Tested machines
+description: Machines on which make up and make down are tested, with results
+---
 
-Each row is a virtual machine with a stock Debian (systemd, cgroup v2, Debian's kernel) in which the commands of the README run.
-*Served* means: ` + "`make up`" + ` reaches its step, pods reach pods, Services, load balancers, names and the API server, and a machine
-with a kubelet of its own runs. *Refused* means: ` + "`make up`" + ` names the cause and the remedy before it changes anything. After
-` + "`make down`" + `, firewall rules, routes, links, kernel parameters, mounts, cgroups, processes and Docker's containers are as before.
+# Tested machines
 
-` + "`make test-machines DOCS=1`" + ` writes this page. ` + "`make test-machines VARIANT=docker,ufw`" + ` runs rows of it.
-With KVM the whole of ` + "`make up`" + ` runs, with emulated processors (TCG) its steps until ` + "`dns`" + `.
+Each row is a virtual machine with a stock Debian (systemd, cgroup v2, Debian's kernel) that runs the commands of the README. *Served* means that
+` + "`make up`" + ` succeeds, pods reach pods, Services, load balancers, DNS and the API server, and a machine with its own kubelet runs. *Refused* means
+that ` + "`make up`" + ` names cause and remedy before it changes anything. In both cases, ` + "`make down`" + ` must leave firewall rules, routes, links, kernel
+parameters, mounts, cgroups, processes and Docker's containers as they were.
+
+` + "`make test-machines DOCS=1`" + ` writes this page, ` + "`make test-machines VARIANT=docker,ufw`" + ` runs some rows. With KVM all steps of ` + "`make up`" + ` run, with
+emulation (TCG) the steps up to ` + "`dns`" + `.
 
 | machine | | expected | result | seconds | with | commit |
 |---|---|---|---|---|---|---|

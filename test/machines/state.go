@@ -53,6 +53,11 @@ var volatile = []struct {
 		match: regexp.MustCompile(`^(fs\.(dentry-state|file-nr|inode-nr|inode-state|quota\.)|kernel\.(random\.|ns_last_pid|pty\.nr|perf_event)|` +
 			`net\.netfilter\.nf_conntrack_count|net\.ipv4\.tcp_fastopen_key|dev\.cdrom|kernel\.sched_domain|vm\.numa_stat)`),
 	},
+	{
+		part: "sysctls", remove: true, reason: "limits that follow the memory, of which each boot finds some kilobytes more or less",
+		match: regexp.MustCompile(`^(fs\.epoll\.max_user_watches|kernel\.threads-max|net\.ipv4\.(tcp|udp)_mem|user\.max_\w+) `),
+	},
+	{part: "mounts", match: regexp.MustCompile(`size=\d+k,nr_inodes=\d+`), reason: "the same for file systems in memory"},
 	{part: "addresses", match: regexp.MustCompile(` tentative`), reason: "the kernel looks for a second or two whether a new address of IPv6 is somebody else's"},
 	{part: "routes6", remove: true, match: regexp.MustCompile(`^local fe80::`), reason: "they come when it has looked"},
 	{part: "mounts", match: regexp.MustCompile(`^\d+ \d+ \d+:\d+ `), reason: "numbers that the kernel gives mounts"},

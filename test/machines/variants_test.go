@@ -89,7 +89,7 @@ func TestMachines(t *testing.T) {
 	_, _ = fmt.Println()
 	err = outcomes.Table(os.Stdout, selected)
 	if os.Getenv("DOCS") != "" {
-		path := filepath.Join(root, "docs", "tested-machines.md")
+		path := filepath.Join(root, "docs", "development", "tested-machines.md")
 		err = errors.Join(err, os.WriteFile(path, []byte(outcomes.Page(machines.Variants())), 0o644)) // #nosec G306 -- a document.
 	}
 	g.Expect(err).NotTo(HaveOccurred())

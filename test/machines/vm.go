@@ -203,8 +203,16 @@ func (vm *VM) Reboot(ctx context.Context, orderly bool) error {
 	if err != nil {
 		return err
 	}
-	// The machine does not stay to answer.
-	_ = vm.Run(ctx, map[bool]string{true: "systemctl reboot", false: "echo b >/proc/sysrq-trigger"}[orderly], nil, io.Discard)
+	// The machine does not stay to answer. Without power it does not even end the connection, which is closed below.
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_ = vm.Run(ctx, map[bool]string{true: "systemctl reboot", false: "echo b >/proc/sysrq-trigger"}[orderly], nil, io.Discard)
+	}()
+	select {
+	case <-asked:
+	case <-time.After(10 * time.Second):
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {

@@ -114,7 +114,7 @@ type credentials struct {
 }
 
 // NewCredentialsBinding returns the validator for CredentialsBindings of type local: the Secret must be one that machines
-// can use. From then on Gardener labels the Secret, so that NewSecret sees to it.
+// can use. From then on Gardener labels the Secret, so that NewSecret checks it.
 //
 // reader reads from the API server. Needed permissions: get on Secrets, InternalSecrets and WorkloadIdentities.
 func NewCredentialsBinding(reader client.Reader) extensionswebhook.Validator {
@@ -181,7 +181,7 @@ func (c *credentials) data(ctx context.Context, ref corev1.ObjectReference, path
 	return nil, nil, nil
 }
 
-// leadElsewhere tells whether the credentials of a shoot lead to another cluster than its seed.
+// leadElsewhere reports whether the credentials of a shoot lead to another cluster than its seed.
 func (c *credentials) leadElsewhere(ctx context.Context, shoot *gardencorev1beta1.Shoot) (bool, error) {
 	var ref corev1.ObjectReference
 	switch {

@@ -5,72 +5,44 @@
 package oci
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/credentials"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // CABundleKey is the key in the Secret of caBundleSecretRef.
 const CABundleKey = "bundle.crt"
 
-// access is with what the registries of a target are asked.
+// access holds the content of the Secrets that the configuration names.
 type access struct {
-	// credentials are those for each endpoint, in their order; empty where there are none.
-	credentials []auth.Credential
-	// roots are the CAs that are trusted; nil stands for those of the system.
-	roots *x509.CertPool
-	// grant is the name of the grant for these credentials.
-	grant string
-	// fingerprint changes with anything here.
-	fingerprint string
+	// pullSecret is a Docker configuration, caBundle PEM; both are nil if no Secret is named.
+	pullSecret, caBundle []byte
 }
 
-// access reads the Secrets that the configuration names.
-func (s *source) access(ctx context.Context) (*access, error) {
-	var (
-		a            = &access{credentials: make([]auth.Credential, len(s.target.Endpoints))}
-		config, cert []byte
-		err          error
-	)
+func (a access) equal(other access) bool {
+	return bytes.Equal(a.pullSecret, other.pullSecret) && bytes.Equal(a.caBundle, other.caBundle)
+}
+
+// readAccess reads the Secrets.
+func (s *source) readAccess(ctx context.Context) (a access, err error) {
 	if ref := s.config.PullSecretRef; ref != nil {
-		if config, err = s.puller.secret(ctx, ref.Name, corev1.DockerConfigJsonKey); err != nil {
-			return nil, err
-		}
-		for i, e := range s.target.Endpoints {
-			if a.credentials[i], err = credentialFor(ctx, config, e); err != nil {
-				return nil, problemf(ReasonConfiguration, "Secret %s/%s: %w", s.puller.opts.Namespace, ref.Name, err)
-			}
+		if a.pullSecret, err = s.puller.secret(ctx, ref.Name, corev1.DockerConfigJsonKey); err != nil {
+			return a, err
 		}
 	}
 	if ref := s.config.CABundleSecretRef; ref != nil {
-		if cert, err = s.puller.secret(ctx, ref.Name, CABundleKey); err != nil {
-			return nil, err
-		}
-		// Where the system has no certificates, those of the bundle are all there are.
-		if a.roots, err = x509.SystemCertPool(); err != nil {
-			a.roots = x509.NewCertPool()
-		}
-		if !a.roots.AppendCertsFromPEM(cert) {
-			return nil, problemf(ReasonConfiguration, "Secret %s/%s: there is no PEM certificate in its key %s", s.puller.opts.Namespace, ref.Name, CABundleKey)
-		}
+		a.caBundle, err = s.puller.secret(ctx, ref.Name, CABundleKey)
 	}
-
-	if a.grant, err = s.puller.disk.hash(s.target, a.credentials); err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(cert)
-	a.fingerprint = a.grant + hex.EncodeToString(sum[:])
-	return a, nil
+	return a, err
 }
 
 func (p *Puller) secret(ctx context.Context, name, key string) ([]byte, error) {
@@ -88,20 +60,39 @@ func (p *Puller) secret(ctx context.Context, name, key string) ([]byte, error) {
 	return secret.Data[key], nil
 }
 
-// credentialFor returns the credential in a Docker configuration for an endpoint: that with the longest path which begins
-// its repository, as kubelet does it. Errors hold nothing of the configuration.
-func credentialFor(ctx context.Context, config []byte, e endpoint) (auth.Credential, error) {
+// roots returns the CAs to trust: the system's, and those of the bundle if there is one.
+func (s *source) roots(bundle []byte) (*x509.CertPool, error) {
+	if bundle == nil {
+		return nil, nil //nolint:nilnil // nil stands for those of the system.
+	}
+	// Where the system has no certificates, those of the bundle are all there are.
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(bundle) {
+		return nil, problemf(ReasonConfiguration, "Secret %s/%s: there is no PEM certificate in its key %s", s.puller.opts.Namespace, s.config.CABundleSecretRef.Name, CABundleKey)
+	}
+	return roots, nil
+}
+
+// credential returns the entry for a repository in a Docker configuration: the one with the longest path that the
+// repository begins with, as kubelet does it. Errors hold nothing of the configuration.
+func credential(config []byte, repository name.Repository) (authn.Authenticator, error) {
+	if config == nil {
+		return authn.Anonymous, nil
+	}
 	var parsed struct {
 		Auths map[string]json.RawMessage `json:"auths"`
 	}
 	if err := json.Unmarshal(config, &parsed); err != nil {
-		return auth.EmptyCredential, fmt.Errorf("its key %s is not a Docker configuration in JSON", corev1.DockerConfigJsonKey)
+		return nil, fmt.Errorf("its key %s is not a Docker configuration in JSON", corev1.DockerConfigJsonKey)
 	}
 
 	best, found := "", json.RawMessage(nil)
 	for _, key := range sortedKeys(parsed.Auths) {
 		host, prefix := splitKey(key)
-		if host != canonicalRegistry(e.Registry) || prefix != "" && !strings.HasPrefix(e.Repository+"/", prefix+"/") {
+		if host != canonicalRegistry(repository.RegistryStr()) || prefix != "" && !strings.HasPrefix(repository.RepositoryStr()+"/", prefix+"/") {
 			continue
 		}
 		if found == nil || len(prefix) > len(best) {
@@ -109,19 +100,13 @@ func credentialFor(ctx context.Context, config []byte, e endpoint) (auth.Credent
 		}
 	}
 	if found == nil {
-		return auth.EmptyCredential, nil
+		return authn.Anonymous, nil
 	}
-
-	// The library knows all forms of an entry, but not of a key.
-	single, err := json.Marshal(map[string]any{"auths": map[string]json.RawMessage{"registry": found}})
-	if err != nil {
-		return auth.EmptyCredential, err
+	var entry authn.AuthConfig
+	if err := json.Unmarshal(found, &entry); err != nil {
+		return nil, fmt.Errorf("the entry for %s in its key %s is not valid", repository.RegistryStr(), corev1.DockerConfigJsonKey)
 	}
-	store, err := credentials.NewMemoryStoreFromDockerConfig(single)
-	if err != nil {
-		return auth.EmptyCredential, fmt.Errorf("the entry for %s in its key %s is not valid", e.Registry, corev1.DockerConfigJsonKey)
-	}
-	return store.Get(ctx, "registry")
+	return authn.FromConfig(entry), nil
 }
 
 // splitKey splits "[SCHEME://]HOST[:PORT][/PATH]", where older versions of Docker have an API version as the path.
@@ -136,7 +121,7 @@ func splitKey(key string) (host, prefix string) {
 	return canonicalRegistry(host), prefix
 }
 
-// canonicalRegistry knows the names of Docker Hub.
+// canonicalRegistry returns one name for all that Docker Hub has.
 func canonicalRegistry(host string) string {
 	switch host = strings.ToLower(host); host {
 	case "index.docker.io", "registry-1.docker.io":

@@ -57,20 +57,18 @@ func TestPlainHTTPIsForTheLoopbackOrWhenAsked(t *testing.T) {
 
 func TestARegistryCannotSendToPlainHTTP(t *testing.T) {
 	g := NewWithT(t)
-	plain, registry, w := newRegistry(t), newTLSRegistry(t), newWorld(t)
+	registry, w := newTLSRegistry(t), newWorld(t)
 	registry.push(t, "v1", pack(t, "1.0.0", nil))
-	_, port, _ := strings.Cut(plain.host(), ":")
 	registry.guard(func(writer http.ResponseWriter, request *http.Request) bool {
 		if !strings.Contains(request.URL.Path, "/blobs/") {
 			return true
 		}
-		http.Redirect(writer, request, "http://0.0.0.0:"+port+request.URL.Path+"?signature=secret", http.StatusTemporaryRedirect)
+		http.Redirect(writer, request, "http://storage.example.invalid"+request.URL.Path+"?signature=secret", http.StatusTemporaryRedirect)
 		return false
 	})
 	w.secret("ca", oci.CABundleKey, registry.ca())
 	config := withCA(ref(registry.host(), "v1"))
 	w.refused(config, oci.ReasonConfiguration, "HTTP without TLS")
-	g.Expect(plain.asked()).To(BeEmpty())
 	w.clock.Step(time.Minute)
 	_, err := w.version(config)
 	g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
@@ -119,7 +117,8 @@ func TestSecretsAreReadOncePerInterval(t *testing.T) {
 	g := NewWithT(t)
 	registry, w := newRegistry(t), newWorld(t)
 	w.login(registry.host(), "user", "password")
-	config := withPullSecret(ref(registry.host(), registry.push(t, "v1", pack(t, "1.0.0", nil)).String()))
+	registry.push(t, "v1", pack(t, "1.0.0", nil))
+	config := withPullSecret(ref(registry.host(), "v1"))
 	reads := w.reads
 	for range 3 {
 		for range 5 {
@@ -130,63 +129,22 @@ func TestSecretsAreReadOncePerInterval(t *testing.T) {
 	g.Expect(w.reads - reads).To(Equal(3))
 }
 
-func TestCredentialsThatAreNoLongerGoodDoNotGetWhatIsKept(t *testing.T) {
-	for name, reference := range map[string]string{"by tag": "v1", "by digest": ""} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			registry, w := newRegistry(t), newWorld(t)
-			manifest := registry.push(t, "v1", pack(t, "1.0.0", nil))
-			if reference == "" {
-				reference = manifest.String()
-			}
-			registry.guard(basicAuth("user", "old"))
-			w.login(registry.host(), "user", "old")
-			config := withPullSecret(ref(registry.host(), reference))
-			w.expect(config, "1.0.0")
-
-			registry.guard(basicAuth("user", "new"))
-			w.clock.Step(10 * time.Minute)
-			w.refused(config, oci.ReasonUnauthorized, "401")
-
-			// What was taken away does not come back when the registry is down, and not by a restart.
-			registry.guard(down)
-			w.clock.Step(10 * time.Minute)
-			w.refused(config, oci.ReasonUnreachable, "check the registry")
-			w.restart()
-			w.refused(config, oci.ReasonUnreachable, "check the registry")
-
-			registry.guard(basicAuth("user", "new"))
-			w.login(registry.host(), "user", "new")
-			w.clock.Step(10 * time.Minute)
-			registry.asked()
-			w.expect(config, "1.0.0")
-			g.Expect(registry.asked()).To(Equal([]string{"GET manifests", "GET manifests"}), "the archive itself is there")
-		})
-	}
-}
-
-func TestOtherCredentialsAreCheckedBeforeTheyGetWhatIsKept(t *testing.T) {
-	g := NewWithT(t)
+func TestCredentialsThatAreNoLongerGoodAreAnErrorByTag(t *testing.T) {
 	registry, w := newRegistry(t), newWorld(t)
-	config := ref(registry.host(), registry.push(t, "v1", pack(t, "1.0.0", nil)).String())
-	registry.guard(basicAuth("user", "right"))
-	w.login(registry.host(), "user", "right")
-	w.expect(withPullSecret(config), "1.0.0")
-	registry.asked()
+	manifest := registry.push(t, "v1", pack(t, "1.0.0", nil))
+	registry.guard(basicAuth("user", "old"))
+	w.login(registry.host(), "user", "old")
+	byTag, byDigest := withPullSecret(ref(registry.host(), "v1")), withPullSecret(ref(registry.host(), manifest.String()))
+	w.expect(byTag, "1.0.0")
+	w.expect(byDigest, "1.0.0")
 
-	w.refused(config, oci.ReasonUnauthorized, "basic credential not found")
-	w.login(registry.host(), "user", "wrong")
+	registry.guard(basicAuth("user", "new"))
 	w.clock.Step(time.Minute)
-	w.refused(withPullSecret(config), oci.ReasonUnauthorized, "401")
-	registry.guard(down)
+	w.refused(byTag, oci.ReasonUnauthorized, "401")
+	w.expect(byDigest, "1.0.0")
+	w.login(registry.host(), "user", "new")
 	w.clock.Step(time.Minute)
-	w.refused(withPullSecret(config), oci.ReasonUnreachable, "")
-	g.Expect(registry.asked()).NotTo(ContainElement("GET blobs"))
-
-	// Those that were right still are, as far as anybody can tell.
-	w.login(registry.host(), "user", "right")
-	w.clock.Step(time.Minute)
-	w.expect(withPullSecret(config), "1.0.0")
+	w.expect(byTag, "1.0.0")
 }
 
 func TestNoCredentialIsWrittenToTheDisk(t *testing.T) {
@@ -213,7 +171,7 @@ func TestNoCredentialIsWrittenToTheDisk(t *testing.T) {
 		g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)), path)
 		return nil
 	})).To(Succeed())
-	g.Expect(files).To(Equal(3))
+	g.Expect(files).To(Equal(1))
 }
 
 // tokenServer gives out tokens for one user, or for a refresh token.
@@ -264,7 +222,7 @@ func (s *tokenServer) door(w http.ResponseWriter, request *http.Request) bool {
 	if s.tokens[strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer ")] {
 		return true
 	}
-	w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/token",service="registry",scope="repository:%s:pull"`, s.URL, repository))
+	w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/token",service="registry",scope="repository:%s:pull"`, strings.Replace(s.URL, "127.0.0.1", "localhost", 1), repository))
 	w.WriteHeader(http.StatusUnauthorized)
 	return false
 }
@@ -285,12 +243,13 @@ func TestTokenAuth(t *testing.T) {
 	g.Expect(registry.asked()).To(Equal([]string{"GET manifests", "GET manifests", "GET blobs"}))
 	g.Expect(tokens.scopes).To(Equal([]string{"repository:" + repository + ":pull"}))
 
-	// The token serves for a while, but not longer than AccessInterval: then the credentials themselves have to be good.
+	// The token serves for as long as the registry takes it.
 	tokens.change(func() { tokens.password = "changed" })
 	w.clock.Step(time.Minute)
 	w.expect(config, "1.0.0")
 	g.Expect(registry.asked()).To(Equal([]string{"HEAD manifests"}))
-	w.clock.Step(9 * time.Minute)
+	tokens.change(func() { clear(tokens.tokens) })
+	w.clock.Step(time.Minute)
 	w.refused(config, oci.ReasonUnauthorized, "401")
 }
 
@@ -301,10 +260,11 @@ func TestAnIdentityTokenIsExchanged(t *testing.T) {
 	config := withPullSecret(ref(registry.host(), "v1"))
 
 	w.secret("pull", corev1.DockerConfigJsonKey, []byte(`{"auths":{"`+registry.host()+`":{"identitytoken":"right"}}}`))
-	w.expect(config, "1.0.0")
 	tokens.change(func() { tokens.password = "changed" })
-	w.clock.Step(10 * time.Minute)
 	w.refused(config, oci.ReasonUnauthorized, "400")
+	tokens.change(func() { tokens.password = "right" })
+	w.clock.Step(time.Minute)
+	w.expect(config, "1.0.0")
 }
 
 func TestARegistryTokenIsSentAsItIs(t *testing.T) {

@@ -7,12 +7,10 @@ package oci_test
 import (
 	"testing"
 	"time"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 )
 
 // warm measures loads of a chart that is there, and reports how many requests each made.
-func warm(b *testing.B, reference string, change ...func(*oci.Options)) {
+func warm(b *testing.B, reference string, change ...func(*setup)) {
 	registry, w := newRegistry(b), newWorld(b, change...)
 	manifest := registry.push(b, "v1", pack(b, "1.0.0", nil))
 	if reference == "" {
@@ -36,16 +34,46 @@ func BenchmarkWarmByDigest(b *testing.B) { warm(b, "") }
 
 func BenchmarkWarmByTag(b *testing.B) { warm(b, "v1") }
 
-func BenchmarkWarmFromDisk(b *testing.B) {
-	warm(b, "v1", func(o *oci.Options) { o.MemoryBytes = 1 })
+// BenchmarkFirstFromDisk is the first load after a restart.
+func BenchmarkFirstFromDisk(b *testing.B) { first(b, func(*world) {}) }
+
+// BenchmarkFirstCold is the first load there is.
+func BenchmarkFirstCold(b *testing.B) {
+	first(b, func(w *world) { w.opts.Directory = b.TempDir() })
+}
+
+// first measures the first load of each of many pullers, and reports how many requests each made.
+func first(b *testing.B, change func(*world)) {
+	registry, w := newRegistry(b), newWorld(b)
+	registry.push(b, "v1", pack(b, "1.0.0", nil))
+	config := ref(registry.host(), "v1")
+	w.expect(config, "1.0.0")
+	registry.asked()
+
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		change(w)
+		w.restart()
+		source := w.source(config)
+		b.StartTimer()
+		if _, err := source.Load(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(registry.asked()))/float64(b.N), "requests/op")
 }
 
 // BenchmarkCheckedTag is a load that finds the interval to be over.
 func BenchmarkCheckedTag(b *testing.B) {
-	warm(b, "v1", func(o *oci.Options) { o.CheckInterval, o.Clock = time.Nanosecond, nil })
-}
-
-// BenchmarkCold is a load of a chart for which there is no room, so that each one is a pull.
-func BenchmarkCold(b *testing.B) {
-	warm(b, "v1", func(o *oci.Options) { o.MemoryBytes, o.MaxBytes = 1, 1 })
+	registry, w := newRegistry(b), newWorld(b)
+	registry.push(b, "v1", pack(b, "1.0.0", nil))
+	source := w.source(ref(registry.host(), "v1"))
+	for b.Loop() {
+		w.clock.Step(time.Minute)
+		if _, err := source.Load(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(registry.asked()))/float64(b.N), "requests/op")
 }

@@ -7,24 +7,20 @@ package oci
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
-	"time"
 
-	"oras.land/oras-go/v2/content"
-	"oras.land/oras-go/v2/errdef"
-	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/errcode"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// Reason tells why there is no chart. It is the label "result" of the pulls in the metrics as well.
+// Reason is why there is no chart. It is the label "result" of the pulls in the metrics as well.
 type Reason string
 
 const (
@@ -45,13 +41,13 @@ const (
 	ReasonDigestMismatch Reason = "DigestMismatch"
 	// ReasonNotAChart means that there is something else than one Helm chart under the reference.
 	ReasonNotAChart Reason = "NotAChart"
-	// ReasonTooLarge means that the chart goes beyond one of the Limits.
+	// ReasonTooLarge means that the chart goes beyond one of the limits.
 	ReasonTooLarge Reason = "TooLarge"
 	// ReasonUnsafeArchive means that the archive holds a link, a device, or a name that leads out of it.
 	ReasonUnsafeArchive Reason = "UnsafeArchive"
 )
 
-// remedy tells a user what to do.
+// remedy returns what a user can do.
 func (r Reason) remedy() string {
 	switch r {
 	case ReasonConfiguration:
@@ -85,29 +81,19 @@ type Error struct {
 	Ref string
 	// Reason classifies Err.
 	Reason Reason
-	// Err tells what happened.
+	// Err is what happened.
 	Err error
 }
 
 var query = regexp.MustCompile(`(https?://[^\s"?]+)\?[^\s"]*`)
 
-// Error implements error. URLs are without their query, which is a signature in those that registries redirect to.
+// Error implements error. URLs are without their query.
 func (e *Error) Error() string {
-	return fmt.Sprintf("getting chart %s: %s: %s", e.Ref, query.ReplaceAllString(e.Err.Error(), "$1"), e.Reason.remedy())
+	return fmt.Sprintf("getting chart %s: %s: %s", e.Ref, withoutQueries(e.Err.Error()), e.Reason.remedy())
 }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
-
-// ReasonOf returns the Reason of an error that a source of this package returned, and "" for others, as of a context that
-// has ended.
-func ReasonOf(err error) Reason {
-	var known *Error
-	if errors.As(err, &known) {
-		return known.Reason
-	}
-	return ""
-}
 
 // problem is an error whose reason is known where it comes up.
 type problem struct {
@@ -122,117 +108,112 @@ func problemf(reason Reason, format string, args ...any) error {
 	return &problem{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// busyError is an answer that may be another one soon.
-type busyError struct {
-	status     int
-	retryAfter time.Duration
-}
-
-func (e *busyError) Error() string {
-	text := fmt.Sprintf("response status code %d: %s", e.status, http.StatusText(e.status))
-	if e.retryAfter > 0 {
-		text += fmt.Sprintf(", to be tried again in %s", e.retryAfter)
+// failure returns the one error of all registries.
+func failure(failures []error) error {
+	order := []Reason{
+		ReasonDigestMismatch, ReasonUnsafeArchive, ReasonTooLarge, ReasonNotAChart, ReasonUnauthorized, ReasonConfiguration,
+		// A registry that could not be asked says least: in a network without a way out, this is the one behind the mirrors.
+		ReasonUntrusted, ReasonUnexpectedAnswer, ReasonUnreachable, ReasonNotFound,
 	}
-	return text
+	reasons := make(map[Reason]bool, len(failures))
+	var texts []string
+	for _, err := range failures {
+		reasons[classify(err)] = true
+		texts = append(texts, told(err))
+	}
+	reason := order[slices.IndexFunc(order, func(r Reason) bool { return reasons[r] })]
+	return &problem{reason: reason, err: errors.New(strings.Join(texts, "; "))}
 }
 
-// classify returns the reason of an error that came from a registry or from what was made of its answer.
+// classify returns the reason of an error that came from a registry or from reading its answer. Where the library has
+// tried with TLS and without, the error holds both.
 func classify(err error) Reason {
 	var (
 		known       *problem
-		response    *errcode.ErrorResponse
+		tooLarge    *http.MaxBytesError
 		certificate *tls.CertificateVerificationError
-		authority   x509.UnknownAuthorityError
+		response    *transport.Error
 	)
 	switch {
 	case errors.As(err, &known):
 		return known.reason
-	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData):
-		return ReasonDigestMismatch
-	case errors.Is(err, errdef.ErrNotFound):
-		return ReasonNotFound
-	case errors.Is(err, auth.ErrBasicCredentialNotFound):
-		return ReasonUnauthorized
+	case errors.As(err, &tooLarge):
+		return ReasonTooLarge
+	case errors.As(err, &certificate):
+		return ReasonUntrusted
 	case errors.As(err, &response):
 		return classifyResponse(response)
-	case errors.As(err, &certificate), errors.As(err, &authority):
-		return ReasonUntrusted
 	case isConnectionError(err):
 		return ReasonUnreachable
+	case errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, errPlainHTTP):
+		return ReasonConfiguration
+	case strings.Contains(err.Error(), "does not match requested digest"):
+		return ReasonDigestMismatch // The library's error has no type.
 	default:
 		return ReasonUnexpectedAnswer
 	}
 }
 
-// classifyResponse knows that whatever a token server refuses with, it refuses the credentials: by OAuth2, 400 stands for
-// a refresh token that is no longer valid.
-func classifyResponse(response *errcode.ErrorResponse) Reason {
-	switch {
-	case response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden:
+// classifyResponse treats any refusal by a token server as one of the credentials: by OAuth2, 400 stands for a refresh
+// token that is no longer valid.
+func classifyResponse(response *transport.Error) Reason {
+	switch status := response.StatusCode; {
+	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+		return ReasonUnreachable
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return ReasonUnauthorized
-	case !strings.Contains(response.URL.Path, "/manifests/") && !strings.Contains(response.URL.Path, "/blobs/"):
+	case !strings.Contains(response.Request.URL.Path, "/manifests/") && !strings.Contains(response.Request.URL.Path, "/blobs/"):
 		return ReasonUnauthorized
-	case response.StatusCode == http.StatusNotFound:
+	case status == http.StatusNotFound:
 		return ReasonNotFound
 	default:
 		return ReasonUnexpectedAnswer
 	}
 }
 
-// isConnectionError tells whether there was no answer, or only a part of it.
+// isConnectionError reports whether there was no answer, or only a part of it.
 func isConnectionError(err error) bool {
 	var (
-		busy    *busyError
-		network net.Error
+		network   net.Error
+		operation *net.OpError
+		dns       *net.DNSError
 	)
-	return errors.As(err, &busy) || errors.As(err, &network) && (network.Timeout() || isOpError(err)) ||
+	// *url.Error is a net.Error for whatever it wraps.
+	return errors.As(err, &network) && network.Timeout() || errors.As(err, &operation) || errors.As(err, &dns) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// isOpError leaves out *url.Error, which is a net.Error for whatever it wraps.
-func isOpError(err error) bool {
+// told returns what a status may repeat of an error: the same for each attempt, and nothing that the registry has written.
+func told(err error) string {
 	var (
-		operation *net.OpError
-		dns       *net.DNSError
+		response    *transport.Error
+		certificate *tls.CertificateVerificationError
+		network     *net.OpError
 	)
-	return errors.As(err, &operation) || errors.As(err, &dns)
+	text := err.Error()
+	registry, _, _ := strings.Cut(text, ": ")
+	switch {
+	case errors.As(err, &certificate):
+		return registry + ": " + certificate.Error()
+	case errors.As(err, &response):
+		return fmt.Sprintf("%s: %s %q: response status code %d: %s", registry, response.Request.Method, response.Request.URL.Redacted(),
+			response.StatusCode, http.StatusText(response.StatusCode))
+	case errors.Is(err, http.ErrSchemeMismatch) && classify(err) == ReasonConfiguration && !errors.Is(err, errPlainHTTP):
+		text += ": " + errPlainHTTP.Error()
+	case errors.As(err, &network) && network.Source != nil:
+		// Each connection has another port here.
+		text = strings.ReplaceAll(text, network.Source.String()+"->", "")
+	}
+	return shorten(text)
 }
 
-// transient tells whether it makes sense to ask again at once. A name that does not exist will not come up that fast.
-func transient(err error) bool {
-	var dns *net.DNSError
-	return classify(err) == ReasonUnreachable && (!errors.As(err, &dns) || !dns.IsNotFound)
-}
+// withoutQueries cuts the queries from URLs. In those that registries redirect to, they are signatures.
+func withoutQueries(text string) string { return query.ReplaceAllString(text, "$1") }
 
-// retryAfter is how long a registry asks to be left alone.
-func retryAfter(err error) time.Duration {
-	var busy *busyError
-	if errors.As(err, &busy) {
-		return busy.retryAfter
-	}
-	return 0
-}
-
-// worst returns the reason that tells most about why none of several endpoints gave what was asked for. That of an
-// endpoint which could not be asked comes last: in a network without a way out, this is the registry behind the mirrors.
-func worst(failures []error) Reason {
-	order := []Reason{
-		ReasonDigestMismatch, ReasonUnsafeArchive, ReasonTooLarge, ReasonNotAChart, ReasonUnauthorized, ReasonConfiguration,
-		ReasonUntrusted, ReasonUnexpectedAnswer,
-	}
-	reasons := make(map[Reason]bool, len(failures))
-	for _, failure := range failures {
-		reasons[classify(failure)] = true
-	}
-	for _, reason := range order {
-		if reasons[reason] {
-			return reason
-		}
-	}
-	if reasons[ReasonUnreachable] {
-		return ReasonUnreachable
-	}
-	return ReasonNotFound
+// shorten cuts a text between two characters.
+func shorten(text string) string {
+	const most = 1 << 10
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }

@@ -7,7 +7,6 @@ package oci_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -51,10 +50,6 @@ func TestWhatIsNotWhatItsDigestSaysIsRefused(t *testing.T) {
 			_, _ = w.Write(evil)
 		}},
 		"a shorter archive": {"blobs", func(w http.ResponseWriter) { _, _ = w.Write(good[:len(good)-1]) }},
-		"another digest in the header": {"blobs", func(w http.ResponseWriter) {
-			w.Header().Set("Docker-Content-Digest", descriptor("", evil).Digest.String())
-			_, _ = w.Write(good)
-		}},
 		"another manifest": {"manifests", func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
 			_, _ = w.Write([]byte(`{"schemaVersion":2}`))
@@ -67,12 +62,12 @@ func TestWhatIsNotWhatItsDigestSaysIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) { o.Attempts = 3 })
+			registry, w := newRegistry(t), newWorld(t, func(o *setup) { o.Attempts = 3 })
 			config := ref(registry.host(), registry.push(t, "v1", good).String())
 			registry.guard(sends(answer.kind, answer.send))
 			w.refused(config, oci.ReasonDigestMismatch, "push the chart again")
 			g.Expect(len(registry.asked())).To(BeNumerically("<=", 2), "it is not asked for again")
-			g.Expect(w.metric("cache_entries")).To(BeZero())
+			g.Expect(files(t, w)).To(BeEmpty())
 			g.Expect(w.metric("pulls_total", "DigestMismatch")).To(Equal(1.0))
 
 			// Nothing of it was kept.
@@ -87,24 +82,43 @@ func TestWhatIsNotWhatItsDigestSaysIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnArchiveThatIsCutShortIsAskedForAgain(t *testing.T) {
-	g := NewWithT(t)
-	registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) {
-		o.Attempts, o.Clock = 3, nil
-	})
+func TestAnArchiveThatIsCutShortIsAskedForAgainLater(t *testing.T) {
+	registry, w := newRegistry(t), newWorld(t)
 	archive := pack(t, "1.0.0", nil)
 	registry.push(t, "v1", archive)
-	var cut atomic.Int32
+	config := ref(registry.host(), "v1")
 	registry.guard(func(w http.ResponseWriter, request *http.Request) bool {
-		if !strings.Contains(request.URL.Path, "/blobs/") || cut.Add(1) > 2 {
+		if !strings.Contains(request.URL.Path, "/blobs/") {
 			return true
 		}
 		w.Header().Set("Content-Length", fmt.Sprint(len(archive)))
 		_, _ = w.Write(archive[:len(archive)/2])
+		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	w.expect(ref(registry.host(), "v1"), "1.0.0")
-	g.Expect(cut.Load()).To(Equal(int32(3)))
+	w.refused(config, oci.ReasonUnreachable, "unexpected EOF")
+	registry.guard(nil)
+	w.clock.Step(5 * time.Second)
+	w.expect(config, "1.0.0")
+}
+
+func TestAResponseThatHasNoEndIsNotReadToIt(t *testing.T) {
+	for kind, reference := range map[string]string{"manifests": "v1", "blobs": "v1"} {
+		t.Run(kind, func(t *testing.T) {
+			registry, w := newRegistry(t), newWorld(t)
+			registry.push(t, "v1", pack(t, "1.0.0", nil))
+			registry.guard(sends(kind, func(w http.ResponseWriter) {
+				w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
+				for chunk := make([]byte, 1<<20); ; {
+					if _, err := w.Write(chunk); err != nil {
+						return
+					}
+				}
+			}))
+			reason := map[string]oci.Reason{"manifests": oci.ReasonTooLarge, "blobs": oci.ReasonDigestMismatch}[kind]
+			w.refused(ref(registry.host(), reference), reason, "")
+		})
+	}
 }
 
 func TestOnlyWhatMayPassIsTriedAgain(t *testing.T) {
@@ -114,15 +128,15 @@ func TestOnlyWhatMayPassIsTriedAgain(t *testing.T) {
 	}{
 		http.StatusInternalServerError: {3, oci.ReasonUnreachable},
 		http.StatusBadGateway:          {3, oci.ReasonUnreachable},
-		http.StatusServiceUnavailable:  {3, oci.ReasonUnreachable},
-		http.StatusTooManyRequests:     {3, oci.ReasonUnreachable},
-		http.StatusUnauthorized:        {1, oci.ReasonUnauthorized},
+		http.StatusServiceUnavailable:  {1, oci.ReasonUnreachable},
+		http.StatusTooManyRequests:     {1, oci.ReasonUnreachable},
+		http.StatusUnauthorized:        {2, oci.ReasonUnauthorized},
 		http.StatusForbidden:           {1, oci.ReasonUnauthorized},
 		http.StatusNotFound:            {1, oci.ReasonNotFound},
 		http.StatusTeapot:              {1, oci.ReasonUnexpectedAnswer},
 	} {
 		t.Run(http.StatusText(code), func(t *testing.T) {
-			registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) { o.Attempts, o.Clock = 3, nil })
+			registry, w := newRegistry(t), newWorld(t, func(o *setup) { o.Attempts = 3 })
 			registry.guard(status(code))
 			w.refused(ref(registry.host(), "v1"), tt.reason, registry.host()+"/"+repository+": ")
 			NewWithT(t).Expect(registry.asked()).To(HaveLen(tt.requests))
@@ -130,49 +144,22 @@ func TestOnlyWhatMayPassIsTriedAgain(t *testing.T) {
 	}
 
 	t.Run("a connection that breaks", func(t *testing.T) {
-		registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) { o.Attempts, o.Clock = 3, nil })
+		registry, w := newRegistry(t), newWorld(t, func(o *setup) { o.Attempts = 3 })
 		registry.guard(down)
 		w.refused(ref(registry.host(), "v1"), oci.ReasonUnreachable, "EOF")
 		NewWithT(t).Expect(len(registry.asked())).To(BeNumerically(">=", 3))
 	})
 	t.Run("nothing that listens", func(t *testing.T) {
-		registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) { o.Attempts, o.Clock = 3, nil })
+		registry, w := newRegistry(t), newWorld(t, func(o *setup) { o.Attempts = 3 })
 		registry.Close()
 		w.refused(ref(registry.host(), "v1"), oci.ReasonUnreachable, "connection refused")
-		NewWithT(t).Expect(w.metric("registry_requests_total", "error", "GET", registry.host())).To(Equal(3.0))
+		NewWithT(t).Expect(w.metric("registry_requests_total", "error", "GET", registry.host())).To(Equal(2.0), "with TLS and without")
 	})
-}
-
-func TestRetryAfterIsHonoured(t *testing.T) {
-	g := NewWithT(t)
-	registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) { o.Attempts = 3 })
-	registry.push(t, "v1", pack(t, "1.0.0", nil))
-	var refused atomic.Int32
-	registry.guard(func(w http.ResponseWriter, _ *http.Request) bool {
-		if refused.Add(1) > 1 {
-			return true
-		}
-		w.Header().Set("Retry-After", "7")
-		w.WriteHeader(http.StatusTooManyRequests)
-		return false
-	})
-
-	done := make(chan error, 1)
-	go func() {
-		_, err := w.source(ref(registry.host(), "v1")).Load(t.Context())
-		done <- err
-	}()
-	g.Eventually(w.clock.HasWaiters).Should(BeTrue())
-	w.clock.Step(7*time.Second - time.Millisecond)
-	g.Expect(w.clock.HasWaiters()).To(BeTrue())
-	w.clock.Step(time.Millisecond)
-	g.Expect(<-done).To(Succeed())
-	g.Expect(registry.asked()).To(HaveLen(3))
 }
 
 func TestALongRetryAfterIsNotWaitedForButLeftAlone(t *testing.T) {
 	g := NewWithT(t)
-	registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) { o.Attempts = 3 })
+	registry, w := newRegistry(t), newWorld(t, func(o *setup) { o.Attempts = 3 })
 	registry.push(t, "v1", pack(t, "1.0.0", nil))
 	config := ref(registry.host(), "v1")
 	registry.guard(func(writer http.ResponseWriter, _ *http.Request) bool {
@@ -180,10 +167,10 @@ func TestALongRetryAfterIsNotWaitedForButLeftAlone(t *testing.T) {
 		writer.WriteHeader(http.StatusServiceUnavailable)
 		return false
 	})
-	w.refused(config, oci.ReasonUnreachable, "to be tried again in 2m0s")
+	w.refused(config, oci.ReasonUnreachable, "503")
 	registry.guard(nil)
 	w.clock.Step(2*time.Minute - time.Second)
-	w.refused(config, oci.ReasonUnreachable, "to be tried again in 2m0s")
+	w.refused(config, oci.ReasonUnreachable, "503")
 	g.Expect(registry.asked()).To(HaveLen(1))
 	w.clock.Step(time.Second)
 	w.expect(config, "1.0.0")
@@ -204,12 +191,12 @@ func TestARegistryThatHangsDoesNotHangAReconcile(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		change func(*oci.Options)
+		change func(*setup)
 		door   func(http.ResponseWriter, *http.Request) bool
 	}{
-		"before the headers":    {func(o *oci.Options) { o.HeaderTimeout = 20 * time.Millisecond }, hang("manifests", false)},
-		"in the archive":        {func(o *oci.Options) { o.AttemptTimeout = 50 * time.Millisecond }, hang("blobs", true)},
-		"longer than the total": {func(o *oci.Options) { o.Timeout = 50 * time.Millisecond }, hang("blobs", false)},
+		"before the headers":    {func(o *setup) { o.Headers = 20 * time.Millisecond }, hang("manifests", false)},
+		"in the archive":        {func(o *setup) { o.Pull = 50 * time.Millisecond }, hang("blobs", true)},
+		"longer than the total": {func(o *setup) { o.Total = 50 * time.Millisecond }, hang("blobs", false)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry, w := newRegistry(t), newWorld(t, tt.change)
@@ -225,7 +212,7 @@ func TestARegistryThatHangsDoesNotHangAReconcile(t *testing.T) {
 
 	t.Run("when the chart is there", func(t *testing.T) {
 		g := NewWithT(t)
-		registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) { o.Attempts, o.CheckTimeout = 3, 20*time.Millisecond })
+		registry, w := newRegistry(t), newWorld(t, func(o *setup) { o.Attempts, o.Check = 3, 20*time.Millisecond })
 		registry.push(t, "v1", pack(t, "1.0.0", nil))
 		config := ref(registry.host(), "v1")
 		w.expect(config, "1.0.0")
@@ -290,7 +277,10 @@ func TestAMirrorMayHaveAPrefix(t *testing.T) {
 }
 
 func TestWhatIsNotOneChartIsAnErrorThatTellsWhatToDo(t *testing.T) {
-	good := pack(t, "1.0.0", nil)
+	good, zeros := pack(t, "1.0.0", nil), map[string]string{}
+	for i := range 7 {
+		zeros[fmt.Sprintf("app/%d", i)] = strings.Repeat("\x00", 5<<20)
+	}
 	for name, tt := range map[string]struct {
 		push    func(*fakeRegistry) error
 		reason  oci.Reason
@@ -298,7 +288,8 @@ func TestWhatIsNotOneChartIsAnErrorThatTellsWhatToDo(t *testing.T) {
 	}{
 		"an index": {func(r *fakeRegistry) error {
 			raw, err := json.Marshal(ocispec.Index{MediaType: ocispec.MediaTypeImageIndex})
-			return errors.Join(err, r.repository(t).PushReference(t.Context(), descriptor(ocispec.MediaTypeImageIndex, raw), bytes.NewReader(raw), "v1"))
+			r.put(t, http.MethodPut, "/manifests/v1", ocispec.MediaTypeImageIndex, raw)
+			return err
 		}, oci.ReasonNotAChart, "name one of them by its digest: ref must lead to one chart that was pushed by helm push"},
 		"a container image": {func(r *fakeRegistry) error {
 			r.pushManifest(t, "v1", ocispec.MediaTypeImageLayerGzip, good, nil)
@@ -321,7 +312,7 @@ func TestWhatIsNotOneChartIsAnErrorThatTellsWhatToDo(t *testing.T) {
 		"an archive with a digest that is none": {func(r *fakeRegistry) error {
 			r.pushManifest(t, "v1", oci.MediaType, good, func(m *ocispec.Manifest) { m.Layers[0].Digest = "../../etc/passwd" })
 			return nil
-		}, oci.ReasonNotAChart, "the digest of the layer is not valid"},
+		}, oci.ReasonNotAChart, "reading the manifest"},
 		"no archive": {func(r *fakeRegistry) error {
 			r.push(t, "v1", []byte("text"))
 			return nil
@@ -331,15 +322,15 @@ func TestWhatIsNotOneChartIsAnErrorThatTellsWhatToDo(t *testing.T) {
 			return nil
 		}, oci.ReasonNotAChart, "Chart.yaml file is missing"},
 		"a bomb": {func(r *fakeRegistry) error {
-			r.push(t, "v1", pack(t, "1.0.0", map[string]string{"app/1": strings.Repeat("\x00", 5<<20), "app/2": strings.Repeat("\x00", 5<<20), "app/3": strings.Repeat("\x00", 5<<20)}))
+			r.push(t, "v1", pack(t, "1.0.0", zeros))
 			return nil
-		}, oci.ReasonTooLarge, "decompressed it has more than 10485760 bytes"},
+		}, oci.ReasonTooLarge, "decompressed it has more than 33554432 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			registry, w := newRegistry(t), newWorld(t, func(o *oci.Options) { o.Limits.UnpackedBytes = 10 << 20 })
+			registry, w := newRegistry(t), newWorld(t)
 			NewWithT(t).Expect(tt.push(registry)).To(Succeed())
 			w.refused(ref(registry.host(), "v1"), tt.reason, tt.message)
-			NewWithT(t).Expect(w.metric("cache_entries")).To(BeZero())
+			NewWithT(t).Expect(files(t, w)).To(BeEmpty())
 		})
 	}
 }

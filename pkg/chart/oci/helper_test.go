@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"maps"
@@ -32,7 +33,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
-	"oras.land/oras-go/v2/registry/remote"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -120,25 +120,14 @@ func (r *fakeRegistry) ca() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.Certificate().Raw})
 }
 
-// RoundTrip serves a request without the door.
-func (r *fakeRegistry) RoundTrip(request *http.Request) (*http.Response, error) {
-	recorder := httptest.NewRecorder()
-	if request.Body == nil {
-		request.Body = http.NoBody
-	}
-	r.content.ServeHTTP(recorder, request)
-	response := recorder.Result()
-	response.Request = request
-	return response, nil
-}
-
-func (r *fakeRegistry) repository(t testing.TB) *remote.Repository {
+// put sends content to the registry without the door.
+func (r *fakeRegistry) put(t testing.TB, method, path, mediaType string, content []byte) {
 	t.Helper()
-	repo, err := remote.NewRepository("registry.example.org/" + repository)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	repo.PlainHTTP = true
-	repo.Client = &http.Client{Transport: r}
-	return repo
+	request := httptest.NewRequest(method, "/v2/"+repository+path, bytes.NewReader(content))
+	request.Header.Set("Content-Type", mediaType)
+	recorder := httptest.NewRecorder()
+	r.content.ServeHTTP(recorder, request)
+	NewWithT(t).Expect(recorder.Code).To(Equal(http.StatusCreated), recorder.Body.String())
 }
 
 // push pushes an archive as Helm does, and returns the digest of the manifest.
@@ -150,8 +139,6 @@ func (r *fakeRegistry) push(t testing.TB, tag string, archive []byte) digest.Dig
 func (r *fakeRegistry) pushManifest(t testing.TB, tag, mediaType string, archive []byte, change func(*ocispec.Manifest)) digest.Digest {
 	t.Helper()
 	g := NewWithT(t)
-	repo := r.repository(t)
-
 	config := []byte(`{"name":"app","version":"0.1.0","apiVersion":"v2"}`)
 	manifest := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2},
@@ -159,16 +146,16 @@ func (r *fakeRegistry) pushManifest(t testing.TB, tag, mediaType string, archive
 		Config:    descriptor("application/vnd.cncf.helm.config.v1+json", config),
 		Layers:    []ocispec.Descriptor{descriptor(mediaType, archive)},
 	}
-	g.Expect(repo.Blobs().Push(t.Context(), manifest.Config, bytes.NewReader(config))).To(Succeed())
-	g.Expect(repo.Blobs().Push(t.Context(), manifest.Layers[0], bytes.NewReader(archive))).To(Succeed())
+	for _, blob := range [][]byte{config, archive} {
+		r.put(t, http.MethodPost, "/blobs/uploads/?digest="+digest.FromBytes(blob).String(), "application/octet-stream", blob)
+	}
 	if change != nil {
 		change(&manifest)
 	}
 	raw, err := json.Marshal(manifest)
 	g.Expect(err).NotTo(HaveOccurred())
-	described := descriptor(manifest.MediaType, raw)
-	g.Expect(repo.PushReference(t.Context(), described, bytes.NewReader(raw), tag)).To(Succeed())
-	return described.Digest
+	r.put(t, http.MethodPut, "/manifests/"+tag, manifest.MediaType, raw)
+	return digest.FromBytes(raw)
 }
 
 func descriptor(mediaType string, content []byte) ocispec.Descriptor {
@@ -211,12 +198,18 @@ type world struct {
 	reads    int
 	readLock sync.Mutex
 	metrics  *prometheus.Registry
-	opts     oci.Options
+	opts     setup
 	puller   *oci.Puller
 }
 
+// setup are the options of a Puller and its waits.
+type setup struct {
+	oci.Options
+	oci.Timing
+}
+
 // newWorld has an instance whose clock stands still and which tries everything once.
-func newWorld(t testing.TB, change ...func(*oci.Options)) *world {
+func newWorld(t testing.TB, change ...func(*setup)) *world {
 	t.Helper()
 	w := &world{t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	w.client = fakeclient.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
@@ -227,10 +220,8 @@ func newWorld(t testing.TB, change ...func(*oci.Options)) *world {
 			return c.Get(ctx, key, object, opts...)
 		},
 	}).Build()
-	w.opts = oci.Options{
-		Directory: t.TempDir(), Reader: w.client, Namespace: namespace, Log: logr.Discard(), Clock: w.clock, Attempts: 1,
-		RetryWait: time.Millisecond,
-	}
+	w.opts.Options = oci.Options{Directory: t.TempDir(), Reader: w.client, Namespace: namespace, Log: logr.Discard(), Clock: w.clock}
+	w.opts.Timing = oci.Timing{Attempts: 1}
 	for _, c := range change {
 		c(&w.opts)
 	}
@@ -244,8 +235,9 @@ func (w *world) open() {
 	w.metrics = prometheus.NewPedanticRegistry()
 	w.opts.Registerer = w.metrics
 	var err error
-	w.puller, err = oci.New(w.opts)
+	w.puller, err = oci.New(w.opts.Options)
 	NewWithT(w.t).Expect(err).NotTo(HaveOccurred())
+	w.puller.SetTiming(w.opts.Timing)
 }
 
 func (w *world) restart() {
@@ -299,7 +291,7 @@ func (w *world) refused(config configv1alpha1.OCIChart, reason oci.Reason, text 
 	g := NewWithT(w.t)
 	_, err := w.version(config)
 	g.Expect(err).To(MatchError(ContainSubstring(text)))
-	g.Expect(oci.ReasonOf(err)).To(Equal(reason), err.Error())
+	g.Expect(reasonOf(err)).To(Equal(reason), err.Error())
 	g.Expect(err.Error()).To(HavePrefix("getting chart " + config.Ref + ": "))
 }
 
@@ -364,4 +356,12 @@ func basicAuth(user, password string) func(http.ResponseWriter, *http.Request) b
 		w.WriteHeader(http.StatusUnauthorized)
 		return false
 	}
+}
+
+func reasonOf(err error) oci.Reason {
+	var known *oci.Error
+	if errors.As(err, &known) {
+		return known.Reason
+	}
+	return ""
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are described in docs/charts.md.
+// metrics are described in docs/operations/observability.md.
 type metrics struct {
-	hits, evictions, pulls, requests, stale *prometheus.CounterVec
-	misses, pulledBytes, corruptions        prometheus.Counter
-	cacheBytes, cacheEntries                *prometheus.GaugeVec
+	hits, pulls, requests, stale *prometheus.CounterVec
+	misses, corruptions          prometheus.Counter
 	// unregister makes room for a Puller after this one in the same process.
 	unregister func()
 }
@@ -32,29 +31,20 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help})
 	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + name, Help: help}, []string{"level"})
-	}
 
 	m := &metrics{
-		hits:         vec("cache_hits_total", "Charts from an OCI registry that were found in memory or on the disk.", "level"),
-		misses:       counter("cache_misses_total", "Charts from an OCI registry that were found neither in memory nor on the disk."),
-		evictions:    vec("cache_evictions_total", "Charts that were removed to make room for others.", "level"),
-		corruptions:  counter("cache_corruptions_total", "Charts on the disk that were not what their digest says, and were removed."),
-		cacheBytes:   gauge("cache_bytes", "Size of the charts that are kept: as pulled on the disk, unpacked in memory."),
-		cacheEntries: gauge("cache_entries", "Number of charts that are kept."),
-		pulls:        vec("pulls_total", "Pulls of charts, by result: Success, or why there was none.", "result"),
-		pulledBytes:  counter("pulled_bytes_total", "Bytes of chart archives that were pulled and verified."),
-		requests:     vec("registry_requests_total", "Requests to registries and their token servers, by status code, or \"error\" if there was no answer.", "registry", "method", "code"),
-		stale:        vec("stale_uses_total", "Charts that were used although the registry did not tell about them when it was time to ask, by reason.", "reason"),
+		hits:        vec("cache_hits_total", "Charts from an OCI registry that were found in memory or on the disk.", "level"),
+		misses:      counter("cache_misses_total", "Charts from an OCI registry that were found neither in memory nor on the disk."),
+		corruptions: counter("cache_corruptions_total", "Charts on the disk that were not what their digest says, and were removed."),
+		pulls:       vec("pulls_total", "Pulls of charts, by result: Success, or why there was none.", "result"),
+		requests:    vec("registry_requests_total", "Requests to registries and their token servers, by status code, or \"error\" if there was no answer.", "registry", "method", "code"),
+		stale:       vec("stale_uses_total", "Charts that were used although the registry did not tell about them when it was time to ask, by reason.", "reason"),
 	}
 	m.unregister = func() {}
 	if registerer == nil {
 		return m, nil
 	}
-	collectors := []prometheus.Collector{
-		m.hits, m.misses, m.evictions, m.corruptions, m.cacheBytes, m.cacheEntries, m.pulls, m.pulledBytes, m.requests, m.stale,
-	}
+	collectors := []prometheus.Collector{m.hits, m.misses, m.corruptions, m.pulls, m.requests, m.stale}
 	var errs []error
 	for _, collector := range collectors {
 		errs = append(errs, registerer.Register(collector))

@@ -7,23 +7,76 @@ package oci
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
-	"github.com/opencontainers/go-digest"
+	"github.com/go-logr/logr"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+)
+
+// Options are what a Puller needs.
+type Options struct {
+	// Directory is where pulled charts are kept on the disk. It is created if it is not there, and belongs to the Puller.
+	Directory string
+	// MaxBytes bounds the files in Directory together. Default 64 MiB.
+	MaxBytes int64
+	// Reader reads the Secrets that are named in the configuration, in Namespace. It should not be that of a cache, which
+	// would watch them all.
+	Reader client.Reader
+	// Namespace is where the instance runs.
+	Namespace string
+	// Registerer takes the metrics. None if nil.
+	Registerer prometheus.Registerer
+	// Log gets a line when a chart is pulled, when it is used although the registry could not be asked, and when
+	// something is wrong with the directory.
+	Log logr.Logger
+	// Clock is for intervals. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+// timing is how long a Puller waits for what.
+type timing struct {
+	// total bounds a pull or a check with all mirrors.
+	total time.Duration
+	// pull bounds a pull from one registry, so that one which sends a byte now and then leaves time for the next one.
+	pull time.Duration
+	// check bounds asking one registry about a chart that is there already. It is short since the chart can be used
+	// without an answer.
+	check time.Duration
+	// headers bounds the wait for the headers of a response.
+	headers time.Duration
+	// backoff is how often and how fast a request is tried again if it fails in a way that may pass.
+	backoff remote.Backoff
+}
+
+const (
+	// checkInterval is how long a tag is taken to mean what it meant: a reconcile after that sees a tag that was moved,
+	// while a wave of reconciles makes one request (HEAD, which public registries do not count as a pull).
+	checkInterval = time.Minute
+	// failureMemory is how long a failure is handed out again without asking again, so that many reconciles that fail
+	// for the same reason do not wait for it one after the other.
+	failureMemory = 5 * time.Second
+	// maxFailureMemory bounds that where a registry asks to be left alone for longer.
+	maxFailureMemory = 5 * time.Minute
 )
 
 // Puller pulls charts and keeps them. There is one for an instance: its metrics and its directory cannot be shared. It is
 // safe for concurrent use.
 type Puller struct {
 	opts    Options
+	timing  timing
 	metrics *metrics
 	disk    *disk
 	// ctx is that of all pulls; it ends with Close. They do not end with the call that began them, since others may wait
@@ -31,48 +84,49 @@ type Puller struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	flights singleflight.Group
-	pulls   sync.WaitGroup
+	// running is held for reading by each pull.
+	running sync.RWMutex
 
 	lock    sync.Mutex
-	closed  bool
-	memory  *lru[*chart.Archive]
 	sources map[string]*source
 }
 
 // New returns a Puller, with what is in its directory from an earlier one. Close it after use.
 func New(opts Options) (*Puller, error) {
-	opts = opts.withDefaults()
-	if err := opts.validate(); err != nil {
-		return nil, err
+	if opts.Directory == "" {
+		return nil, errors.New("no directory for pulled charts: set Directory")
+	}
+	if opts.MaxBytes == 0 {
+		opts.MaxBytes = 64 << 20
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
 	}
 	m, err := newMetrics(opts.Registerer)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of pulled charts: %w", err)
 	}
-	kept, err := openDisk(opts.Directory, opts, m)
+	kept, err := openDisk(opts.Directory, opts.MaxBytes)
 	if err != nil {
 		m.unregister()
 		return nil, err
 	}
 
-	p := &Puller{
-		opts: opts, metrics: m, disk: kept,
-		memory: newLRU[*chart.Archive](opts.MemoryBytes), sources: make(map[string]*source),
-	}
+	p := &Puller{opts: opts, metrics: m, disk: kept, sources: make(map[string]*source), timing: timing{
+		total: time.Minute, pull: 20 * time.Second, check: 5 * time.Second, headers: 10 * time.Second,
+		backoff: remote.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 3},
+	}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }
 
 // Close ends pulls that are under way and closes the directory. Sources return what is in memory still, or an error.
 func (p *Puller) Close() error {
-	p.lock.Lock()
-	p.closed = true
-	p.lock.Unlock()
-
 	p.cancel()
-	p.pulls.Wait()
+	p.running.Lock()
+	defer p.running.Unlock()
 	p.metrics.unregister()
-	return p.disk.close()
+	return p.disk.root.Close()
 }
 
 // Source returns where the chart comes from. Nothing is asked before its first Load. Sources of the same configuration
@@ -81,14 +135,21 @@ func (p *Puller) Close() error {
 // Errors of Load are an *Error with a Reason, or that of the context, or of reading a Secret. An error here is an *Error
 // with ReasonConfiguration.
 func (p *Puller) Source(config configv1alpha1.OCIChart) (chart.Source, error) {
-	target, err := parse(config)
+	fail := func(err error) (chart.Source, error) {
+		return nil, &Error{Ref: config.Ref, Reason: ReasonConfiguration, Err: err}
+	}
+	if p.opts.Reader == nil && (config.PullSecretRef != nil || config.CABundleSecretRef != nil) {
+		return fail(errors.New("there is nothing to read Secrets with: set Reader"))
+	}
+	refs, err := parse(config)
+	if err != nil {
+		return fail(err)
+	}
+	key, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
 	}
-	if p.opts.Reader == nil && (config.PullSecretRef != nil || config.CABundleSecretRef != nil) {
-		return nil, &Error{Ref: config.Ref, Reason: ReasonConfiguration, Err: fmt.Errorf("there is nothing to read Secrets with: set Reader")}
-	}
-	key, err := json.Marshal(config)
+	file, err := fileName(config.Ref, config.Mirrors)
 	if err != nil {
 		return nil, err
 	}
@@ -98,67 +159,9 @@ func (p *Puller) Source(config configv1alpha1.OCIChart) (chart.Source, error) {
 	if known, ok := p.sources[string(key)]; ok {
 		return known, nil
 	}
-	s := &source{puller: p, key: string(key), config: config, target: target}
+	s := &source{puller: p, key: string(key), config: config, refs: refs, file: file}
 	p.sources[s.key] = s
 	return s, nil
-}
-
-// begin counts a pull, unless Close was called.
-func (p *Puller) begin() bool {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	if p.closed {
-		return false
-	}
-	p.pulls.Add(1)
-	return true
-}
-
-func (p *Puller) fromMemory(of digest.Digest) *chart.Archive {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	archive, ok := p.memory.get(of.String())
-	if !ok {
-		return nil
-	}
-	p.metrics.hits.WithLabelValues(memoryLevel).Inc()
-	return archive
-}
-
-// cached returns a chart from memory or from the disk, or nil.
-func (p *Puller) cached(of digest.Digest) *chart.Archive {
-	if archive := p.fromMemory(of); archive != nil {
-		return archive
-	}
-	raw, ok := p.disk.chart(of)
-	if !ok {
-		return nil
-	}
-	archive, err := p.unpack(of, raw)
-	if err != nil {
-		// It was fine when it was put there: the limits are smaller now.
-		p.opts.Log.Info("A chart on the disk cannot be used", "digest", of, "problem", err.Error())
-		return nil
-	}
-	p.metrics.hits.WithLabelValues(diskLevel).Inc()
-	return archive
-}
-
-// unpack loads a chart and keeps it in memory.
-func (p *Puller) unpack(of digest.Digest, raw []byte) (*chart.Archive, error) {
-	loaded, size, err := load(raw, p.opts.Limits)
-	if err != nil {
-		return nil, err
-	}
-	archive := &chart.Archive{Chart: loaded, Digest: of.String()}
-
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	evicted := p.memory.add(of.String(), archive, size)
-	p.metrics.evictions.WithLabelValues(memoryLevel).Add(float64(len(evicted)))
-	p.metrics.cacheBytes.WithLabelValues(memoryLevel).Set(float64(p.memory.size))
-	p.metrics.cacheEntries.WithLabelValues(memoryLevel).Set(float64(len(p.memory.entries)))
-	return archive, nil
 }
 
 // Sources are the charts of an instance's components, wherever each comes from.

@@ -22,27 +22,39 @@ import (
 // maxNesting is how deep archives of subcharts may be in each other.
 const maxNesting = 4
 
+// limits bound an archive.
+type limits struct {
+	// unpackedBytes bounds the archive when it is decompressed, together with archives of subcharts in it.
+	unpackedBytes int64
+	// fileBytes bounds each file in it, and files is how many there may be.
+	fileBytes int64
+	files     int
+}
+
+// chartLimits returns the limits of charts. Helm has the same one for a file.
+func chartLimits() limits { return limits{unpackedBytes: 32 << 20, fileBytes: 5 << 20, files: 2000} }
+
 // unpacker unpacks an archive, and those of subcharts in it, within one set of limits. Helm's loader would give each of
 // them limits of its own, 100 MiB.
 type unpacker struct {
-	limits Limits
+	limits limits
 	// bytes is how much was decompressed.
 	bytes int64
 	files int
 }
 
-// load returns the chart in an archive as helm package makes it, and how many bytes it takes unpacked.
-func load(archive []byte, limits Limits) (*helmchart.Chart, int64, error) {
+// load returns the chart in an archive as helm package makes it.
+func load(archive []byte, limits limits) (*helmchart.Chart, error) {
 	u := &unpacker{limits: limits}
 	files, err := u.unpack(archive, 0)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	loaded, err := loader.LoadFiles(files)
 	if err != nil {
-		return nil, 0, problemf(ReasonNotAChart, "loading it: %w", err)
+		return nil, problemf(ReasonNotAChart, "loading it: %w", err)
 	}
-	return loaded, u.bytes, nil
+	return loaded, nil
 }
 
 func (u *unpacker) unpack(archive []byte, depth int) ([]*loader.BufferedFile, error) {
@@ -104,8 +116,8 @@ func (u *unpacker) unpack(archive []byte, depth int) ([]*loader.BufferedFile, er
 // check returns the top folder, which Helm calls like the chart, and the name in it.
 func (u *unpacker) check(header *tar.Header) (folder, name string, err error) {
 	u.files++
-	if u.files > u.limits.Files {
-		return "", "", problemf(ReasonTooLarge, "there are more than %d files in it", u.limits.Files)
+	if u.files > u.limits.files {
+		return "", "", problemf(ReasonTooLarge, "there are more than %d files in it", u.limits.files)
 	}
 	if header.Typeflag != tar.TypeReg && header.Typeflag != tar.TypeDir {
 		return "", "", problemf(ReasonUnsafeArchive, "%q is neither a file nor a folder but of tar's type %q", header.Name, header.Typeflag)
@@ -135,10 +147,10 @@ func (u *unpacker) check(header *tar.Header) (folder, name string, err error) {
 
 // file returns the file that the reader is at. The archive of a subchart becomes a folder with its files.
 func (u *unpacker) file(reader io.Reader, header *tar.Header, name string, depth int) ([]*loader.BufferedFile, error) {
-	if header.Size > u.limits.FileBytes {
-		return nil, problemf(ReasonTooLarge, "file %q has %d bytes, more than %d", header.Name, header.Size, u.limits.FileBytes)
+	if header.Size > u.limits.fileBytes {
+		return nil, problemf(ReasonTooLarge, "file %q has %d bytes, more than %d", header.Name, header.Size, u.limits.fileBytes)
 	}
-	data, err := io.ReadAll(io.LimitReader(reader, u.limits.FileBytes))
+	data, err := io.ReadAll(io.LimitReader(reader, u.limits.fileBytes))
 	if err != nil {
 		return nil, unpackError(err)
 	}
@@ -172,8 +184,8 @@ func isSubchartArchive(name string) bool {
 }
 
 func (u *unpacker) count(n int64) error {
-	if u.bytes += n; u.bytes > u.limits.UnpackedBytes {
-		return problemf(ReasonTooLarge, "decompressed it has more than %d bytes", u.limits.UnpackedBytes)
+	if u.bytes += n; u.bytes > u.limits.unpackedBytes {
+		return problemf(ReasonTooLarge, "decompressed it has more than %d bytes", u.limits.unpackedBytes)
 	}
 	return nil
 }

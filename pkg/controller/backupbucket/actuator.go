@@ -28,7 +28,7 @@ import (
 
 // Store is where buckets are: pkg/backup's Store. Errors wrap backup.ErrBadName if a name is the reason.
 type Store interface {
-	// EnsureBucket makes the bucket unless it is there.
+	// EnsureBucket makes the bucket unless it is there. Errors wrap backup.ErrFull if the disk is full.
 	EnsureBucket(name string) error
 	// RemoveBucket removes the bucket with all that is in it; nil if there is none.
 	RemoveBucket(name string) error
@@ -53,9 +53,12 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	if err := a.credentials.Hold(ctx, bucket.Name, bucket.Spec.SecretRef); err != nil {
 		return err
 	}
-	if err := a.store.EnsureBucket(bucket.Name); errors.Is(err, backup.ErrBadName) {
+	switch err := a.store.EnsureBucket(bucket.Name); {
+	case errors.Is(err, backup.ErrBadName):
 		return common.ConfigurationProblem(err, common.RetryMistake)
-	} else if err != nil {
+	case errors.Is(err, backup.ErrFull):
+		return common.WithCode(err, gardencorev1beta1.ErrorInfraResourcesDepleted, common.RetryFull)
+	case err != nil:
 		return err
 	}
 
@@ -155,7 +158,7 @@ func (a *actuator) updateStatus(bucket *extensionsv1alpha1.BackupBucket, secretR
 	return nil
 }
 
-// isProviderStatus tells whether raw is the status, in whichever order the API server returns its fields.
+// isProviderStatus reports whether raw is the status, in whichever order the API server returns its fields.
 func isProviderStatus(raw *runtime.RawExtension, status *localv1alpha1.BackupBucketStatus) bool {
 	if raw == nil {
 		return false

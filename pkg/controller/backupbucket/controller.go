@@ -6,14 +6,12 @@ package backupbucket
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -21,7 +19,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	"github.com/gardener/gardener/pkg/controllerutils"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
@@ -32,12 +29,8 @@ import (
 
 // Options are what the controller needs.
 type Options struct {
-	// Controller are the options of the controller itself, such as its concurrency.
-	Controller controller.Options
-	// IgnoreOperationAnnotation has every change of a spec reconciled.
-	IgnoreOperationAnnotation bool
-	// Classes are the classes of BackupBuckets to serve.
-	Classes class.Set
+	reconciler.Shared
+
 	// Store is where the buckets are.
 	Store Store
 	// HostPath is the folder of all buckets as the nodes see it.
@@ -53,20 +46,12 @@ type Options struct {
 // sets up where the operation annotation is ignored is missing on purpose: what the Secret of spec.secretRef holds does
 // not matter to the type local.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot)
-	if !ok {
-		return errors.New("adding the BackupBucket controller: no extension class given, name at least one")
-	}
 	if opts.NewCache == nil {
 		opts.NewCache = cache.New
 	}
 	if len(opts.SecretNamespaces) == 0 {
 		opts.SecretNamespaces = []string{v1beta1constants.GardenNamespace}
 	}
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
-	}
-
 	secretCache, err := newSecretCache(mgr, opts.NewCache, opts.SecretNamespaces)
 	if err != nil {
 		return fmt.Errorf("making the cache of generated Secrets: %w", err)
@@ -74,42 +59,31 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := mgr.Add(cacheRunnable{secretCache}); err != nil {
 		return err
 	}
-
-	secrets := &generatedSecrets{client: mgr.GetClient(), cached: secretCache, namespaces: opts.SecretNamespaces, hostPath: opts.HostPath}
-	events := &events{client: mgr.GetClient(), secrets: secrets, classes: classes}
-
-	credentials := newCredentials(mgr.GetClient(), classes)
+	credentials := newCredentials(mgr.GetClient(), opts.Classes)
 	if err := mgr.Add(credentials); err != nil {
 		return err
 	}
-	r := newReconciler(mgr.GetClient(), opts, classes, events, &actuator{
+
+	secrets := &generatedSecrets{client: mgr.GetClient(), cached: secretCache, namespaces: opts.SecretNamespaces, hostPath: opts.HostPath}
+	events := &events{client: mgr.GetClient(), secrets: secrets, classes: opts.Classes}
+	r := newReconciler(mgr.GetClient(), opts.Shared, events, &actuator{
 		client: mgr.GetClient(), credentials: credentials, store: opts.Store, secrets: secrets, hostPath: opts.HostPath,
 	})
-	c, err := builder.ControllerManagedBy(mgr).
-		Named(backupbucket.ControllerName).
-		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.BackupBucket{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
-		Build(r)
-	if err != nil {
-		return err
-	}
-
-	if err := c.Watch(source.Kind[client.Object](secretCache, &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfSecret), events.changedSecret())); err != nil {
-		return err
-	}
-	return c.Watch(source.Kind[client.Object](mgr.GetCache(), &extensionsv1alpha1.BackupEntry{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfEntry), onlyDeletions()))
+	return r.AddToManager(mgr, backupbucket.ControllerName, func(b *builder.Builder) {
+		b.WatchesRawSource(source.Kind[client.Object](secretCache, &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfSecret), events.changedSecret())).
+			Watches(&extensionsv1alpha1.BackupEntry{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfEntry), builder.WithPredicates(onlyDeletions()))
+	})
 }
 
-func newReconciler(c client.Client, opts Options, classes class.Set, events *events, actuator *actuator) *reconciler.Reconciler[*extensionsv1alpha1.BackupBucket] {
+func newReconciler(c client.Client, shared reconciler.Shared, events *events, actuator *actuator) *reconciler.Reconciler[*extensionsv1alpha1.BackupBucket] {
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.BackupBucket]{
-		Client:                    c,
-		Kind:                      extensionsv1alpha1.BackupBucketResource,
-		NewObject:                 func() *extensionsv1alpha1.BackupBucket { return &extensionsv1alpha1.BackupBucket{} },
-		Types:                     []string{localv1alpha1.Type},
-		Classes:                   classes,
-		Finalizer:                 backupbucket.FinalizerName,
-		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
-		Actuator:                  actuator,
+		Shared:          shared,
+		Client:          c,
+		Types:           []string{localv1alpha1.Type},
+		ExistsFor:       class.All(),
+		Finalizer:       backupbucket.FinalizerName,
+		WithoutClusters: true,
+		Actuator:        actuator,
 		Check: func(_ context.Context, op *attempt) error {
 			if err := backup.CheckBucketName(op.Object.Name); err != nil {
 				return common.ConfigurationProblem(err, common.RetryMistake)

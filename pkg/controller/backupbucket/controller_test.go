@@ -32,6 +32,7 @@ import (
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // fakeCache has informers to which a test says what they see, and reads from elsewhere.
@@ -137,13 +138,9 @@ func (r *running) isReady() error {
 func TestController(t *testing.T) {
 	garden := newClasses(t, extensionsv1alpha1.ExtensionClassGarden)
 
-	t.Run("refuses to run without a class", func(t *testing.T) {
-		NewWithT(t).Expect(AddToManager(nil, Options{})).To(MatchError(ContainSubstring("no extension class given")))
-	})
-
 	t.Run("watches just the Secrets it makes", func(t *testing.T) {
 		g := NewWithT(t)
-		r := start(t, Options{Classes: garden})
+		r := start(t, Options{Shared: reconciler.Shared{Classes: garden}})
 
 		g.Expect(r.secretOptions.ByObject).To(HaveLen(1))
 		for obj, byObject := range r.secretOptions.ByObject {
@@ -155,7 +152,7 @@ func TestController(t *testing.T) {
 
 	t.Run("makes a bucket, and its Secret again when that is deleted by hand", func(t *testing.T) {
 		g := NewWithT(t)
-		r := start(t, Options{Classes: garden}, newBucket(), newReferencedSecret())
+		r := start(t, Options{Shared: reconciler.Shared{Classes: garden}}, newBucket(), newReferencedSecret())
 		r.buckets.Add(r.bucket())
 		g.Eventually(r.isReady).Should(Succeed(), "a new bucket is reconciled")
 
@@ -175,7 +172,7 @@ func TestController(t *testing.T) {
 		bucket := e.bucket()
 		bucket.ResourceVersion = ""
 
-		r := start(t, Options{Classes: garden}, bucket, newReferencedSecret())
+		r := start(t, Options{Shared: reconciler.Shared{Classes: garden}}, bucket, newReferencedSecret())
 		r.buckets.Add(r.bucket())
 		g.Eventually(func() bool { return r.secretExists("garden") }).Should(BeTrue(), "a bucket that is seen for the first time is checked")
 	})
@@ -183,7 +180,7 @@ func TestController(t *testing.T) {
 	t.Run("removes a bucket once the last entry in it has gone", func(t *testing.T) {
 		g := NewWithT(t)
 		entry := newEntry("garden--1", bucketName)
-		r := start(t, Options{Classes: garden}, newBucket(withFinalizer), newReferencedSecret(), entry)
+		r := start(t, Options{Shared: reconciler.Shared{Classes: garden}}, newBucket(withFinalizer), newReferencedSecret(), entry)
 		r.writeSnapshot()
 		r.deleteBucket()
 		r.buckets.Add(r.bucket())
@@ -205,7 +202,7 @@ func TestController(t *testing.T) {
 				bucket.Name, bucket.Spec.Class = "seed", new(extensionsv1alpha1.ExtensionClassSeed)
 			}),
 		}
-		r := start(t, Options{Classes: garden, Controller: controller.Options{MaxConcurrentReconciles: 1}}, append(others, newBucket(), newReferencedSecret())...)
+		r := start(t, Options{Shared: reconciler.Shared{Classes: garden, Controller: controller.Options{MaxConcurrentReconciles: 1}}}, append(others, newBucket(), newReferencedSecret())...)
 		for _, other := range others {
 			r.buckets.Add(other)
 		}
@@ -218,7 +215,7 @@ func TestController(t *testing.T) {
 	for _, served := range []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot} {
 		t.Run("serves class "+string(served), func(t *testing.T) {
 			g := NewWithT(t)
-			r := start(t, Options{Classes: newClasses(t, served)}, newReferencedSecret(), newBucket(func(bucket *extensionsv1alpha1.BackupBucket) {
+			r := start(t, Options{Shared: reconciler.Shared{Classes: newClasses(t, served)}}, newReferencedSecret(), newBucket(func(bucket *extensionsv1alpha1.BackupBucket) {
 				bucket.Spec.Class = &served
 			}))
 			r.buckets.Add(r.bucket())

@@ -32,6 +32,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -77,7 +78,7 @@ func (e *env) restart() {
 	g.Expect(err).NotTo(HaveOccurred())
 	secrets := &generatedSecrets{client: e.client, cached: labelled{e.client}, namespaces: []string{"garden"}, hostPath: hostPath}
 	e.actuator = &actuator{client: e.client, credentials: newCredentials(e.client, classes), store: store, hostPath: hostPath, secrets: secrets}
-	e.reconciler = newReconciler(e.client, Options{}, classes, &events{client: e.client, secrets: secrets, classes: classes}, e.actuator)
+	e.reconciler = newReconciler(e.client, reconciler.Shared{Classes: classes}, &events{client: e.client, secrets: secrets, classes: classes}, e.actuator)
 }
 
 func newScheme(t *testing.T) *runtime.Scheme {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 func TestSpendsFewRequests(t *testing.T) {
@@ -27,7 +28,7 @@ func TestSpendsFewRequests(t *testing.T) {
 	counted := log.Wrap(e.client)
 	secrets := &generatedSecrets{client: counted, cached: labelled{e.client}, namespaces: []string{"garden"}, hostPath: hostPath}
 	actuator := &actuator{client: counted, credentials: newCredentials(counted, classes), store: e.actuator.store, hostPath: hostPath, secrets: secrets}
-	r := newReconciler(counted, Options{}, classes, &events{client: counted, secrets: secrets, classes: classes}, actuator)
+	r := newReconciler(counted, reconciler.Shared{Classes: classes}, &events{client: counted, secrets: secrets, classes: classes}, actuator)
 
 	for _, step := range []struct {
 		name, bucket string

@@ -99,7 +99,7 @@ func (s *generatedSecrets) write(ctx context.Context, key client.ObjectKey, data
 	})
 }
 
-// inOrder tells whether the bucket's Secret is as it should be. As the cache only has Secrets with the label, one without
+// inOrder reports whether the bucket's Secret is as it should be. As the cache only has Secrets with the label, one without
 // is not.
 func (s *generatedSecrets) inOrder(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket) (bool, error) {
 	var (
@@ -119,7 +119,7 @@ func (s *generatedSecrets) inOrder(ctx context.Context, bucket *extensionsv1alph
 	return secret.Labels[LabelGeneratedFor] == LabelValueBackupBucket && s.isAsWritten(secret), nil
 }
 
-// isAsWritten tells whether a Secret has what its bucket, which its name tells, needs, and is to stay.
+// isAsWritten reports whether a Secret has what its bucket, which its name tells, needs, and is to stay.
 func (s *generatedSecrets) isAsWritten(secret *corev1.Secret) bool {
 	name, ok := bucketOf(secret)
 	return ok && secret.DeletionTimestamp == nil && apiequality.Semantic.DeepEqual(secret.Data, s.dataFor(name))
@@ -149,7 +149,7 @@ func (s *generatedSecrets) remove(ctx context.Context, bucket *extensionsv1alpha
 	return s.release(ctx, client.ObjectKeyFromObject(secret))
 }
 
-// mayLinger tells whether a Secret has finalizers. If the cache says that it has none, nothing holds it.
+// mayLinger reports whether a Secret has finalizers. If the cache says that it has none, nothing holds it.
 func (s *generatedSecrets) mayLinger(ctx context.Context, key client.ObjectKey) bool {
 	if !slices.Contains(s.namespaces, key.Namespace) {
 		return true
@@ -206,7 +206,7 @@ type cacheRunnable struct {
 	cache.Cache
 }
 
-// GetCache is by what the manager tells a cache from other runnables.
+// GetCache marks this Runnable as a cache, so the manager starts it before the controllers.
 func (c cacheRunnable) GetCache() cache.Cache {
 	return c.Cache
 }

@@ -116,7 +116,7 @@ func (a *actuator) removeFolder(ctx context.Context, log logr.Logger, entry *ext
 	return err
 }
 
-// isIn tells whether there is a BackupEntry of the name in the bucket.
+// isIn reports whether there is a BackupEntry of the name in the bucket.
 func (a *actuator) isIn(ctx context.Context, name, bucket string) (bool, error) {
 	entry := &extensionsv1alpha1.BackupEntry{}
 	if err := a.client.Get(ctx, client.ObjectKey{Name: name}, entry); apierrors.IsNotFound(err) {

@@ -28,6 +28,7 @@ import (
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // fakeCache has informers to which a test says what they see, and reads from elsewhere.
@@ -52,10 +53,6 @@ func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHa
 }
 
 func TestController(t *testing.T) {
-	t.Run("refuses to run without a class", func(t *testing.T) {
-		NewWithT(t).Expect(AddToManager(nil, Options{})).To(MatchError(ContainSubstring("no extension class given")))
-	})
-
 	for _, served := range []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot} {
 		t.Run("serves class "+string(served)+" and leaves other classes and types alone", func(t *testing.T) {
 			g := NewWithT(t)
@@ -118,7 +115,8 @@ func startController(t *testing.T, e *env, classes class.Set) *informer {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(AddToManager(withLiveReader{Manager: mgr, live: e.client}, Options{
-		Classes: classes, Store: e.store, HostPath: hostPath, Controller: controller.Options{MaxConcurrentReconciles: 1},
+		Shared: reconciler.Shared{Classes: classes, Controller: controller.Options{MaxConcurrentReconciles: 1}},
+		Store:  e.store, HostPath: hostPath,
 	})).To(Succeed())
 
 	ctx, cancel := context.WithCancel(t.Context())

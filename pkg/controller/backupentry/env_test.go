@@ -31,6 +31,7 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -88,7 +89,7 @@ func (e *env) restart() {
 	})
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	g.Expect(err).NotTo(HaveOccurred())
-	e.reconciler = newReconciler(cached, Options{Store: e.store, HostPath: hostPath}, classes)
+	e.reconciler = newReconciler(cached, Options{Shared: reconciler.Shared{Classes: classes}, Store: e.store, HostPath: hostPath})
 }
 
 func (e *env) interceptor() interceptor.Funcs {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 func TestSpendsFewRequests(t *testing.T) {
@@ -24,7 +25,7 @@ func TestSpendsFewRequests(t *testing.T) {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"shoot"}, "shoot")
 	g.Expect(err).NotTo(HaveOccurred())
 	log := &requests.Log{}
-	r := newReconciler(log.Wrap(e.client), Options{Store: e.store, HostPath: hostPath}, classes)
+	r := newReconciler(log.Wrap(e.client), Options{Shared: reconciler.Shared{Classes: classes}, Store: e.store, HostPath: hostPath})
 
 	for _, step := range []struct {
 		name   string

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -30,9 +32,9 @@ import (
 )
 
 const (
-	// retryWait is for what a watch tells as well.
+	// retryWait is how long to wait for something that a watch reports as well.
 	retryWait = 30 * time.Second
-	// retryRemote is for what is in another cluster, where there are no watches.
+	// retryRemote is how long to wait for something in another cluster, where there are no watches.
 	retryRemote = 5 * time.Second
 )
 
@@ -52,8 +54,43 @@ type operation = reconciler.Operation[*extensionsv1alpha1.Bastion]
 
 var _ reconciler.Actuator[*extensionsv1alpha1.Bastion] = (*actuator)(nil)
 
-// check has a Bastion with a mistake get no finalizer, nor one whose machines are not known where: there is nothing to
-// delete then.
+// location is where a Bastion's objects are: the namespace of the shoot in the seed, or one in the cluster of its credentials.
+type location struct {
+	reconciler.Target
+	// key is that of all objects.
+	key    client.ObjectKey
+	remote bool
+}
+
+// locate returns where the objects of a Bastion are.
+func (a *actuator) locate(ctx context.Context, b *extensionsv1alpha1.Bastion) (location, error) {
+	ref := corev1.SecretReference{Namespace: b.Namespace, Name: v1beta1constants.SecretNameCloudProvider}
+	found, err := common.MachineCluster(ctx, a.clusters, ref, b.Namespace)
+	if err != nil {
+		return location{}, err
+	}
+	if !found.Remote {
+		return a.inSeed(b), nil
+	}
+	return location{
+		Target: reconciler.Target{Client: found.Client, Live: found.Client, ID: found.Config},
+		key:    keyOf(found.Namespace, b.Name),
+		remote: true,
+	}, nil
+}
+
+func (a *actuator) inSeed(b *extensionsv1alpha1.Bastion) location {
+	return location{Target: reconciler.Target{Client: a.client, Live: a.reader, Cache: a.cache}, key: keyOf(b.Namespace, b.Name)}
+}
+
+// objects returns the objects of a Bastion with nothing but their names.
+func (l location) objects() (*corev1.Service, *corev1.Pod, *networkingv1.NetworkPolicy, *corev1.Secret) {
+	meta := metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}
+	return &corev1.Service{ObjectMeta: meta}, &corev1.Pod{ObjectMeta: meta}, &networkingv1.NetworkPolicy{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: meta}
+}
+
+// check refuses a Bastion with a mistake, or whose machines are in a cluster that is not known, before it gets a finalizer:
+// there is nothing to delete then.
 func (a *actuator) check(ctx context.Context, op *operation) error {
 	if op.Type == gardencorev1beta1.LastOperationTypeRestore {
 		return refuse(op)
@@ -64,11 +101,11 @@ func (a *actuator) check(ctx context.Context, op *operation) error {
 	if controllerutil.ContainsFinalizer(op.Object, bastion.FinalizerName) {
 		return nil
 	}
-	_, err := a.cluster(ctx, op.Object)
+	_, err := a.locate(ctx, op.Object)
 	return err
 }
 
-// refuse is for migrate and restore, for which Gardener does not ask.
+// refuse refuses migrate and restore, for which Gardener does not ask.
 func refuse(op *operation) error {
 	asked := op.Object.Annotations[v1beta1constants.GardenerOperation]
 	return common.ConfigurationProblem(
@@ -84,77 +121,105 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := a.cluster(ctx, b)
+	at, err := a.locate(ctx, b)
 	if err != nil {
 		return err
 	}
-	objects := newObjects(keyOf(cluster.Namespace, b.Name))
-	isNew := b.Status.LastOperation == nil
-	err = a.apply(ctx, cluster, host, objects, isNew)
-	if isNew && a.isGone(ctx, b) {
-		return a.clean(ctx, cluster, b.Name)
+	service := host.service(at.key, a.withoutNodePorts && !at.remote)
+	err = at.explain(a.apply(ctx, op, at, host, service))
+	if b.Status.LastOperation == nil && a.isGone(ctx, b) {
+		return a.clean(ctx, op, at)
 	}
 
-	address := addressOf(objects.service)
-	switch isKnown := objects.service.ResourceVersion != ""; {
+	address := addressOf(service)
+	switch isKnown := service.ResourceVersion != ""; {
 	case err == nil:
 		b.Status.Ingress = address
 	case isKnown && !apiequality.Semantic.DeepEqual(b.Status.Ingress, address):
-		// It is not its Service's any more, and may be somebody else's.
+		// The address is not the Service's any more, and may be somebody else's.
 		b.Status.Ingress = nil
 	}
 	return err
 }
 
-// isGone tells whether there is no such Bastion any more. A deletion that the API server began before the finalizer was
-// there does not heed it.
+// isGone reports whether there is no such Bastion any more. A deletion that the API server began before the finalizer was
+// there does not wait for it.
 func (a *actuator) isGone(ctx context.Context, b *extensionsv1alpha1.Bastion) bool {
 	return apierrors.IsNotFound(a.reader.Get(ctx, client.ObjectKeyFromObject(b), &extensionsv1alpha1.Bastion{}))
 }
 
-// isAmiss tells of a Bastion that was ready whether its Pod and its Service in the seed are not as they were then. gardenlet
-// asks for a reconcile just once in a Bastion's life, so nobody else would bring back a Pod that was drained from its node,
-// or follow the Service to another address. One that has no such objects in the seed may have them in another cluster.
+// isAmiss reports whether the Pod or the Service of a Bastion that was ready are not as they were then. gardenlet asks for
+// a reconcile once in a Bastion's life, so nobody else would bring back a Pod that was drained from its node, or follow the
+// Service to another address. A Bastion without objects in the seed may have them in another cluster.
 func (a *actuator) isAmiss(ctx context.Context, b *extensionsv1alpha1.Bastion) bool {
-	objects := newObjects(keyOf(b.Namespace, b.Name))
-	for _, object := range []client.Object{objects.pod, objects.service} {
-		if err := a.cache.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+	pod, service := &corev1.Pod{}, &corev1.Service{}
+	for _, object := range []client.Object{pod, service} {
+		if err := a.cache.Get(ctx, keyOf(b.Namespace, b.Name), object); err != nil {
 			return apierrors.IsNotFound(err)
 		}
 		if problem(object) != "" {
 			return true
 		}
 	}
-	return !apiequality.Semantic.DeepEqual(b.Status.Ingress, addressOf(objects.service))
+	return !apiequality.Semantic.DeepEqual(b.Status.Ingress, addressOf(service))
 }
 
-// apply writes what differs, and returns an error until the Service has an address and the Pod is ready. The NetworkPolicy
-// is the first, so that the Pod is never without.
-func (a *actuator) apply(ctx context.Context, cluster *cluster.Cluster, host *host, objects objects, isNew bool) error {
-	if err := ensure(ctx, cluster, objects.policy, isNew, host.setNetworkPolicy); err != nil {
+// apply writes the objects, and returns an error until the Service has an address and the Pod is ready. The NetworkPolicy is
+// the first, so that there is never a Pod without it.
+func (a *actuator) apply(ctx context.Context, op *operation, at location, host *host, service *corev1.Service) error {
+	if err := op.Apply(ctx, at.WithoutState(), host.networkPolicy(at.key)); err != nil {
 		return err
 	}
-	if err := ensure(ctx, cluster, objects.secret, isNew, host.setSecret); err != nil {
+	if err := op.Apply(ctx, at.WithoutState(), host.secret(at.key)); err != nil {
 		return err
 	}
-	setService := func(service *corev1.Service) { host.setService(service, a.withoutNodePorts && !cluster.Remote) }
-	if err := ensure(ctx, cluster, objects.service, isNew, setService); err != nil {
+	if err := op.Apply(ctx, at.Target, service); err != nil {
 		return err
 	}
-	if err := ensurePod(ctx, cluster, objects.pod, isNew, host); err != nil {
+	pod := host.pod(at.key)
+	if err := a.applyPod(ctx, op, at, pod); err != nil {
 		return err
 	}
 
 	var problems []string
-	for _, object := range []client.Object{objects.pod, objects.service} {
+	for _, object := range []client.Object{pod, service} {
 		if problem := problem(object); problem != "" {
-			problems = append(problems, nameOf(object)+": "+problem)
+			problems = append(problems, reconciler.NameOf(object)+": "+problem)
 		}
 	}
 	if len(problems) > 0 {
-		return waitFor(cluster, fmt.Errorf("waiting for %s", strings.Join(problems, "; ")))
+		return at.waitFor(fmt.Errorf("waiting for %s", strings.Join(problems, "; ")))
 	}
 	return nil
+}
+
+// applyPod creates the Pod, or replaces one that is outdated, and puts what there is into pod.
+func (a *actuator) applyPod(ctx context.Context, op *operation, at location, pod *corev1.Pod) error {
+	wanted := pod.DeepCopy()
+	if err := op.Create(ctx, at.Target, pod); err != nil {
+		return err
+	}
+	if pod.DeletionTimestamp != nil || !isOutdated(pod, wanted) {
+		return nil
+	}
+	left, err := op.Delete(ctx, at.Target, []client.Object{pod}, client.Preconditions{UID: &pod.UID})
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return at.waitFor(fmt.Errorf("waiting until %s is gone, another one takes its place", reconciler.NameOf(pod)))
+	}
+	wanted.DeepCopyInto(pod)
+	return op.Create(ctx, at.Target, pod)
+}
+
+// isOutdated reports whether a Pod must be replaced. One to which people may have connected is not replaced just because
+// the CloudProfile has another image by now.
+func isOutdated(pod, wanted *corev1.Pod) bool {
+	if hasEnded(pod) || pod.Annotations[AnnotationUserData] != wanted.Annotations[AnnotationUserData] {
+		return true
+	}
+	return podProblem(pod) != "" && pod.Spec.Containers[0].Image != wanted.Spec.Containers[0].Image
 }
 
 // Restore implements reconciler.Actuator. check does not let it get here.
@@ -171,43 +236,40 @@ func (a *actuator) Migrate(ctx context.Context, op *operation) error {
 	return a.Delete(ctx, op)
 }
 
-// Delete implements reconciler.Actuator.
+// Delete implements reconciler.Actuator. There is never a Pod without its NetworkPolicy.
 func (a *actuator) Delete(ctx context.Context, op *operation) error {
-	cluster, err := a.cluster(ctx, op.Object)
+	at, err := a.locate(ctx, op.Object)
 	if err != nil {
 		return err
 	}
-	objects := newObjects(keyOf(cluster.Namespace, op.Object.Name))
-	found, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod})
-	if err != nil {
-		return err
+	service, pod, policy, secret := at.objects()
+	left, err := op.Delete(ctx, at.Target, []client.Object{service, pod})
+	if err == nil && len(left) == 0 {
+		_, err = op.Delete(ctx, at.WithoutState(), []client.Object{policy, secret})
 	}
-	left, err := stillThere(ctx, cluster, found)
-	if err != nil {
-		return err
+	if err != nil || len(left) == 0 {
+		return at.explain(err)
 	}
-	if len(left) > 0 {
-		return waitFor(cluster, fmt.Errorf("waiting until these are gone: %s", strings.Join(left, ", ")))
+	var names []string
+	for _, object := range left {
+		names = append(names, reconciler.NameOf(object))
 	}
-	// As long as there is a Pod it must not be without its NetworkPolicy.
-	_, err = remove(ctx, cluster, []client.Object{objects.policy, objects.secret})
-	return err
+	return at.waitFor(fmt.Errorf("waiting until these are gone: %s", strings.Join(names, ", ")))
 }
 
-// ForceDelete implements reconciler.Actuator. It waits for nothing, and what is in another cluster that does not answer is
-// left behind.
+// ForceDelete implements reconciler.Actuator. It waits for nothing, and leaves behind what is in another cluster that does
+// not answer.
 func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
-	b := op.Object
-	found, err := a.cluster(ctx, b)
+	at, err := a.locate(ctx, op.Object)
 	if err != nil && len(v1beta1helper.ExtractErrorCodes(reconcilerutils.ReconcileErrCauseOrErr(err))) == 0 {
 		return err
 	}
 	if err != nil {
 		op.Log.Info("Deleting by force what is in the seed, as the cluster of the machines is not known", "reason", err.Error())
-		found = a.seed(&cluster.Cluster{Client: a.client, Namespace: b.Namespace})
+		at = a.inSeed(op.Object)
 	}
-	err = a.clean(ctx, found, b.Name)
-	if err != nil && found.Remote {
+	err = a.clean(ctx, op, at)
+	if err != nil && at.remote {
 		op.Log.Info("Leaving behind what can't be deleted in the cluster of the machines", "reason", err.Error())
 		return nil
 	}
@@ -215,33 +277,26 @@ func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
 }
 
 // clean deletes all objects of a Bastion and waits for none.
-func (a *actuator) clean(ctx context.Context, cluster *cluster.Cluster, bastion string) error {
-	objects := newObjects(keyOf(cluster.Namespace, bastion))
-	_, err := remove(ctx, cluster, []client.Object{objects.service, objects.pod, objects.policy, objects.secret}, client.GracePeriodSeconds(0))
-	return err
+func (a *actuator) clean(ctx context.Context, op *operation, at location) error {
+	service, pod, policy, secret := at.objects()
+	_, err := op.Delete(ctx, at.WithoutState(), []client.Object{service, pod, policy, secret}, client.GracePeriodSeconds(0))
+	return at.explain(err)
 }
 
-// cluster returns the cluster of the machines, with a client that reads from its API server.
-func (a *actuator) cluster(ctx context.Context, b *extensionsv1alpha1.Bastion) (*cluster.Cluster, error) {
-	ref := corev1.SecretReference{Namespace: b.Namespace, Name: v1beta1constants.SecretNameCloudProvider}
-	found, err := common.MachineCluster(ctx, a.clusters, ref, b.Namespace)
-	if err != nil {
-		return nil, err
+// explain says of an error in a cluster other than the seed that it is from there. A namespace that is missing there is
+// waited for.
+func (l location) explain(err error) error {
+	if err == nil || !l.remote || reconciler.IsWaiting(err) {
+		return err
 	}
-	if found.Remote {
-		return found, nil
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return l.waitFor(fmt.Errorf("%w (in the cluster of the shoot's credentials): %w", err, errNoNamespace))
 	}
-	return a.seed(found), nil
+	return fmt.Errorf("%w (in the cluster of the shoot's credentials)", err)
 }
 
-func (a *actuator) seed(found *cluster.Cluster) *cluster.Cluster {
-	seed := *found
-	seed.Client = &uncached{Client: found.Client, reader: a.reader}
-	return &seed
-}
-
-func waitFor(cluster *cluster.Cluster, cause error) error {
-	if cluster.Remote {
+func (l location) waitFor(cause error) error {
+	if l.remote {
 		return common.Waiting(cause, retryRemote)
 	}
 	return common.Waiting(cause, retryWait)

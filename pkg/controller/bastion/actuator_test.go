@@ -32,8 +32,8 @@ func TestABastionIsReadyOncePeopleCanConnect(t *testing.T) {
 	e := newEnv(t, newBastion(), newCluster(t, testProfile()))
 
 	g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: 30 * time.Second}), "no more than a safety net")
-	g.Expect(e.written).To(ContainElements("create NetworkPolicy", "create Secret", "create Pod", "create Service"))
-	g.Expect(e.written[1]).To(Equal("create NetworkPolicy"), "after the finalizer, and before the Pod")
+	g.Expect(e.written).To(ContainElements("apply NetworkPolicy", "apply Secret", "create Pod", "apply Service"))
+	g.Expect(e.written[1]).To(Equal("apply NetworkPolicy"), "after the finalizer, and before the Pod")
 	g.Expect(e.waitsFor()).To(And(
 		ContainSubstring("Pod shoot--local--foo/bastion-cli-0: it does not run yet"),
 		ContainSubstring("Service shoot--local--foo/bastion-cli-0: it has no address yet"),
@@ -68,26 +68,27 @@ func TestSpendsFewRequests(t *testing.T) {
 	g.Expect(e.sent).To(Equal([]string{
 		"get Secret", // Of the credentials: it has to be known where the machines are before there is a finalizer.
 		"patch Bastion", "get Secret",
-		"create NetworkPolicy", "create Secret", "create Service", "create Pod",
+		"apply NetworkPolicy", "apply Secret", "apply Service", "create Pod",
 		"get Bastion", "patch status of Bastion",
 	}), "a creation")
 
 	e.run()
 	e.setAddress("172.18.255.130")
-	read := []string{"get Secret", "get NetworkPolicy", "get Secret", "get Service", "get Pod", "patch status of Bastion"}
 	e.mustReconcile()
-	g.Expect(e.sent).To(Equal(read), "when the pod is ready")
+	g.Expect(e.sent).To(Equal([]string{"get Secret", "patch status of Bastion"}), "when the pod is ready")
 	e.change(func(*extensionsv1alpha1.Bastion) {})
 	e.mustReconcile()
-	g.Expect(e.sent).To(Equal(append([]string{"patch Bastion"}, read...)), "a reconcile that changes nothing")
+	g.Expect(e.sent).To(Equal([]string{
+		"patch Bastion", "get Secret", "apply NetworkPolicy", "apply Secret", "apply Service", "patch status of Bastion",
+	}), "a reconcile that changes nothing")
 
 	e.hold()
 	g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
 	e.mustReconcile()
-	g.Expect(e.sent).To(Equal([]string{"get Secret", "delete Service", "delete Pod", "get Service", "get Pod"}), "a deletion")
+	g.Expect(e.sent).To(Equal([]string{"get Secret", "delete Service", "get Service", "delete Pod"}), "a deletion")
 	e.release()
 	e.mustReconcile()
-	g.Expect(e.sent).To(Equal([]string{"get Secret", "delete Service", "delete Pod", "delete NetworkPolicy", "delete Secret", "patch Bastion"}), "its end")
+	g.Expect(e.sent).To(Equal([]string{"get Secret", "get Pod", "delete NetworkPolicy", "delete Secret", "patch Bastion"}), "its end")
 	g.Expect(e.isGone()).To(BeTrue())
 }
 
@@ -100,7 +101,7 @@ func TestChangesAreFollowed(t *testing.T) {
 		b.Spec.Ingress = []extensionsv1alpha1.BastionIngressPolicy{from("198.51.100.0/24")}
 	})
 	e.mustReconcile()
-	g.Expect(e.written).To(ConsistOf("patch NetworkPolicy", "patch Service", "patch Bastion"))
+	g.Expect(e.written).To(ConsistOf("apply NetworkPolicy", "apply Secret", "apply Service", "patch Bastion"))
 	g.Expect(e.service().Spec.LoadBalancerSourceRanges).To(Equal([]string{"198.51.100.0/24", nobodyV6}))
 	g.Expect(get(e, &networkingv1.NetworkPolicy{}).Spec.Ingress[0].From[0].IPBlock.CIDR).To(Equal("198.51.100.0/24"))
 	g.Expect(e.pod().UID).To(Equal(before))
@@ -173,9 +174,9 @@ func TestAPodIsReplacedWhen(t *testing.T) {
 
 			e.mustReconcile()
 			if tt.replaced {
-				g.Expect(e.written).To(Equal([]string{"delete Pod", "create Pod"}))
+				g.Expect(e.written).To(ContainElements("delete Pod", "create Pod"))
 			} else {
-				g.Expect(e.written).To(BeEmpty())
+				g.Expect(e.written).NotTo(ContainElement(HaveSuffix("Pod")))
 			}
 		})
 	}
@@ -269,13 +270,13 @@ func TestWhatTheAPIServerRefusesIsTriedAgain(t *testing.T) {
 	e := newEnv(t, newBastion(), newCluster(t, testProfile()))
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "services"}, objectName, errors.New("changed"))
 	e.fail = func(verb string, obj client.Object) error {
-		if _, ok := obj.(*corev1.Service); ok && verb == "create" {
+		if _, ok := obj.(*corev1.Service); ok && verb == "apply" {
 			return conflict
 		}
 		return nil
 	}
 	_, err := e.reconcile()
-	g.Expect(err).To(MatchError(ContainSubstring("creating Service shoot--local--foo/bastion-cli-0: ")))
+	g.Expect(err).To(MatchError(ContainSubstring("applying Service shoot--local--foo/bastion-cli-0: ")))
 	g.Expect(apierrors.IsConflict(err)).To(BeTrue())
 	g.Expect(e.left()).To(ConsistOf("NetworkPolicy", "Secret"))
 
@@ -417,7 +418,7 @@ func TestAnotherClusterWithoutTheNamespace(t *testing.T) {
 	g := NewWithT(t)
 	e := newRemoteEnv(t, newBastion(), newCluster(t, testProfile()))
 	e.fail = func(verb string, _ client.Object) error {
-		if e.machineNamespace != "" && verb == "create" {
+		if e.machineNamespace != "" && verb == "apply" {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, e.machineNamespace)
 		}
 		return nil

@@ -28,7 +28,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
-	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -153,7 +152,7 @@ func newRemoteEnv(t *testing.T, objects ...client.Object) *env {
 }
 
 func newFake(t *testing.T, objects ...client.Object) client.WithWatch {
-	return fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).
+	return fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).WithTypeConverters(requests.TypeConverters()...).
 		WithStatusSubresource(&extensionsv1alpha1.Bastion{}, &corev1.Pod{}, &corev1.Service{}).Build()
 }
 
@@ -164,9 +163,7 @@ func (e *env) restart(opts Options) {
 	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
 	opts.Classes = classes
 	c := e.observe(e.WithWatch, false)
-	opts.ShootClusters = reconciler.NewClusters(c)
 	r := newReconciler(c, e.observe(e.WithWatch, true), e.WithWatch, opts)
-	r.Patience = -1 // Else a slow machine would send one request more.
 	r.Quiet = -1
 	if e.isQuiet {
 		r.Quiet = time.Hour
@@ -197,13 +194,19 @@ func (e *env) observe(inner client.WithWatch, live bool) client.WithWatch {
 	return interceptor.NewClient(inner, interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			switch obj.(type) {
-			case *corev1.Pod, *corev1.Service, *corev1.Secret, *networkingv1.NetworkPolicy:
-				NewWithT(e.t).Expect(live).To(BeTrue(), "the cache has but a part of a %T", obj)
+			case *corev1.Secret, *networkingv1.NetworkPolicy:
+				NewWithT(e.t).Expect(live).To(BeTrue(), "%T is not cached", obj)
 			}
 			return do("get", obj, func() error { return inner.Get(ctx, key, obj, opts...) })
 		},
 		Create: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return do("create", obj, func() error { return inner.Create(ctx, obj, opts...) })
+		},
+		Apply: func(ctx context.Context, inner client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			applied := obj.(client.Object)
+			typed, err := inner.Scheme().New(applied.GetObjectKind().GroupVersionKind())
+			NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
+			return do("apply", typed.(client.Object), func() error { return inner.Apply(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, inner client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return do("patch", obj, func() error { return inner.Patch(ctx, obj, patch, opts...) })
@@ -280,11 +283,12 @@ func (e *env) change(change func(*extensionsv1alpha1.Bastion)) {
 // left returns the kinds of the objects that there are.
 func (e *env) left() []string {
 	e.t.Helper()
-	objects := newObjects(keyOf(e.machineNamespace, name))
 	var left []string
-	for _, object := range []client.Object{objects.policy, objects.secret, objects.pod, objects.service} {
-		if err := e.machines.Get(e.t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
-			left = append(left, kindOf(object))
+	for kind, object := range map[string]client.Object{
+		"NetworkPolicy": &networkingv1.NetworkPolicy{}, "Secret": &corev1.Secret{}, "Pod": &corev1.Pod{}, "Service": &corev1.Service{},
+	} {
+		if err := e.machines.Get(e.t.Context(), keyOf(e.machineNamespace, name), object); err == nil {
+			left = append(left, kind)
 		}
 	}
 	return left

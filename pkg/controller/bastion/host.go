@@ -7,14 +7,22 @@ package bastion
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
+	"github.com/Masterminds/semver/v3"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	extensionsbastion "github.com/gardener/gardener/extensions/pkg/bastion"
+	"github.com/gardener/gardener/extensions/pkg/controller/worker"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
@@ -62,4 +70,160 @@ func newHost(bastion *extensionsv1alpha1.Bastion, cluster *extensioncluster.Clus
 // keyOf returns the key of each object of a Bastion, given the namespace of the machines.
 func keyOf(namespace, bastion string) client.ObjectKey {
 	return client.ObjectKey{Namespace: namespace, Name: namePrefix + bastion}
+}
+
+// image is what a bastion runs.
+type image struct {
+	// reference is that of a container image.
+	reference string
+	// version is that of the machine image.
+	version string
+}
+
+// flavor is one of which Gardener's library chooses.
+type flavor struct {
+	localv1alpha1.MachineImageFlavor
+}
+
+// GetCapabilities implements worker.CapabilitiesAccessor.
+func (f flavor) GetCapabilities() gardencorev1beta1.Capabilities { return f.Capabilities }
+
+// findImage returns the image for bastions of a CloudProfile: of the machine image in its spec.bastion or else of one that
+// suits its smallest machine type. If there is none, that is a configuration problem.
+func findImage(profile *gardencorev1beta1.CloudProfile) (image, error) {
+	mistake := func(format string, args ...any) (image, error) {
+		return image{}, common.ConfigurationProblem(fmt.Errorf("CloudProfile %s: %w", profile.Name, fmt.Errorf(format, args...)), common.RetryMissing)
+	}
+
+	spec, err := extensionsbastion.GetMachineSpecFromCloudProfile(profile)
+	if err != nil {
+		return mistake("no machine type and machine image for bastions: %w; name them in spec.bastion", err)
+	}
+	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
+	if err != nil {
+		return mistake("%w", err)
+	}
+	version := findVersion(config, spec.ImageBaseName, spec.ImageVersion)
+	if version == nil {
+		return mistake("there is no container image for version %s of the machine image %s: add it to spec.providerConfig.machineImages", spec.ImageVersion, spec.ImageBaseName)
+	}
+
+	found := image{reference: version.Image, version: version.Version}
+	if len(version.CapabilityFlavors) > 0 {
+		flavors := make([]flavor, 0, len(version.CapabilityFlavors))
+		for _, f := range version.CapabilityFlavors {
+			flavors = append(flavors, flavor{f})
+		}
+		best, err := worker.FindBestImageFlavor(flavors, spec.MachineTypeCapabilities, profile.Spec.MachineCapabilities)
+		if err != nil {
+			return mistake("none of the capabilityFlavors of version %s of the machine image %s in spec.providerConfig.machineImages suits the machine type %s: %w",
+				version.Version, spec.ImageBaseName, spec.MachineTypeName, err)
+		}
+		found.reference = best.Image
+	}
+	if found.reference == "" {
+		return mistake("version %s of the machine image %s has no image in spec.providerConfig.machineImages: set it", version.Version, spec.ImageBaseName)
+	}
+	return found, nil
+}
+
+// findVersion returns a version of a machine image, or nil. Gardener's library writes a version that it has chosen with
+// three numbers, whatever it is in the CloudProfile.
+func findVersion(config *localv1alpha1.CloudProfileConfig, name, wanted string) *localv1alpha1.MachineImageVersion {
+	var equal *localv1alpha1.MachineImageVersion
+	for i := range config.MachineImages {
+		if config.MachineImages[i].Name != name {
+			continue
+		}
+		for j := range config.MachineImages[i].Versions {
+			version := &config.MachineImages[i].Versions[j]
+			if version.Version == wanted {
+				return version
+			}
+			if equal == nil && isSameVersion(version.Version, wanted) {
+				equal = version
+			}
+		}
+	}
+	return equal
+}
+
+func isSameVersion(a, b string) bool {
+	first, errA := semver.NewVersion(a)
+	second, errB := semver.NewVersion(b)
+	return errA == nil && errB == nil && first.String() == second.String()
+}
+
+// Ranges of addresses that no packet comes from. A Service without any range of a family is open to all of that family.
+const (
+	nobodyV4 = "255.255.255.255/32"
+	nobodyV6 = "::/128"
+)
+
+// parseIngress validates spec.ingress of a Bastion and returns the ranges in their canonical form, each once.
+func parseIngress(policies []extensionsv1alpha1.BastionIngressPolicy) ([]networkingv1.IPBlock, field.ErrorList) {
+	var (
+		blocks []networkingv1.IPBlock
+		errs   field.ErrorList
+	)
+	for i, policy := range policies {
+		path := field.NewPath("spec", "ingress").Index(i).Child("ipBlock")
+		prefix, err := parseRange(path.Child("cidr"), policy.IPBlock.CIDR)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		block := networkingv1.IPBlock{CIDR: prefix.String()}
+		for j, value := range policy.IPBlock.Except {
+			path := path.Child("except").Index(j)
+			except, err := parseRange(path, value)
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+			case !prefix.Contains(except.Addr()) || except.Bits() <= prefix.Bits():
+				errs = append(errs, field.Invalid(path, value, "must be a range within, and smaller than, "+block.CIDR))
+			default:
+				block.Except = append(block.Except, except.String())
+			}
+		}
+		if !slices.ContainsFunc(blocks, func(other networkingv1.IPBlock) bool {
+			return other.CIDR == block.CIDR && slices.Equal(other.Except, block.Except)
+		}) {
+			blocks = append(blocks, block)
+		}
+	}
+	return blocks, errs
+}
+
+func parseRange(path *field.Path, value string) (netip.Prefix, *field.Error) {
+	prefix, err := netip.ParsePrefix(value)
+	if err != nil {
+		return netip.Prefix{}, field.Invalid(path, value, "must be a range of IP addresses such as 192.0.2.0/24 or 2001:db8::/64")
+	}
+	if prefix.Addr().Is4In6() {
+		return netip.Prefix{}, field.Invalid(path, value, fmt.Sprintf("must be written as a range of IPv4 addresses, such as %s/32", prefix.Addr().Unmap()))
+	}
+	return prefix.Masked(), nil
+}
+
+// sourceRanges returns the ranges for the Service. They can't say what is excepted, which the NetworkPolicy does.
+func sourceRanges(blocks []networkingv1.IPBlock) []string {
+	var (
+		ranges []string
+		v4, v6 bool
+	)
+	for _, block := range blocks {
+		if !slices.Contains(ranges, block.CIDR) {
+			ranges = append(ranges, block.CIDR)
+		}
+		is4 := netip.MustParsePrefix(block.CIDR).Addr().Is4()
+		v4, v6 = v4 || is4, v6 || !is4
+	}
+	if !v4 {
+		ranges = append(ranges, nobodyV4)
+	}
+	if !v6 {
+		ranges = append(ranges, nobodyV6)
+	}
+	return ranges
 }

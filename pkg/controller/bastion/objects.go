@@ -37,15 +37,8 @@ func (h *host) labels() map[string]string {
 	return map[string]string{machine.LabelApp: machine.AppBastion, LabelBastion: h.bastion}
 }
 
-func (h *host) setLabels(obj client.Object) {
-	labels := obj.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	for key, value := range h.labels() {
-		labels[key] = value
-	}
-	obj.SetLabels(labels)
+func (h *host) meta(key client.ObjectKey) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: h.labels()}
 }
 
 func (h *host) userDataHash() string {
@@ -53,50 +46,51 @@ func (h *host) userDataHash() string {
 	return hex.EncodeToString(hash[:])[:16]
 }
 
-func (h *host) setSecret(secret *corev1.Secret) {
-	h.setLabels(secret)
-	secret.Data = map[string][]byte{userDataKey: h.userData}
+func (h *host) secret(key client.ObjectKey) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: h.meta(key), Data: map[string][]byte{userDataKey: h.userData}}
 }
 
-// setService makes people reach the pod at an address of the cluster's load balancers. Traffic stays on the node that
-// takes it in, so that the pod sees the address of the client, by which the NetworkPolicy goes.
-func (h *host) setService(service *corev1.Service, withoutNodePorts bool) {
-	h.setLabels(service)
-	port := corev1.ServicePort{Name: "ssh", Protocol: corev1.ProtocolTCP, Port: sshPort, TargetPort: intstr.FromInt32(sshPort)}
-	if len(service.Spec.Ports) == 1 {
-		port.NodePort = service.Spec.Ports[0].NodePort
+// service gives the pod an address of the cluster's load balancers. Traffic stays on the node that receives it, so that the
+// pod sees the address of the client, which the NetworkPolicy checks.
+func (h *host) service(key client.ObjectKey, withoutNodePorts bool) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: h.meta(key),
+		Spec: corev1.ServiceSpec{
+			Type:                          corev1.ServiceTypeLoadBalancer,
+			Selector:                      h.labels(),
+			Ports:                         []corev1.ServicePort{{Name: "ssh", Protocol: corev1.ProtocolTCP, Port: sshPort, TargetPort: intstr.FromInt32(sshPort)}},
+			ExternalTrafficPolicy:         corev1.ServiceExternalTrafficPolicyLocal,
+			IPFamilyPolicy:                new(corev1.IPFamilyPolicyPreferDualStack),
+			LoadBalancerSourceRanges:      sourceRanges(h.ingress),
+			AllocateLoadBalancerNodePorts: new(!withoutNodePorts),
+		},
 	}
-	spec := &service.Spec
-	spec.Type = corev1.ServiceTypeLoadBalancer
-	spec.Selector = h.labels()
-	spec.Ports = []corev1.ServicePort{port}
-	spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
-	spec.LoadBalancerSourceRanges = sourceRanges(h.ingress)
-	spec.AllocateLoadBalancerNodePorts = new(!withoutNodePorts)
 }
 
-// setNetworkPolicy lets people in from the ranges only, and out to machines and the cluster's DNS only. A rule without
-// peers would let in everybody, so there is none where there are no ranges.
-func (h *host) setNetworkPolicy(policy *networkingv1.NetworkPolicy) {
-	h.setLabels(policy)
+// networkPolicy lets people in from the ranges only, and out to machines and the cluster's DNS only. A rule without peers
+// would let in everybody, so there is none where there are no ranges.
+func (h *host) networkPolicy(key client.ObjectKey) *networkingv1.NetworkPolicy {
 	ssh := []networkingv1.NetworkPolicyPort{port(corev1.ProtocolTCP, sshPort)}
-	policy.Spec = networkingv1.NetworkPolicySpec{
-		PodSelector: metav1.LabelSelector{MatchLabels: h.labels()},
-		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-		Egress: []networkingv1.NetworkPolicyEgressRule{
-			{Ports: ssh, To: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: machine.Selector()}}}},
-			toDNS(),
+	policy := &networkingv1.NetworkPolicy{
+		ObjectMeta: h.meta(key),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: h.labels()},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Egress: []networkingv1.NetworkPolicyEgressRule{
+				{Ports: ssh, To: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: machine.Selector()}}}},
+				toDNS(),
+			},
 		},
 	}
 	if len(h.ingress) == 0 {
-		return
+		return policy
 	}
 	rule := networkingv1.NetworkPolicyIngressRule{Ports: ssh}
 	for _, block := range h.ingress {
 		rule.From = append(rule.From, networkingv1.NetworkPolicyPeer{IPBlock: block.DeepCopy()})
 	}
 	policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{rule}
+	return policy
 }
 
 // toDNS are the cluster's DNS servers: their pods, which listen on port 8053 in clusters that are shoots, and the cache on
@@ -128,11 +122,10 @@ func port(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort
 // asks the cluster's DNS server, which knows the names of the machines.
 func (h *host) pod(key client.ObjectKey) *corev1.Pod {
 	privileged := true
+	meta := h.meta(key)
+	meta.Annotations = map[string]string{AnnotationUserData: h.userDataHash()}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace, Name: key.Name, Labels: h.labels(),
-			Annotations: map[string]string{AnnotationUserData: h.userDataHash()},
-		},
+		ObjectMeta: meta,
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken:  new(false),
 			EnableServiceLinks:            new(false),

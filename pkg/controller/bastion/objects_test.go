@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -39,14 +38,9 @@ func TestObjectsAreThoseOfTheGoldenFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			key := keyOf("shoot--local--foo", tt.host.bastion)
-			objects := newObjects(key)
-			tt.host.setNetworkPolicy(objects.policy)
-			tt.host.setSecret(objects.secret)
-			tt.host.setService(objects.service, tt.withoutNodePorts)
-
 			var out bytes.Buffer
 			scheme := testScheme(t)
-			for _, object := range []client.Object{objects.policy, objects.secret, tt.host.pod(key), objects.service} {
+			for _, object := range []client.Object{tt.host.networkPolicy(key), tt.host.secret(key), tt.host.pod(key), tt.host.service(key, tt.withoutNodePorts)} {
 				gvk, err := apiutil.GVKForObject(object, scheme)
 				g.Expect(err).NotTo(HaveOccurred())
 				object.GetObjectKind().SetGroupVersionKind(gvk)
@@ -65,14 +59,4 @@ func TestObjectsAreThoseOfTheGoldenFiles(t *testing.T) {
 			g.Expect(out.String()).To(Equal(string(expected)))
 		})
 	}
-}
-
-func TestWhatOthersHaveWrittenIsKept(t *testing.T) {
-	g := NewWithT(t)
-	service := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.0.0.1", Ports: []corev1.ServicePort{{Port: 22, NodePort: 30022}}}}
-	service.Labels = map[string]string{"other": "kept"}
-	newTestHost().setService(service, false)
-	g.Expect(service.Labels).To(HaveKeyWithValue("other", "kept"))
-	g.Expect(service.Spec.ClusterIP).To(Equal("10.0.0.1"))
-	g.Expect(service.Spec.Ports[0].NodePort).To(Equal(int32(30022)))
 }

@@ -94,8 +94,7 @@ func TestWhoReachesWhom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			policy := newObjects(keyOf(namespace, name)).policy
-			tt.host.setNetworkPolicy(policy)
+			policy := tt.host.networkPolicy(keyOf(namespace, name))
 			g.Expect(labels.SelectorFromSet(policy.Spec.PodSelector.MatchLabels).Matches(labels.Set(tt.host.pod(keyOf(namespace, name)).Labels))).To(BeTrue())
 			g.Expect(policy.Spec.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress))
 

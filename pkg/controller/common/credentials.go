@@ -55,7 +55,7 @@ func NewCredentials(c client.Client, finalizer string, list func(context.Context
 	return &Credentials{client: c, finalizer: finalizer, list: list, held: lru.New(heldMax)}
 }
 
-// Hold sees to it that the Secret of an object is there and stays, and then lets go of those that the object referred to
+// Hold ensures that the Secret of an object is there and stays, and then lets go of those that the object referred to
 // before. It is a configuration problem if the Secret is not there.
 func (c *Credentials) Hold(ctx context.Context, user string, ref corev1.SecretReference) error {
 	if ref.Name == "" || ref.Namespace == "" {
@@ -80,7 +80,7 @@ func (c *Credentials) Start(ctx context.Context) error {
 	return nil
 }
 
-// Release lets go of the Secret of an object, and takes the finalizer off if no other object has it. It tells whether the
+// Release lets go of the Secret of an object, and takes the finalizer off if no other object has it. It reports whether the
 // Secret is there, which it takes for granted if another object has it.
 func (c *Credentials) Release(ctx context.Context, user string, ref corev1.SecretReference) (found bool, err error) {
 	if ref.Name == "" || ref.Namespace == "" {
@@ -186,7 +186,7 @@ func (c *Credentials) load(ctx context.Context) error {
 	return nil
 }
 
-// isUsed tells whether an object refers to a Secret.
+// isUsed reports whether an object refers to a Secret.
 func (c *Credentials) isUsed(ref corev1.SecretReference) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

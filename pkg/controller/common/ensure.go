@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Ensure sees to it that an object, of which name and namespace are set, is as mutate makes it, and writes nothing if it is
+// Ensure ensures that an object, of which name and namespace are set, is as mutate makes it, and writes nothing if it is
 // so. What is more likely is tried first, so a new object takes one request and one that is there and right takes one: the
 // object is created, and read only if it is there already; or if isThere says that it should be, the other way round. It has
 // the state of the API server then.

@@ -27,6 +27,8 @@ const (
 	RetryMistake = 10 * time.Minute
 	// RetryMissing is how long something that is missing is left alone. It may come without an event on the object.
 	RetryMissing = time.Minute
+	// RetryFull is how long a disk that is full is left alone. Nobody tells when there is room.
+	RetryFull = 30 * time.Second
 	// RetryCluster is how long a missing Cluster is left alone. As gardenlet writes it before all else of a shoot, it is most
 	// likely on its way to the cache.
 	RetryCluster = 5 * time.Second

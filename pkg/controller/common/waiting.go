@@ -15,5 +15,5 @@ func Waiting(cause error, retryAfter time.Duration) error {
 	return reconciler.Waiting(cause, retryAfter)
 }
 
-// IsWaiting tells whether an error is one of Waiting.
+// IsWaiting reports whether an error is one of Waiting.
 func IsWaiting(err error) bool { return reconciler.IsWaiting(err) }

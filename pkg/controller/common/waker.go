@@ -87,7 +87,7 @@ func (w *Waker) Requests(ctx context.Context, mr client.Object) []reconcile.Requ
 	return out
 }
 
-// isUnderWay tells whether an operation is asked for or has begun, but has not succeeded yet. The status alone would not
+// isUnderWay reports whether an operation is asked for or has begun, but has not succeeded yet. The status alone would not
 // do: the cache from which obj comes may not have seen the last write of it.
 func isUnderWay(obj extensionsv1alpha1.Object) bool {
 	return obj.GetDeletionTimestamp() != nil ||

@@ -7,25 +7,22 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/controlplane"
 	extensionssecretsmanager "github.com/gardener/gardener/extensions/pkg/util/secret/manager"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
-	"github.com/gardener/gardener/pkg/controllerutils"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	machinecluster "github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
@@ -35,7 +32,7 @@ import (
 type ShootWebhooks interface {
 	// Apply writes the ManagedResource in a shoot's namespace. It does not wait until its objects are applied.
 	Apply(ctx context.Context, namespace string) error
-	// Delete deletes it, and tells whether it is gone.
+	// Delete deletes it, and reports whether it is gone.
 	Delete(ctx context.Context, namespace string) (gone bool, err error)
 }
 
@@ -55,12 +52,8 @@ type Images struct {
 
 // Options are what the controller needs.
 type Options struct {
-	// Controller are the options of the controller, such as its concurrency.
-	Controller controller.Options
-	// Classes are the classes to serve. There are ControlPlanes of class shoot only.
-	Classes class.Set
-	// IgnoreOperationAnnotation has every change of a spec, and every change of a Cluster, reconciled.
-	IgnoreOperationAnnotation bool
+	reconciler.Shared
+
 	// Resources writes the ManagedResources. It is to use the client of the manager.
 	Resources *resources.Writer
 	// Renderer renders for the seed. For a shoot's version another is made of it.
@@ -72,7 +65,10 @@ type Options struct {
 	DeployCloudController bool
 	// Clusters tell cloud-controller where the machines of a shoot are. If it is nil, they are in the seed.
 	Clusters machinecluster.Clusters
-	// VPA tells whether the seed knows VerticalPodAutoscalers.
+	// AllowedCIDRs are the ranges to which servers of kubeconfigs for machines may resolve: machines.remote.allowedCIDRs of the
+	// configuration. If there are none, all may.
+	AllowedCIDRs []string
+	// VPA reports whether the seed knows VerticalPodAutoscalers.
 	VPA bool
 	// ShootWebhooks deploys the webhooks in shoots. None if it is nil; those that there were before are removed.
 	ShootWebhooks ShootWebhooks
@@ -85,8 +81,6 @@ type Options struct {
 
 func (o *Options) validate() error {
 	switch {
-	case o.Classes.String() == "":
-		return errors.New("no extension class given, name at least one")
 	case o.Resources == nil:
 		return errors.New("no writer of ManagedResources given")
 	case o.Renderer == nil:
@@ -111,54 +105,41 @@ func (o *Options) validate() error {
 // Nodes; without the latter, no seed counts as one of one node.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := opts.validate(); err != nil {
-		return fmt.Errorf("adding the ControlPlane controller: %w", err)
+		return err
 	}
-	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
-	if !ok {
-		return nil
-	}
-
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
-	}
-
-	opts.Classes = classes
 	r := newReconciler(mgr, opts)
-	wake := newWaker(mgr.GetClient(), classes, opts.IgnoreOperationAnnotation)
-	b := builder.ControllerManagedBy(mgr).
-		Named(controlplane.ControllerName).
-		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.ControlPlane{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
-		Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
-	if err := r.WatchClusters(b, &extensionsv1alpha1.ControlPlaneList{}).Complete(r); err != nil {
-		return fmt.Errorf("adding the ControlPlane controller: %w", err)
-	}
-	return nil
+	wake := newWaker(mgr.GetClient(), r.Classes, opts.IgnoreOperationAnnotation)
+	return r.AddToManager(mgr, controlplane.ControllerName, func(b *builder.Builder) {
+		b.Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
+	})
 }
 
-func newReconciler(mgr manager.Manager, opts Options) *returning {
+func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.ControlPlane] {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
 	if opts.secretConfigs == nil {
 		opts.secretConfigs = secretConfigs
 	}
-	actuator := &actuator{
-		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: reconciler.NewClusters(mgr.GetClient()),
-		hibernating: &keys{keys: map[client.ObjectKey]struct{}{}}, nodes: &nodeCount{}, emptied: lru.New(emptiedMax),
+	if opts.ShootClusters == nil {
+		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
 	}
-	return &returning{hibernating: actuator.hibernating, Reconciler: reconciler.New(reconciler.Options[*extensionsv1alpha1.ControlPlane]{
-		Client:                    mgr.GetClient(),
-		Kind:                      extensionsv1alpha1.ControlPlaneResource,
-		NewObject:                 func() *extensionsv1alpha1.ControlPlane { return &extensionsv1alpha1.ControlPlane{} },
-		Types:                     []string{localv1alpha1.Type},
-		Classes:                   opts.Classes,
-		Finalizer:                 controlplane.FinalizerName,
-		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
-		Clusters:                  actuator.shoots,
-		Actuator:                  actuator,
-		IsAmiss:                   actuator.isLeftAlone,
-		Gone:                      func(key client.ObjectKey) { actuator.hibernating.set(key, false) },
-		Clock:                     opts.Clock,
-	})}
+	hibernating := &keys{keys: map[client.ObjectKey]struct{}{}}
+	actuator := &actuator{
+		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: opts.ShootClusters,
+		hibernating: hibernating, nodes: &nodeCount{}, emptied: lru.New(emptiedMax),
+	}
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.ControlPlane]{
+		Shared:    opts.Shared,
+		Client:    mgr.GetClient(),
+		Types:     []string{localv1alpha1.Type},
+		Finalizer: controlplane.FinalizerName,
+		Actuator:  actuator,
+		IsAmiss:   actuator.isLeftAlone,
+		Wrap: func(r reconcile.Reconciler) reconcile.Reconciler {
+			return &returning{Reconciler: r, hibernating: hibernating}
+		},
+		Gone:  func(key client.ObjectKey) { hibernating.set(key, false) },
+		Clock: opts.Clock,
+	})
 }

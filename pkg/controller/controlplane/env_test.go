@@ -17,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/yaml"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,11 +34,13 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -61,7 +65,7 @@ type cluster struct {
 	requests []string
 	lock     sync.Mutex
 
-	reconciler *returning
+	reconciler *reconciler.Reconciler[*extensionsv1alpha1.ControlPlane]
 }
 
 // fakeManager is as much of a manager as the controller asks for.
@@ -123,7 +127,7 @@ func newOptions(t testing.TB) Options {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
 	g.Expect(err).NotTo(HaveOccurred())
 	return Options{
-		Classes:  classes,
+		Shared:   reconciler.Shared{Classes: classes},
 		Renderer: renderer,
 		Charts: Charts{
 			LocalPathProvisioner: chart.Embedded(components.FS, components.LocalPathProvisioner),
@@ -241,7 +245,6 @@ func (c *cluster) restart() {
 		opts.ShootWebhooks = &webhooks{writer: opts.Resources, change: c.change}
 	}
 	c.reconciler = newReconciler(&fakeManager{client: observed, reader: live}, opts)
-	c.reconciler.Patience = -1 // Else a slow machine would send one request more.
 }
 
 // request counts what is not answered by the manager's cache, where Secrets are not.
@@ -267,7 +270,7 @@ func (c *cluster) request(verb string, obj client.Object, do func() error) error
 
 func (c *cluster) reconcile() (reconcile.Result, error) {
 	c.requests = nil
-	return c.reconciler.Reconcile(c.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "foo"}})
+	return c.reconciler.Wrap(c.reconciler).Reconcile(c.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "foo"}})
 }
 
 // isQueuedAtStart reports whether an instance reconciles the ControlPlane when it starts.
@@ -327,7 +330,7 @@ func (c *cluster) objects(name string) map[string]client.Object {
 	secret := &corev1.Secret{}
 	g.Expect(c.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: c.managedResource(name).Spec.SecretRefs[0].Name}, secret)).To(Succeed())
 	g.Expect(secret.Data).To(HaveKey("data.yaml.br"))
-	objects, err := resources.Objects(secret.Data)
+	objects, err := managedresources.ExtractObjectsFromSecret(yaml.NewDecodingSerializer(unstructured.UnstructuredJSONScheme), secret)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	out := map[string]client.Object{}

@@ -38,7 +38,11 @@ func (a *actuator) machineCluster(ctx context.Context, cp *extensionsv1alpha1.Co
 			common.RetryMistake,
 		)
 	}
-	return map[string]any{"remote": true, "secretName": cp.Spec.SecretRef.Name, "namespace": cluster.Namespace}, nil
+	values := map[string]any{"remote": true, "secretName": cp.Spec.SecretRef.Name, "namespace": cluster.Namespace}
+	if len(a.AllowedCIDRs) > 0 {
+		values["allowedCIDRs"] = a.AllowedCIDRs
+	}
+	return values, nil
 }
 
 // nodesFor is how long it is remembered whether the seed has several nodes.

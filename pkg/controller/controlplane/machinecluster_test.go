@@ -69,6 +69,7 @@ func TestCloudControllerIsToldWhereTheMachinesAre(t *testing.T) {
 		c := newClusterOf(t, namespace, found{cluster: &machinecluster.Cluster{Namespace: "infra-" + namespace, Remote: true}})
 		c.mustReconcile()
 		g.Expect(c.cloudControllerConfig()).To(ContainSubstring("namespace: infra-" + namespace + "\n"))
+		g.Expect(c.cloudControllerConfig()).NotTo(ContainSubstring("allowedCIDRs"))
 		g.Expect(c.objects(SeedName)).NotTo(HaveKey("Role " + namespace + "/cloud-controller"))
 		g.Expect(c.requests).NotTo(ContainElement("live Node"), "the seed's nodes do not count")
 
@@ -76,6 +77,15 @@ func TestCloudControllerIsToldWhereTheMachinesAre(t *testing.T) {
 		object := c.objects(SeedName)["Deployment "+namespace+"/cloud-controller"].(*unstructured.Unstructured).Object
 		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object, deployment)).To(Succeed())
 		g.Expect(deployment.Spec.Template.Spec.Volumes).To(ContainElement(HaveField("Secret", And(Not(BeNil()), HaveField("SecretName", "cloudprovider")))))
+	})
+
+	t.Run("in another cluster, of which the operator allows some", func(t *testing.T) {
+		g := NewWithT(t)
+		c := newClusterOf(t, namespace, found{cluster: &machinecluster.Cluster{Namespace: "infra-" + namespace, Remote: true}})
+		c.opts.AllowedCIDRs = []string{"192.0.2.0/24", "2001:db8::/32"}
+		c.restart()
+		c.mustReconcile()
+		g.Expect(c.cloudControllerConfig()).To(ContainSubstring(`allowedCIDRs: ["192.0.2.0/24","2001:db8::/32"]`))
 	})
 
 	t.Run("in another cluster, by a Secret that no pod of the shoot can use", func(t *testing.T) {

@@ -71,7 +71,7 @@ func (k *keys) has(key client.ObjectKey) bool {
 // returning has ControlPlanes looked at again that are done, but whose shoot is being hibernated. As with the generic
 // actuator, the operation has succeeded meanwhile: Gardener scales kube-apiserver down after it.
 type returning struct {
-	*reconciler.Reconciler[*extensionsv1alpha1.ControlPlane]
+	reconcile.Reconciler
 	hibernating *keys
 }
 

@@ -141,8 +141,8 @@ func (a *actuator) withdraw(ctx context.Context, op *attempt, request dns.Reques
 // Restore implements reconciler.Actuator. There is no state to restore: all of a record is in its spec.
 func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
 
-// Delete implements reconciler.Actuator. It goes by what was written rather than by the spec, which may have become
-// invalid since. Of a record that was never written nothing is to be deleted.
+// Delete implements reconciler.Actuator. It deletes what was written, not what the spec says, which may have
+// become invalid since. A record that was never written has nothing to delete.
 func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 	if isNeverWritten(op.Object) {
 		return nil

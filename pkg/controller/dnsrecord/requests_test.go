@@ -22,6 +22,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 type fakeManager struct {
@@ -53,7 +54,9 @@ func TestSpendsFewRequests(t *testing.T) {
 			classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"shoot"}, "shoot")
 			g.Expect(err).NotTo(HaveOccurred())
 			log := &requests.Log{}
-			r := newReconciler(fakeManager{client: log.Wrap(s.client)}, Options{Providers: s.Providers, DefaultProvider: coreDNS, DefaultTTL: 60}, classes)
+			r := newReconciler(fakeManager{client: log.Wrap(s.client)}, Options{
+				Shared: reconciler.Shared{Classes: classes}, Providers: s.Providers, DefaultProvider: coreDNS, DefaultTTL: 60,
+			})
 			step := func(name string, sent []string) {
 				_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner})
 				g.Expect(err).NotTo(HaveOccurred(), name)

@@ -52,7 +52,7 @@ func setCreated(object *extensionsv1alpha1.DNSRecord, err error) {
 	}
 }
 
-// isNeverWritten tells whether nothing can be there of a record.
+// isNeverWritten reports whether nothing can be there of a record.
 func isNeverWritten(object *extensionsv1alpha1.DNSRecord) bool {
 	return createdOf(object) == gardencorev1beta1.ConditionFalse
 }

@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -44,7 +46,7 @@ func TestAnExtensionDeploysAServiceAccountForTheResourceManagerOfItsNamespace(t 
 
 			g.Expect(c.secrets()).To(HaveLen(1))
 			g.Expect(c.secrets()[0].Data).To(HaveKey("data.yaml.br"))
-			objects, err := resources.Objects(c.secrets()[0].Data)
+			objects, err := managedresources.ExtractObjectsFromSecret(yaml.NewDecodingSerializer(unstructured.UnstructuredJSONScheme), &c.secrets()[0])
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(objects).To(Equal([]client.Object{&unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1",

@@ -133,17 +133,19 @@ func classes(t *testing.T, classes ...extensionsv1alpha1.ExtensionClass) class.S
 }
 
 func options(c client.Client, classes class.Set) Options {
-	return Options{Controller: controller.Options{SkipNameValidation: new(true)}, Classes: classes, Resources: resources.New(c)}
+	return Options{
+		Shared:    reconciler.Shared{Controller: controller.Options{SkipNameValidation: new(true)}, Classes: classes},
+		Resources: resources.New(c),
+	}
 }
 
-func TestAControllerNeedsClassesAndAWriter(t *testing.T) {
+func TestAControllerNeedsAWriter(t *testing.T) {
 	c := newCluster(t)
 	for name, tt := range map[string]struct {
 		opts    Options
 		message string
 	}{
-		"no class":  {options(c, class.Set{}), "no extension class given"},
-		"no writer": {Options{Classes: classes(t, extensionsv1alpha1.ExtensionClassGarden)}, "no writer of ManagedResources given"},
+		"no writer": {Options{Shared: reconciler.Shared{Classes: classes(t, extensionsv1alpha1.ExtensionClassGarden)}}, "no writer of ManagedResources given"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mgr, _ := newManager(t, c)
@@ -248,7 +250,7 @@ func TestAnotherObjectUnderTheNameOfOneInTheQueueIsLeftAlone(t *testing.T) {
 			g := NewWithT(t)
 			c := tt.cluster()
 			own, _ := classes(t, tt.classes...).Only(c.kind.classes...)
-			_, err := newReconciler(&fakeManager{client: c, reader: c}, options(c, own), c.kind, own).Reconcile(t.Context(), reconcile.Request{NamespacedName: c.key})
+			_, err := newReconciler(&fakeManager{client: c, reader: c}, options(c, own), c.kind).Reconcile(t.Context(), reconcile.Request{NamespacedName: c.key})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(c.extension().Finalizers).To(BeEmpty())
 			g.Expect(c.extension().Status.LastOperation).To(BeNil())

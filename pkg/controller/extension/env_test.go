@@ -162,8 +162,8 @@ func (c *cluster) restart() {
 	})
 	set, err := class.New(c.kind.classes, c.kind.classes...)
 	NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
-	opts := Options{Resources: resources.New(disturbed), Clusters: reconciler.NewClusters(disturbed), ForceDeleteTest: c.forceDeleteTest}
-	r := newReconciler(&fakeManager{client: disturbed, reader: c.WithWatch}, opts, c.kind, set)
+	opts := Options{Shared: reconciler.Shared{Classes: set}, Resources: resources.New(disturbed), ForceDeleteTest: c.forceDeleteTest}
+	r := newReconciler(&fakeManager{client: disturbed, reader: c.WithWatch}, opts, c.kind)
 	r.Quiet = -1 // What is waited for is said at once.
 	c.reconciler = r
 }

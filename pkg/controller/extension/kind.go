@@ -69,7 +69,7 @@ func kinds(pauseImage string) []kind {
 	}
 }
 
-// isInSeed tells whether the objects are in the cluster of the Extension itself. They go with the Extension then, even if
+// isInSeed reports whether the objects are in the cluster of the Extension itself. They go with the Extension then, even if
 // that only moves to another seed: there it gets its own. What is in a shoot moves along with the shoot.
 func (k kind) isInSeed() bool {
 	return k.resourceClass == v1beta1constants.SeedResourceManagerClass

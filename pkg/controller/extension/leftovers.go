@@ -32,7 +32,7 @@ type leftovers struct {
 	allowed bool
 }
 
-// isAskedFor tells whether the shoot, which may be nil, asks for leftovers.
+// isAskedFor reports whether the shoot, which may be nil, asks for leftovers.
 func (l leftovers) isAskedFor(shoot *gardencorev1beta1.Shoot) bool {
 	return shoot != nil && shoot.Annotations[AnnotationForceDeleteTest] == "true"
 }

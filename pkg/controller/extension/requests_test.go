@@ -33,8 +33,8 @@ func TestSpendsFewRequests(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			log := &requests.Log{}
 			counted := log.Wrap(c.WithWatch)
-			opts := Options{Resources: resources.New(counted), Clusters: reconciler.NewClusters(counted)}
-			r := newReconciler(&fakeManager{client: counted, reader: counted}, opts, c.kind, set)
+			opts := Options{Resources: resources.New(counted), Shared: reconciler.Shared{Classes: set}}
+			r := newReconciler(&fakeManager{client: counted, reader: counted}, opts, c.kind)
 			step := func(name string, sent []string) {
 				_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: c.key})
 				g.Expect(err).NotTo(HaveOccurred(), name)

@@ -12,17 +12,19 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
-	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
 const (
@@ -57,7 +59,7 @@ func (c *cluster) deployed() []client.Object {
 	g := NewWithT(c.t)
 	g.Expect(c.secrets()).To(HaveLen(1))
 	g.Expect(c.secrets()[0].Data).To(HaveKey("data.yaml.br"))
-	objects, err := resources.Objects(c.secrets()[0].Data)
+	objects, err := managedresources.ExtractObjectsFromSecret(yaml.NewDecodingSerializer(unstructured.UnstructuredJSONScheme), &c.secrets()[0])
 	g.Expect(err).NotTo(HaveOccurred())
 	for i, obj := range objects {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)

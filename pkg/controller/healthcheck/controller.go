@@ -2,56 +2,102 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package healthcheck holds the controllers that write the health conditions of a shoot's ControlPlane, Network and
+// Worker. gardenlet makes conditions of the Shoot from them. Only gardenlet-extension adds these controllers.
+//
+// Gardener's library for health checks polls and writes every status at each poll. These controllers watch what they check
+// and write a condition only when it changes: gardenlet takes the heartbeat Lease of the instance, not a condition's
+// lastUpdateTime, as the sign that conditions are up to date.
 package healthcheck
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	library "github.com/gardener/gardener/extensions/pkg/controller/healthcheck"
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	predicateutils "github.com/gardener/gardener/pkg/controllerutils/predicate"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
+	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
-	// DefaultSyncPeriod is how often health is looked at without an event.
-	DefaultSyncPeriod = 5 * time.Minute
 	// reconciliationTimeout is far more than two requests to a shoot's API server take.
 	reconciliationTimeout = time.Minute
+	// settle is the delay between an event and the check: events come in bursts, for example when Machines are rolled or when
+	// gardener-resource-manager sets one condition after the other. A later event does not prolong it.
+	settle = time.Second
+	// retryUnknown is the delay after a check that failed.
+	retryUnknown = time.Minute
+	// retryConflict is the delay after a write that conflicted with another one.
+	retryConflict = time.Second
 )
 
-// Options are what the controllers need.
+// Options are the options of the controllers.
 type Options struct {
-	// Controller are the options of each controller, such as its concurrency.
-	Controller controller.Options
-	// Classes are the classes that the instance serves. Only objects of class shoot have health conditions.
-	Classes class.Set
-	// SyncPeriod is how often health is looked at without an event. Default: DefaultSyncPeriod.
+	// Shared are the options that all controllers have in common. Only objects of class shoot have health conditions.
+	reconciler.Shared
+	// SyncPeriod is the time between two checks without an event.
 	SyncPeriod time.Duration
-	// WithoutShootWebhooks is to be set if the instance deploys no webhooks into shoots. Their ManagedResource is not
-	// missed then, and ControlPlanes have no condition for it.
+	// WithoutShootWebhooks is to be set if the instance deploys no webhooks into shoots. ControlPlanes have no condition for
+	// their ManagedResource then.
 	WithoutShootWebhooks bool
-	// Clock is the time. Default: the real one.
-	Clock clock.Clock
-	// ShootClient makes clients for the API servers of shoots. Default: from the Secret gardener-internal or gardener in
-	// the namespace of the shoot, by the manager's client, which must not cache Secrets.
-	ShootClient ShootClient
+}
+
+// kind is a kind of extension object and its checks.
+type kind struct {
+	name   string
+	object client.Object
+	list   client.ObjectList
+	checks []check
+	// obsolete is a condition to remove, since nothing is checked for it any more.
+	obsolete gardencorev1beta1.ConditionType
+	// forget is called with namespaces without anything to check.
+	forget func(namespace lru.Key)
+}
+
+// check determines one condition.
+type check struct {
+	condition gardencorev1beta1.ConditionType
+	// run checks the namespace of a shoot. It returns an error if the check itself fails.
+	run func(ctx context.Context, namespace string) (library.SingleCheckResult, error)
+	// watches are the kinds of objects on which the result depends, all of them or those with the names.
+	watches []client.Object
+	names   []string
 }
 
 // AddToManager adds the controllers for the conditions of ControlPlanes, Networks and Workers of type local and class
-// shoot; none if the instance does not serve class shoot. It is an error if it serves no class at all. The manager's
-// scheme has to know what CacheOptions has, extensions.gardener.cloud and machine.sapcloud.io; its cache is to be made
-// with CacheOptions. The CustomResourceDefinitions of machine.sapcloud.io may come later.
+// shoot; none if the instance does not serve class shoot. It is an error if it serves no class at all. The manager's cache
+// needs CacheOptions, and its client must not cache Secrets.
 //
 // Needed permissions: get, list, watch on ControlPlanes, Networks, Workers and Clusters, patch on the status of the first
 // three; get, list, watch on ManagedResources, Machines, MachineDeployments, and on the Deployments named
@@ -60,79 +106,214 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Classes.String() == "" {
 		return errors.New("adding the health check controllers: no extension class given, name at least one")
 	}
-	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
-	if !ok {
+	var ok bool
+	if opts.Classes, ok = opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !ok {
 		return nil
 	}
-	if err := setDefaults(&opts, mgr); err != nil {
-		return fmt.Errorf("adding the health check controllers: %w", err)
+	if opts.Controller.ReconciliationTimeout == 0 {
+		opts.Controller.ReconciliationTimeout = reconciliationTimeout
+	}
+	if opts.ShootClusters == nil {
+		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
 	}
 
-	for _, kind := range kinds(mgr.GetCache(), newShoots(opts.ShootClient, opts.Clock), opts.WithoutShootWebhooks) {
-		if err := add(mgr, opts, kind, classes); err != nil {
+	for _, kind := range kinds(mgr.GetCache(), newShoots(nodesBySecret(mgr.GetClient()), clock.RealClock{}), opts.WithoutShootWebhooks) {
+		b := builder.ControllerManagedBy(mgr).Named("healthcheck-" + kind.name).WithOptions(opts.Controller)
+		watch := func(obj client.Object, names []string) {
+			b.Watches(obj, wake(), builder.WithPredicates(changed(names)))
+		}
+		watch(kind.object, nil)
+		watch(&extensionsv1alpha1.Cluster{}, nil)
+		for _, check := range kind.checks {
+			for _, obj := range check.watches {
+				watch(obj, check.names)
+			}
+		}
+		c := &checker{Options: opts, kind: kind, reader: mgr.GetCache(), writer: mgr.GetClient(), clock: clock.RealClock{}}
+		if err := b.Complete(c); err != nil {
 			return fmt.Errorf("adding the health check controller %s: %w", kind.name, err)
 		}
 	}
 	return nil
 }
 
-func setDefaults(opts *Options, mgr manager.Manager) error {
-	if opts.SyncPeriod == 0 {
-		opts.SyncPeriod = DefaultSyncPeriod
+// kinds is the table in docs/operations/observability.md, section "Health checks".
+func kinds(reader client.Reader, shoots *shoots, withoutShootWebhooks bool) []kind {
+	managedResource := func(hint string, names ...string) check {
+		return objectCheck(reader, gardencorev1beta1.ShootSystemComponentsHealthy, &resourcesv1alpha1.ManagedResource{}, hint, names...)
 	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
+	nothing := func(lru.Key) {}
+	controlPlane := kind{name: "controlplane", object: &extensionsv1alpha1.ControlPlane{}, list: &extensionsv1alpha1.ControlPlaneList{}, forget: nothing}
+	if withoutShootWebhooks {
+		controlPlane.obsolete = gardencorev1beta1.ShootSystemComponentsHealthy
+	} else {
+		controlPlane.checks = []check{managedResource("", "extension-controlplane-shoot-webhooks")}
 	}
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = reconciliationTimeout
+	return []kind{
+		controlPlane,
+		{
+			name: "network", object: &extensionsv1alpha1.Network{}, list: &extensionsv1alpha1.NetworkList{}, forget: nothing,
+			checks: []check{managedResource(": this extension has no controller for Networks, choose another networking type", "extension-networking-local")},
+		},
+		{
+			name: "worker", object: &extensionsv1alpha1.Worker{}, list: &extensionsv1alpha1.WorkerList{}, forget: shoots.known.Remove,
+			checks: []check{
+				// The permissions of machine-controller-manager in the shoot: gardenlet deploys them in the second one.
+				managedResource("", "extension-worker-mcm-shoot", "shoot-core-machine-controller-manager"),
+				objectCheck(reader, gardencorev1beta1.ShootControlPlaneHealthy, &appsv1.Deployment{}, "", v1beta1constants.DeploymentNameMachineControllerManager),
+				nodesCheck(reader, shoots),
+			},
+		},
 	}
-	if opts.ShootClient != nil {
-		return nil
-	}
-	var err error
-	opts.ShootClient, err = newShootClient(mgr.GetClient())
-	return err
 }
 
-func add(mgr manager.Manager, opts Options, kind kind, classes class.Set) error {
-	wake := &waker{reader: mgr.GetCache(), newList: kind.newList, classes: classes}
-	late := &lateWatches{mapper: mgr.GetRESTMapper(), scheme: mgr.GetScheme()}
-
-	options := opts.Controller
-	options.Reconciler = &reconciler{
-		kind: kind, classes: classes, clock: opts.Clock, syncPeriod: opts.SyncPeriod,
-		reader: mgr.GetCache(), writer: mgr.GetClient(), watch: late.start,
+// wake queues the namespace of a shoot for an object in it, or for its Cluster.
+func wake() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(obj client.Object, q queue) {
+		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: cmp.Or(obj.GetNamespace(), obj.GetName())}}, settle)
 	}
-	c, err := controller.New("healthcheck-"+kind.name, mgr, options)
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
+	}
+}
+
+// changed passes the events that may change a condition, of all objects or of those with the names.
+func changed(names []string) predicate.Predicate {
+	named := func(obj client.Object) bool { return len(names) == 0 || slices.Contains(names, obj.GetName()) }
+	return predicate.And(predicate.NewPredicateFuncs(named), predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !reflect.DeepEqual(aspect(e.ObjectOld), aspect(e.ObjectNew))
+	}})
+}
+
+// aspect returns the part of an object on which conditions depend.
+func aspect(obj client.Object) any {
+	switch o := obj.(type) {
+	case *machinev1alpha1.MachineDeployment:
+		return []any{o.DeletionTimestamp != nil, o.Spec.Replicas, failedMachine(*o), health.CheckMachineDeployment(o)}
+	case *machinev1alpha1.Machine:
+		return []any{
+			o.DeletionTimestamp != nil, o.Labels[machinev1alpha1.NodeLabelKey], o.Status.CurrentStatus.Phase,
+			slices.ContainsFunc(o.Status.Conditions, isReady),
+		}
+	case *extensionsv1alpha1.Cluster:
+		return o.Spec.Shoot.Raw
+	case extensionsv1alpha1.Object:
+		last := ptr.Deref(o.GetExtensionStatus().GetLastOperation(), gardencorev1beta1.LastOperation{})
+		return []any{o.GetGeneration(), o.GetAnnotations()[v1beta1constants.GardenerOperation], last.Type, last.State}
+	default:
+		return objectHealth(obj)
+	}
+}
+
+// checker writes the conditions of one kind of extension object.
+type checker struct {
+	Options
+	kind
+	// reader reads from the manager's cache.
+	reader client.Reader
+	writer client.StatusClient
+	clock  clock.Clock
+}
+
+// Reconcile implements reconcile.Reconciler. The request has the name of a shoot's namespace.
+func (c *checker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	objects, err := c.objects(ctx, request.Name)
 	if err != nil {
-		return err
+		return reconcile.Result{}, err
+	}
+	if len(objects) == 0 {
+		c.forget(request.Name)
+		return reconcile.Result{}, nil
+	}
+	cluster, err := c.ShootClusters.Get(ctx, request.Name)
+	if err != nil || cluster == nil {
+		return reconcile.Result{}, err
 	}
 
-	own := predicateutils.AddTypeAndClassPredicates(nil, classes.List(), localv1alpha1.Type)
-	sources := []source.Source{
-		source.Kind(mgr.GetCache(), asObject(kind.newObject()), &handler.EnqueueRequestForObject{}, append(own, objectChanged())...),
-		source.Kind(mgr.GetCache(), asObject(&extensionsv1alpha1.Cluster{}), wake.handler(), clusterChanged()),
+	next, hibernated := c.SyncPeriod, cluster.IsHibernated()
+	if hibernated || len(c.checks) == 0 {
+		c.forget(request.Name)
+		next = 0
 	}
-	for _, check := range kind.checks {
-		for _, watched := range check.watches {
-			src := wake.source(mgr.GetCache(), watched)
-			if watched.late {
-				late.add(watched.object, func() error { return c.Watch(src) })
-				continue
-			}
-			sources = append(sources, src)
+	results := make([]library.SingleCheckResult, len(c.checks))
+	for i, check := range c.checks {
+		if hibernated {
+			results[i] = library.SingleCheckResult{Status: gardencorev1beta1.ConditionTrue, Detail: "Shoot is hibernated"}
+		} else if results[i], err = check.run(ctx, request.Name); err != nil {
+			results[i] = library.SingleCheckResult{Status: gardencorev1beta1.ConditionUnknown, Detail: err.Error()}
+			next = min(next, retryUnknown)
 		}
 	}
-
-	for _, src := range sources {
-		if err := c.Watch(src); err != nil {
-			return err
+	for _, obj := range objects {
+		due, err := c.write(ctx, obj, results)
+		if apierrors.IsConflict(err) {
+			return reconcile.Result{RequeueAfter: retryConflict}, nil
 		}
+		if client.IgnoreNotFound(err) != nil {
+			return reconcile.Result{}, fmt.Errorf("writing the conditions of %s: %w", obj.GetName(), err)
+		}
+		next = min(next, due)
 	}
-	return nil
+	return reconcile.Result{RequeueAfter: next}, nil
 }
 
-// source makes the events of something that is watched.
-func (w *waker) source(c cache.Cache, watched watched) source.Source {
-	return source.Kind(c, watched.object, w.handler(), watched.changed())
+// objects returns the objects of type local and of our classes in a namespace, without those that are being deleted or
+// migrated: their parts go in an order of their own.
+func (c *checker) objects(ctx context.Context, namespace string) ([]extensionsv1alpha1.Object, error) {
+	list := c.list.DeepCopyObject().(client.ObjectList)
+	if err := c.reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	var out []extensionsv1alpha1.Object
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		obj := item.(extensionsv1alpha1.Object)
+		isOurs := obj.GetExtensionSpec().GetExtensionType() == localv1alpha1.Type && c.Classes.Has(obj)
+		if isOurs && obj.GetDeletionTimestamp() == nil && !isMigrating(obj) {
+			out = append(out, obj)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// isMigrating reports whether the object leaves this seed or has left it. The annotation is there before the status.
+func isMigrating(obj extensionsv1alpha1.Object) bool {
+	last := obj.GetExtensionStatus().GetLastOperation()
+	return obj.GetAnnotations()[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationMigrate ||
+		last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
+}
+
+// write writes the conditions of an object if they have changed. It returns the delay until a condition changes without an
+// event. The merge patch replaces the whole list, so it has a resourceVersion; the rest of the status is not in it.
+func (c *checker) write(ctx context.Context, obj extensionsv1alpha1.Object, results []library.SingleCheckResult) (time.Duration, error) {
+	next := c.SyncPeriod
+	old := obj.GetExtensionStatus().GetConditions()
+	conditions := v1beta1helper.RemoveConditions(old, c.obsolete)
+	for i, check := range c.checks {
+		condition, due := newCondition(c.clock, check.condition, v1beta1helper.GetCondition(old, check.condition), results[i])
+		conditions = v1beta1helper.MergeConditions(conditions, condition)
+		if due > 0 {
+			// Times in conditions have no fractions of a second.
+			next = min(next, due+time.Second)
+		}
+	}
+	if apiequality.Semantic.DeepEqual(old, conditions) {
+		return next, nil
+	}
+
+	before := obj.DeepCopyObject().(client.Object)
+	obj.GetExtensionStatus().SetConditions(conditions)
+	if err := c.writer.Status().Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return 0, err
+	}
+	for _, condition := range conditions {
+		if before := v1beta1helper.GetCondition(old, condition.Type); before == nil || before.Status != condition.Status {
+			logf.FromContext(ctx).Info("Health has changed", "object", obj.GetName(), "conditionType", condition.Type,
+				"status", condition.Status, "message", condition.Message)
+		}
+	}
+	return next, nil
 }

@@ -15,10 +15,11 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -32,6 +33,7 @@ import (
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -43,6 +45,9 @@ const (
 	everyNode        = gardencorev1beta1.ShootEveryNodeReady
 )
 
+// request is that of the namespace.
+var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: namespace}}
+
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fixture is a seed with one shoot, the shoot's API server, and the reconcilers.
@@ -53,7 +58,7 @@ type fixture struct {
 	clock *testclock.FakeClock
 
 	// nodes is the shoot's API server; opened counts clients made for it, asked the lists of Nodes.
-	nodes         client.Client
+	nodes         corev1client.NodeInterface
 	opened, asked int
 	openErr       error
 	askErr        error
@@ -63,8 +68,7 @@ type fixture struct {
 	writeErr error
 
 	withoutShootWebhooks bool
-	watchErr             error
-	reconcilers          map[string]*reconciler
+	checkers             map[string]*checker
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -91,19 +95,16 @@ func testScheme(t testing.TB) *runtime.Scheme {
 }
 
 // setNodes makes the Nodes of the shoot.
-func (f *fixture) setNodes(nodes ...client.Object) {
-	f.nodes = fakeclient.NewClientBuilder().WithObjects(nodes...).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			f.asked++
-			if f.askErr != nil {
-				return f.askErr
-			}
-			return c.List(ctx, list, opts...)
-		},
-	}).Build()
+func (f *fixture) setNodes(nodes ...runtime.Object) {
+	clients := kubernetesfake.NewClientset(nodes...)
+	clients.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		f.asked++
+		return f.askErr != nil, nil, f.askErr
+	})
+	f.nodes = clients.CoreV1().Nodes()
 }
 
-func (f *fixture) open(_ context.Context, got string) (client.Client, error) {
+func (f *fixture) open(_ context.Context, got string) (corev1client.NodeInterface, error) {
 	f.Expect(got).To(Equal(namespace))
 	f.opened++
 	return f.nodes, f.openErr
@@ -120,29 +121,29 @@ func (f *fixture) patch(ctx context.Context, c client.Client, subresource string
 	return c.SubResource(subresource).Patch(ctx, obj, patch, opts...)
 }
 
-// reconcile runs the reconciler of a kind for the object "it".
+// reconcile runs the checker of a kind.
 func (f *fixture) reconcile(kindName string) reconcile.Result {
 	f.t.Helper()
-	out, err := f.reconciler(kindName).Reconcile(f.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: "it"}})
+	out, err := f.checker(kindName).Reconcile(f.t.Context(), request)
 	f.Expect(err).NotTo(HaveOccurred())
 	return out
 }
 
-func (f *fixture) reconciler(kindName string) *reconciler {
+func (f *fixture) checker(kindName string) *checker {
 	f.t.Helper()
-	if f.reconcilers == nil {
-		f.reconcilers = map[string]*reconciler{}
+	if f.checkers == nil {
+		f.checkers = map[string]*checker{}
 		classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 		f.Expect(err).NotTo(HaveOccurred())
 		for _, kind := range kinds(f.seed, newShoots(f.open, f.clock), f.withoutShootWebhooks) {
-			f.reconcilers[kind.name] = &reconciler{
-				kind: kind, classes: classes, reader: f.seed, writer: f.seed, clock: f.clock, syncPeriod: syncPeriod,
-				watch: func() error { return f.watchErr },
+			f.checkers[kind.name] = &checker{
+				Options: Options{Shared: reconciler.Shared{Classes: classes, ShootClusters: reconciler.NewClusters(f.seed)}, SyncPeriod: syncPeriod},
+				kind:    kind, reader: f.seed, writer: f.seed, clock: f.clock,
 			}
 		}
 	}
-	f.Expect(f.reconcilers).To(HaveKey(kindName))
-	return f.reconcilers[kindName]
+	f.Expect(f.checkers).To(HaveKey(kindName))
+	return f.checkers[kindName]
 }
 
 // conditions returns what is on the object "it".
@@ -250,22 +251,17 @@ func newNodeObject(name string, ready corev1.ConditionStatus) *corev1.Node {
 // healthyWorker is all that a healthy Worker with one Node needs in the seed.
 func healthyWorker() []client.Object {
 	return []client.Object{
-		newWorker(), newCluster(false), newManagedResource(ManagedResourceWorkerCore, gardencorev1beta1.ConditionTrue),
+		newWorker(), newCluster(false), newManagedResource("shoot-core-machine-controller-manager", gardencorev1beta1.ConditionTrue),
 		newDeployment(corev1.ConditionTrue), newMachineDeployment(1), newMachine("machine", "node"),
 	}
 }
 
-func names(n int) []client.Object {
-	out := make([]client.Object, 0, n)
+func names(n int) []runtime.Object {
+	out := make([]runtime.Object, 0, n)
 	for i := range n {
 		out = append(out, newNodeObject(fmt.Sprintf("node-%d", i), corev1.ConditionFalse))
 	}
 	return out
-}
-
-// noMatch is how a cluster without the machine API answers.
-func noMatch() error {
-	return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: machinev1alpha1.GroupName, Kind: "MachineDeployment"}, SearchedVersions: []string{"v1alpha1"}}
 }
 
 var errDown = errors.New("connection refused")

@@ -17,7 +17,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -49,7 +48,7 @@ var _ reconciler.Actuator[*extensionsv1alpha1.Infrastructure] = (*actuator)(nil)
 
 // Reconcile applies all that machines need, and says in the status what that is.
 func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
-	status, err := a.apply(ctx, op.Object, op.Cluster)
+	status, err := a.apply(ctx, op)
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 
 	infra := op.Object
 	seed := place{client: a.client, reader: a.reader, namespace: infra.Namespace}
-	errs := []error{seed.deletePolicies(ctx, infra.Namespace)}
+	errs := []error{seed.deletePolicies(ctx, infra.Namespace, serversPolicies()...)}
 	at, err := a.placeOf(ctx, infra)
 	if err != nil {
 		errs = append(errs, err)
@@ -95,9 +94,9 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 	return nil
 }
 
-// apply applies everything, and writes only what is not as it is to be.
-func (a *actuator) apply(ctx context.Context, infra *extensionsv1alpha1.Infrastructure, shootCluster *extensioncluster.Cluster) (*status, error) {
-	shoot := shootCluster.Shoot()
+// apply applies everything.
+func (a *actuator) apply(ctx context.Context, op *attempt) (*status, error) {
+	infra, shoot := op.Object, op.Cluster.Shoot()
 	if shoot == nil {
 		return nil, common.NoCluster(infra.Namespace, "a shoot")
 	}
@@ -105,7 +104,7 @@ func (a *actuator) apply(ctx context.Context, infra *extensionsv1alpha1.Infrastr
 	if err != nil {
 		return nil, common.ConfigurationProblem(err, common.RetryMistake)
 	}
-	seed, err := seedRangesOf(shootCluster.Seed())
+	seed, err := seedRangesOf(op.Cluster.Seed())
 	if err != nil {
 		return nil, common.ConfigurationProblem(fmt.Errorf("spec.networks of the seed: %w", err), common.RetryMistake)
 	}
@@ -126,9 +125,9 @@ func (a *actuator) apply(ctx context.Context, infra *extensionsv1alpha1.Infrastr
 	for _, policy := range reach.policies() {
 		in := at
 		if policy.Namespace == infra.Namespace {
-			in = place{client: a.client, reader: a.reader, namespace: infra.Namespace, isNew: at.isNew}
+			in = place{client: a.client, namespace: infra.Namespace}
 		}
-		if err := in.applyPolicy(ctx, policy); err != nil {
+		if err := op.Apply(ctx, reconciler.Target{Client: in.client, ID: in.config, Unread: true}, policy); err != nil {
 			return nil, in.explain(err)
 		}
 	}
@@ -159,7 +158,7 @@ func (a *actuator) remove(ctx context.Context, infra *extensionsv1alpha1.Infrast
 	if at.remote {
 		// Those of the machines went with their namespace.
 		seed := place{client: a.client, reader: a.reader}
-		return seed.deletePolicies(ctx, infra.Namespace)
+		return seed.deletePolicies(ctx, infra.Namespace, serversPolicies()...)
 	}
 	return at.deletePolicies(ctx, at.namespace)
 }

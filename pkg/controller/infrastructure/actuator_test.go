@@ -60,7 +60,7 @@ func TestWithMachinesInTheSeed(t *testing.T) {
 	e.ask("reconcile")
 	e.restart()
 	e.mustReconcile()
-	g.Expect(e.only()).To(Equal([]string{"get NetworkPolicy", "get NetworkPolicy", "list IPPoolList"}), "nothing has changed, so nothing is written")
+	g.Expect(e.only()).To(Equal([]string{"apply NetworkPolicy", "apply NetworkPolicy", "list IPPoolList"}), "nothing is created")
 
 	e.delete()
 	e.mustReconcile()
@@ -89,8 +89,8 @@ func TestWithMachinesInAnotherCluster(t *testing.T) {
 
 	e.ask("reconcile")
 	e.mustReconcile()
-	g.Expect(e.only()).To(Equal([]string{"get NetworkPolicy"}))
-	g.Expect(e.other.requests).To(Equal([]string{"get Namespace", "get NetworkPolicy", "list IPPoolList"}))
+	g.Expect(e.only()).To(Equal([]string{"apply NetworkPolicy"}))
+	g.Expect(e.other.requests).To(Equal([]string{"get Namespace", "apply NetworkPolicy", "list IPPoolList"}))
 
 	// An API server deletes a namespace when what is in it is gone.
 	made.Finalizers = []string{"example.org/pods"}
@@ -114,6 +114,43 @@ func TestWithMachinesInAnotherCluster(t *testing.T) {
 	g.Expect(e.infrastructure()).To(BeNil())
 	g.Expect(e.other.pool(poolV4)).To(BeNil())
 	g.Expect(e.policy(namespace, ControlPlanePolicy)).To(BeNil())
+}
+
+func TestWhatTheOperatorAllowsOpensTheWayToTheOtherClusterAsLongAsThereAreMachines(t *testing.T) {
+	for operation, end := range map[string]func(*environment){
+		"delete": (*environment).delete,
+		"force": func(e *environment) {
+			e.setShoot(func(shoot *gardencorev1beta1.Shoot) {
+				shoot.Annotations = map[string]string{"confirmation.gardener.cloud/force-deletion": "true"}
+			})
+			e.delete()
+		},
+	} {
+		t.Run(operation, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnvironment(t, true, false)
+			e.servers = prefixes("172.18.0.0/28")
+			e.restart()
+			e.mustReconcile()
+			for _, name := range serversPolicies() {
+				policy := e.policy(namespace, name)
+				g.Expect(policy).NotTo(BeNil(), name)
+				g.Expect(policy.Spec.Egress[0].To).To(HaveExactElements(HaveField("IPBlock.CIDR", "172.18.0.0/28")))
+			}
+
+			e.ask("reconcile")
+			e.mustReconcile()
+			g.Expect(e.only()).To(Equal([]string{"apply NetworkPolicy", "apply NetworkPolicy", "apply NetworkPolicy"}))
+
+			end(e)
+			e.mustReconcile()
+			e.mustReconcile()
+			g.Expect(e.infrastructure()).To(BeNil())
+			for _, name := range serversPolicies() {
+				g.Expect(e.policy(namespace, name)).To(BeNil(), name)
+			}
+		})
+	}
 }
 
 func TestANamespaceThatIsNotOursIsRefusedAndNeverDeleted(t *testing.T) {
@@ -155,7 +192,7 @@ func TestAPolicyThatWasChangedIsPutRight(t *testing.T) {
 
 	e.ask("reconcile")
 	e.mustReconcile()
-	g.Expect(e.only()).To(ContainElement("patch NetworkPolicy"))
+	g.Expect(e.only()).To(ContainElement("apply NetworkPolicy"))
 	put := e.policy(namespace, MachinesPolicy)
 	g.Expect(put.Spec).To(Equal(right.Spec))
 	g.Expect(put.Labels).To(Equal(map[string]string{"other": "label", "app.kubernetes.io/managed-by": "gardener-extension-provider-local"}))
@@ -267,7 +304,7 @@ func TestAMigrationLeavesEverythingAndARestoreFindsIt(t *testing.T) {
 			g.Expect(infra.Status.LastOperation.State).To(Equal(gardencorev1beta1.LastOperationStateSucceeded))
 			g.Expect(infra.Finalizers).NotTo(BeEmpty())
 			for _, request := range append(e.only(), e.other.requests...) {
-				g.Expect(request).To(Or(HavePrefix("get "), HavePrefix("list ")))
+				g.Expect(request).To(Or(HavePrefix("get "), HavePrefix("list "), HavePrefix("apply ")))
 			}
 		})
 	}
@@ -285,7 +322,7 @@ func TestARestoreInANewSeedMakesEverything(t *testing.T) {
 
 func TestWhatFailsHalfWayIsGoneOnWithAfterARestart(t *testing.T) {
 	down := errors.New("connection refused")
-	for _, verb := range []string{"create Namespace", "create NetworkPolicy", "list IPPoolList", "create IPPool"} {
+	for _, verb := range []string{"create Namespace", "apply NetworkPolicy", "list IPPoolList", "create IPPool"} {
 		t.Run(verb, func(t *testing.T) {
 			g := NewWithT(t)
 			e := newEnvironment(t, true, true)
@@ -372,18 +409,18 @@ func TestSpendsFewRequests(t *testing.T) {
 		elsewhere               map[string][]string
 	}{
 		"in the seed": {
-			create:   []string{"patch Infrastructure", "create NetworkPolicy", "create NetworkPolicy", "list IPPoolList", "get Namespace", "create IPPool", "status Infrastructure"},
-			again:    []string{"patch Infrastructure", "get NetworkPolicy", "get NetworkPolicy", "list IPPoolList", "status Infrastructure"},
+			create:   []string{"patch Infrastructure", "apply NetworkPolicy", "apply NetworkPolicy", "list IPPoolList", "get Namespace", "create IPPool", "status Infrastructure"},
+			again:    []string{"patch Infrastructure", "apply NetworkPolicy", "apply NetworkPolicy", "list IPPoolList", "status Infrastructure"},
 			deletion: []string{"list IPPoolList", "delete IPPool", "delete NetworkPolicy", "delete NetworkPolicy", "patch Infrastructure"},
 		},
 		"in another cluster": {
 			remote:   true,
-			create:   []string{"patch Infrastructure", "create NetworkPolicy", "status Infrastructure"},
-			again:    []string{"patch Infrastructure", "get NetworkPolicy", "status Infrastructure"},
+			create:   []string{"patch Infrastructure", "apply NetworkPolicy", "status Infrastructure"},
+			again:    []string{"patch Infrastructure", "apply NetworkPolicy", "status Infrastructure"},
 			deletion: nil,
 			elsewhere: map[string][]string{
-				"create":   {"create Namespace", "create NetworkPolicy", "list IPPoolList", "create IPPool"},
-				"again":    {"get Namespace", "get NetworkPolicy", "list IPPoolList"},
+				"create":   {"create Namespace", "apply NetworkPolicy", "list IPPoolList", "create IPPool"},
+				"again":    {"get Namespace", "apply NetworkPolicy", "list IPPoolList"},
 				"deletion": {"get Namespace", "delete Namespace"},
 			},
 		},

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -69,6 +70,7 @@ func newServer(t testing.TB, calico bool, objects ...client.Object) *server {
 
 	s := &server{t: t, calico: calico}
 	s.WithWatch = interceptor.NewClient(fakeclient.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).
+		WithTypeConverters(requests.TypeConverters()...).
 		WithStatusSubresource(&extensionsv1alpha1.Infrastructure{}).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			return s.request("get", obj, func() error { return c.Get(ctx, key, obj, opts...) })
@@ -83,6 +85,9 @@ func newServer(t testing.TB, calico bool, objects ...client.Object) *server {
 				}
 				return c.Create(ctx, obj, opts...)
 			})
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return s.request("apply", obj.(runtime.Object), func() error { return c.Apply(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return s.request("patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
@@ -163,6 +168,8 @@ type environment struct {
 	clock      *testclock.FakePassiveClock
 	// asked is when an operation was asked for last.
 	asked time.Time
+	// servers are where API servers of machines' clusters may be.
+	servers []netip.Prefix
 }
 
 // fakeClusters are the seed unless there is another one.
@@ -250,9 +257,10 @@ func rawOf(t testing.TB, obj any) runtime.RawExtension {
 func (e *environment) restart() {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
-	opts := Options{Clusters: &e.clusters, CoreDNSNamespace: "coredns", ShootClusters: reconciler.NewClusters(e.server), Clock: e.clock}
-	e.reconciler = newReconciler(&fakeManager{client: e.server}, opts, classes, ranges{
+	opts := Options{Shared: reconciler.Shared{Classes: classes}, Clusters: &e.clusters, CoreDNSNamespace: "coredns", Clock: e.clock}
+	e.reconciler = newReconciler(&fakeManager{client: e.server}, opts, ranges{
 		loadBalancers: prefixes("172.18.255.1/32"), egress: prefixes("192.168.7.0/24"), resolvers: prefixes("10.9.0.10/32"), allowed: prefixes("198.51.100.0/24"),
+		servers: e.servers,
 	})
 }
 

@@ -37,7 +37,7 @@ const (
 // ipPoolKind is Calico's IPPool, in the version in which Calico stores it.
 var ipPoolKind = schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"}
 
-// applyPools sees to it that there is an IPPool for each range of nodes. What can't be had is told in the message, and
+// applyPools ensures that there is an IPPool for each range of nodes. What can't be had is told in the message, and
 // machines go without it: where there are no IPPools at all, where a range is missing, where Calico would not take it, and
 // where refusal has a reason against it.
 //
@@ -188,7 +188,7 @@ func (p place) listPools(ctx context.Context, opts ...client.ListOption) ([]unst
 	return list.Items, nil
 }
 
-// isNoAPI tells whether there are no IPPools in a cluster. Clients ask again for APIs that they did not find, but may not
+// isNoAPI reports whether there are no IPPools in a cluster. Clients ask again for APIs that they did not find, but may not
 // have noticed yet that one is gone.
 func isNoAPI(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 

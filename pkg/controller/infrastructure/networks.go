@@ -111,7 +111,7 @@ func minimal(prefixes []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// covers tells whether all addresses of b are in a.
+// covers reports whether all addresses of b are in a.
 func covers(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
 
 // ranges are those of the instance's configuration and surroundings.
@@ -120,6 +120,8 @@ type ranges struct {
 	loadBalancers, egress []netip.Prefix
 	// resolvers are the DNS servers that the instance asks.
 	resolvers []netip.Prefix
+	// servers are those in which the operator allows API servers of machines' clusters.
+	servers []netip.Prefix
 	// allowed are ranges that nodes may have besides private ones.
 	allowed []netip.Prefix
 }
@@ -127,13 +129,14 @@ type ranges struct {
 func newRanges(opts Options) (ranges, error) {
 	var (
 		out  ranges
-		errs [4]error
+		errs [5]error
 	)
 	out.egress, errs[0] = configv1alpha1.ParseCIDRs(opts.EgressCIDRs)
 	out.allowed, errs[1] = configv1alpha1.ParseCIDRs(opts.NodeCIDRs)
 	out.loadBalancers, errs[2] = loadBalancerPrefixes(opts.LoadBalancers)
 	out.resolvers, errs[3] = resolverPrefixes(cmp.Or(opts.ResolvConf, "/etc/resolv.conf"))
-	for i, name := range []string{"egressCIDRs", "nodeCIDRs", "loadBalancers", "DNS servers"} {
+	out.servers, errs[4] = configv1alpha1.ParseCIDRs(opts.AllowedCIDRs)
+	for i, name := range []string{"egressCIDRs", "nodeCIDRs", "loadBalancers", "DNS servers", "allowedCIDRs"} {
 		if errs[i] != nil {
 			return ranges{}, fmt.Errorf("%s: %w", name, errs[i])
 		}

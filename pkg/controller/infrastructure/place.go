@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -35,8 +36,10 @@ const (
 
 // place is a namespace for machines in a cluster.
 type place struct {
-	client    client.Client
-	reader    client.Reader
+	client client.Client
+	reader client.Reader
+	// config is that of another cluster than the seed.
+	config    *rest.Config
 	namespace string
 	remote    bool
 	// isNew tells that nothing has been made there yet, as far as is known.
@@ -58,7 +61,7 @@ func (a *actuator) placeOf(ctx context.Context, infra *extensionsv1alpha1.Infras
 	if !found.Remote {
 		return place{client: a.client, reader: a.reader, namespace: found.Namespace}, nil
 	}
-	return place{client: found.Client, reader: found.Client, namespace: found.Namespace, remote: true}, nil
+	return place{client: found.Client, reader: found.Client, config: found.Config, namespace: found.Namespace, remote: true}, nil
 }
 
 // explain adds Gardener's code to what a cluster that a user has named says if the credentials do not suffice.
@@ -130,24 +133,9 @@ func isOurs(namespace *corev1.Namespace) bool {
 	return namespace.Labels[v1beta1constants.GardenRole] == roleInfra
 }
 
-// applyPolicy creates or changes a NetworkPolicy, and writes nothing if it is as it is to be.
-func (p place) applyPolicy(ctx context.Context, desired *networkingv1.NetworkPolicy) error {
-	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: desired.Namespace, Name: desired.Name}}
-	return common.Ensure(ctx, p.client, p.reader, policy, !p.isNew, func(policy *networkingv1.NetworkPolicy) error {
-		for name, value := range desired.Labels {
-			metav1.SetMetaDataLabel(&policy.ObjectMeta, name, value)
-		}
-		for name, value := range desired.Annotations {
-			metav1.SetMetaDataAnnotation(&policy.ObjectMeta, name, value)
-		}
-		policy.Spec = desired.Spec
-		return nil
-	})
-}
-
 // deletePolicies deletes the NetworkPolicies of a namespace that may be there.
-func (p place) deletePolicies(ctx context.Context, namespace string) error {
-	for _, name := range []string{MachinesPolicy, ControlPlanePolicy} {
+func (p place) deletePolicies(ctx context.Context, namespace string, more ...string) error {
+	for _, name := range append([]string{MachinesPolicy, ControlPlanePolicy}, more...) {
 		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		if err := p.client.Delete(ctx, policy); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting NetworkPolicy %s/%s: %w", namespace, name, err)

@@ -6,6 +6,7 @@ package infrastructure
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -30,6 +31,10 @@ const (
 	// namespace of the seed.
 	ControlPlanePolicy = "provider-local-control-plane-to-machines"
 
+	// ServersPolicy and what follows it is the name of the NetworkPolicies that let what serves machines reach the cluster which
+	// they are in, in the shoot's namespace of the seed.
+	ServersPolicy = "provider-local-to-machine-cluster-"
+
 	kubeProxyHealthPort = 10256
 	nodePortFirst       = 30000
 	nodePortLast        = 32767
@@ -48,6 +53,23 @@ type reach struct {
 	ranges
 	// coreDNSNamespace is empty if machines do not ask our CoreDNS.
 	coreDNSNamespace string
+}
+
+// clients are the pods in the control plane of a shoot that ask the API server of the machines' cluster, by a name for each.
+func clients() map[string]map[string]string {
+	return map[string]map[string]string{
+		v1beta1constants.DeploymentNameMachineControllerManager: {v1beta1constants.LabelApp: v1beta1constants.LabelKubernetes, v1beta1constants.LabelRole: "machine-controller-manager"},
+		"cloud-controller": {"app.kubernetes.io/name": "cloud-controller"},
+	}
+}
+
+// serversPolicies are the names of the NetworkPolicies for clients.
+func serversPolicies() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(clients())) {
+		out = append(out, ServersPolicy+name)
+	}
+	return out
 }
 
 // refusal returns why machines must not have their addresses from a range, and "" if they may. The admission refuses such a
@@ -110,7 +132,7 @@ func (r reach) policies() []*networkingv1.NetworkPolicy {
 	if policy := r.controlPlanePolicy(); policy != nil {
 		out = append(out, policy)
 	}
-	return out
+	return append(out, r.serverPolicies()...)
 }
 
 func (r reach) machinesPolicy() *networkingv1.NetworkPolicy {
@@ -201,6 +223,27 @@ func (r reach) controlPlanePolicy() *networkingv1.NetworkPolicy {
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 		Egress:      []networkingv1.NetworkPolicyEgressRule{{To: to}},
 	})
+}
+
+// serverPolicies are for clusters that Gardener's policies leave out, as those in the network of the seed's nodes. A user says by
+// a kubeconfig where the server is, so they open only what the operator has listed.
+func (r reach) serverPolicies() []*networkingv1.NetworkPolicy {
+	if r.seed == nil || !r.remote {
+		return nil
+	}
+	to := blocksExcept(r.servers, r.seed.blocked)
+	if len(to) == 0 {
+		return nil
+	}
+	var out []*networkingv1.NetworkPolicy
+	for _, name := range slices.Sorted(maps.Keys(clients())) {
+		out = append(out, newPolicy(r.namespace, ServersPolicy+name, "Lets "+name+" reach the API server of the cluster in which the machines are.", networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: clients()[name]},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: to, Ports: []networkingv1.NetworkPolicyPort{portRange(corev1.ProtocolTCP, 1, 65535)}}},
+		}))
+	}
+	return out
 }
 
 func newPolicy(namespace, name, description string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {

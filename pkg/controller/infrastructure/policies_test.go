@@ -14,13 +14,19 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/yaml"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	"github.com/gardener/gardener/pkg/client/kubernetes"
+	"github.com/gardener/gardener/pkg/component/nodemanagement/machinecontrollermanager"
+	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager/fake"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
@@ -69,6 +75,7 @@ func inSeedDual() reach {
 func elsewhere() reach {
 	r := inSeed()
 	r.machines, r.remote = "infra-"+namespace, true
+	r.servers = prefixes("172.18.0.0/28", "10.64.0.0/16")
 	return r
 }
 
@@ -292,6 +299,10 @@ func TestElsewhereMachinesAreReachedFromTheSeed(t *testing.T) {
 		address   = party{address: "10.0.0.2"}
 		resolver  = party{address: "10.96.0.10"}
 		internet  = party{address: "192.0.2.1"}
+		mcm       = pod(namespace, "10.1.0.3", gardenersPodLabels(t), "shoot")
+		cloud     = pod(namespace, "10.1.0.4", map[string]string{"app.kubernetes.io/name": "cloud-controller", "gardener.cloud/role": "controlplane"}, "shoot")
+		server    = party{address: "172.18.0.2"}
+		node      = party{address: "172.18.0.200"}
 	)
 	const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
 	for name, test := range map[string]struct {
@@ -309,17 +320,53 @@ func TestElsewhereMachinesAreReachedFromTheSeed(t *testing.T) {
 		"machines reach nothing else of there":    {machineA, resolver, tcp, 443, false},
 		"machines reach load balancers of a seed": {machineA, party{address: "172.18.255.1"}, tcp, 443, true},
 		"machines reach the internet":             {machineA, internet, tcp, 443, true},
+		"the driver reaches an allowed server":    {mcm, server, tcp, 6443, true},
+		"the driver reaches another one":          {mcm, party{address: "10.64.1.1"}, tcp, 443, true},
+		"the driver reaches no other address":     {mcm, node, tcp, 6443, false},
+		"the driver reaches a server by TCP only": {mcm, server, udp, 53, false},
+		"cloud-controller reaches the server":     {cloud, server, tcp, 6443, true},
+		"cloud-controller reaches nothing else":   {cloud, node, tcp, 6443, false},
+		"other components do not reach it":        {apiserver, server, tcp, 6443, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(allows(policies, test.from, test.to, test.protocol, test.port)).To(Equal(test.allowed))
 		})
 	}
+
+	t.Run("what the operator blocks stays blocked", func(t *testing.T) {
+		r := elsewhere()
+		r.seed.blocked = prefixes("172.18.0.2/32", "10.64.0.0/16")
+		NewWithT(t).Expect(allows(append(r.policies(), denyAll()), mcm, server, tcp, 6443)).To(BeFalse())
+		r.seed.blocked = prefixes("172.16.0.0/12", "10.0.0.0/8")
+		NewWithT(t).Expect(r.serverPolicies()).To(BeEmpty(), "an empty list would be everywhere")
+	})
+	t.Run("nothing is opened for machines in the seed, or without a list", func(t *testing.T) {
+		r := elsewhere()
+		r.servers = nil
+		NewWithT(t).Expect(r.serverPolicies()).To(BeEmpty())
+		r = inSeed()
+		r.servers = prefixes("172.18.0.0/28")
+		NewWithT(t).Expect(r.serverPolicies()).To(BeEmpty())
+	})
+}
+
+// gardenersPodLabels are those of the pods of machine-controller-manager.
+func gardenersPodLabels(t *testing.T) map[string]string {
+	t.Helper()
+	g := NewWithT(t)
+	c := fake.NewClientBuilder().WithScheme(kubernetes.SeedScheme).WithObjects(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "generic-token-kubeconfig"}},
+	).Build()
+	g.Expect(machinecontrollermanager.New(c, namespace, secretsmanager.New(c, namespace), machinecontrollermanager.Values{Image: "mcm", Replicas: 1}).Deploy(t.Context())).To(Succeed())
+	deployment := &appsv1.Deployment{}
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "machine-controller-manager"}, deployment)).To(Succeed())
+	return deployment.Spec.Template.Labels
 }
 
 func TestElsewhereTheRangeOfNodesOpensNothingThatTheOperatorBlocks(t *testing.T) {
 	g := NewWithT(t)
 	r := elsewhere()
-	r.nodes, r.seed.blocked = prefixes("10.0.0.0/16"), prefixes("10.0.7.0/24")
+	r.nodes, r.seed.blocked, r.servers = prefixes("10.0.0.0/16"), prefixes("10.0.7.0/24"), nil
 	apiserver := pod(namespace, "10.1.0.2", map[string]string{"gardener.cloud/role": "controlplane"}, "shoot")
 	policies := append(r.policies(), denyAll())
 	g.Expect(allows(policies, apiserver, party{address: "10.0.0.2"}, corev1.ProtocolTCP, 443)).To(BeTrue())
@@ -344,7 +391,7 @@ func TestWithoutASeedThereIsNoPolicyBesideTheMachines(t *testing.T) {
 		g.Expect(policy.Namespace).To(Equal("infra-kube-system"))
 	}
 	r := elsewhere()
-	r.nodes = nil
+	r.nodes, r.servers = nil, nil
 	g.Expect(r.policies()).To(HaveLen(1), "a control plane may reach nothing if it is not known where the machines are")
 }
 

@@ -102,7 +102,7 @@ func answers(ips, hostnames []string) []answer {
 	return []answer{{extensionsv1alpha1.DNSRecordTypeCNAME, []string{slices.Min(names)}}}
 }
 
-// equalAnswers tells whether hosts lead to the same.
+// equalAnswers reports whether hosts lead to the same.
 func equalAnswers(a, b []answer) bool {
 	return slices.EqualFunc(a, b, func(a, b answer) bool {
 		return a.recordType == b.recordType && slices.Equal(a.values, b.values)

@@ -90,7 +90,7 @@ func outcome(err error) (reconcile.Result, error) {
 	return reconcile.Result{}, err
 }
 
-// isConflict tells whether an error is a conflict, or several are nothing else.
+// isConflict reports whether an error is a conflict, or several are nothing else.
 func isConflict(err error) bool {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {

@@ -86,7 +86,7 @@ func adjusted(have, want *extensionsv1alpha1.DNSRecord, ingress *networkingv1.In
 	return record, controllerutil.SetControllerReference(ingress, record, scheme)
 }
 
-// isReplaced tells whether a DNSRecord can't become what is wanted, as Gardener calls the fields immutable.
+// isReplaced reports whether a DNSRecord can't become what is wanted, as Gardener calls the fields immutable.
 func isReplaced(have, want *extensionsv1alpha1.DNSRecord) bool {
 	class := extensionsv1alpha1.ExtensionClassShoot
 	if have.Spec.Class != nil {

@@ -48,9 +48,15 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 		if err != nil {
 			return err
 		}
-		secret, err := a.writeSecret(ctx, osc, userData)
-		if err != nil {
+		secret := &corev1.Secret{
+			ObjectMeta: operatingsystemconfig.SecretObjectMetaForConfig(osc),
+			Data:       map[string][]byte{extensionsv1alpha1.OperatingSystemConfigSecretDataKey: userData},
+		}
+		if err := controllerutil.SetControllerReference(osc, secret, a.client.Scheme()); err != nil {
 			return err
+		}
+		if err := op.Apply(ctx, reconciler.Target{Client: a.client, Unread: true}, secret); err != nil {
+			return fmt.Errorf("writing the user data: %w", err)
 		}
 		status.CloudConfig = &extensionsv1alpha1.CloudConfig{SecretRef: corev1.SecretReference{Namespace: secret.Namespace, Name: secret.Name}}
 		status.ExtensionUnits, status.InPlaceUpdates = nil, nil
@@ -81,18 +87,6 @@ func (*actuator) ForceDelete(context.Context, *attempt) error { return nil }
 
 // Migrate implements reconciler.Actuator.
 func (*actuator) Migrate(context.Context, *attempt) error { return nil }
-
-// writeSecret writes the Secret with the user data. The first time, that is a single request.
-func (a *actuator) writeSecret(ctx context.Context, osc *extensionsv1alpha1.OperatingSystemConfig, userData []byte) (*corev1.Secret, error) {
-	secret := &corev1.Secret{ObjectMeta: operatingsystemconfig.SecretObjectMetaForConfig(osc)}
-	if err := common.Ensure(ctx, a.client, a.client, secret, osc.Status.CloudConfig != nil, func(secret *corev1.Secret) error {
-		secret.Data = map[string][]byte{extensionsv1alpha1.OperatingSystemConfigSecretDataKey: userData}
-		return controllerutil.SetControllerReference(osc, secret, a.client.Scheme())
-	}); err != nil {
-		return nil, fmt.Errorf("writing the user data: %w", err)
-	}
-	return secret, nil
-}
 
 // userData renders the script of purpose provision.
 func (a *actuator) userData(ctx context.Context, osc *extensionsv1alpha1.OperatingSystemConfig) ([]byte, error) {

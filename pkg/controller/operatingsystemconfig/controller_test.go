@@ -56,11 +56,11 @@ func newEnv(t *testing.T, osc *extensionsv1alpha1.OperatingSystemConfig, objects
 	e := &env{t: t}
 	e.WithWatch = interceptor.NewClient(
 		fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, osc)...).WithStatusSubresource(osc).Build(),
-		interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if _, ok := obj.(*corev1.Secret); ok && e.fail != nil {
+		interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if e.fail != nil {
 				return e.fail()
 			}
-			return c.Create(ctx, obj, opts...)
+			return c.Apply(ctx, obj, opts...)
 		}},
 	)
 	e.restart()
@@ -71,7 +71,7 @@ func newEnv(t *testing.T, osc *extensionsv1alpha1.OperatingSystemConfig, objects
 func (e *env) restart() {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"shoot"}, "shoot")
 	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
-	e.reconciler = newReconciler(e.WithWatch, Options{Clusters: reconciler.NewClusters(e.WithWatch)}, classes)
+	e.reconciler = newReconciler(e.WithWatch, reconciler.Shared{Classes: classes})
 }
 
 func (e *env) reconcile() (reconcile.Result, error) {
@@ -355,13 +355,4 @@ func TestWithoutAClusterNothingIsLost(t *testing.T) {
 	g.Expect(e.Create(t.Context(), newCluster(t, nil))).To(Succeed())
 	e.mustReconcile()
 	g.Expect(e.userData()).NotTo(BeEmpty())
-}
-
-func TestAddToManagerNeedsAClass(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(AddToManager(nil, Options{})).To(MatchError(ContainSubstring("no extension class given")))
-
-	seeds, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed"}, "seed")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(AddToManager(nil, Options{Classes: seeds})).To(Succeed(), "seeds have no machines")
 }

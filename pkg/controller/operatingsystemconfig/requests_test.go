@@ -25,8 +25,8 @@ func TestSpendsFewRequests(t *testing.T) {
 	}{
 		{
 			"provision",
-			[]string{"patch OperatingSystemConfig", "create Secret", "patch status of OperatingSystemConfig"},
-			[]string{"patch OperatingSystemConfig", "get Secret", "patch status of OperatingSystemConfig"},
+			[]string{"patch OperatingSystemConfig", "apply Secret", "patch status of OperatingSystemConfig"},
+			[]string{"patch OperatingSystemConfig", "apply Secret", "patch status of OperatingSystemConfig"},
 			[]string{"patch OperatingSystemConfig"},
 		},
 		{
@@ -43,7 +43,7 @@ func TestSpendsFewRequests(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			log := &requests.Log{}
 			counted := log.Wrap(e.WithWatch)
-			r := newReconciler(counted, Options{Clusters: reconciler.NewClusters(counted)}, classes)
+			r := newReconciler(counted, reconciler.Shared{Classes: classes})
 			step := func(name string, sent []string) {
 				_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 				g.Expect(err).NotTo(HaveOccurred(), name)

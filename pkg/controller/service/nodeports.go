@@ -240,7 +240,7 @@ func (p *portPatch) fix(wanted map[int32]int32) {
 	}
 }
 
-// has tells whether the Service has a port for which a node port is wanted.
+// has reports whether the Service has a port for which a node port is wanted.
 func (p *portPatch) has(wanted map[int32]int32, nodePort int32) bool {
 	return slices.ContainsFunc(p.service.Spec.Ports, func(port corev1.ServicePort) bool { return wanted[port.Port] == nodePort })
 }
@@ -249,7 +249,7 @@ func (p *portPatch) set(i int, nodePort int32) {
 	p.operations = append(p.operations, operation{Op: "add", Path: nodePortPath(i), Value: nodePort})
 }
 
-// data returns the patch. It only holds for the version of the Service that was read, as it goes by positions.
+// data returns the patch. It only holds for the version of the Service that was read, as it addresses ports by position.
 func (p *portPatch) data() ([]byte, error) {
 	lock := operation{Op: "replace", Path: "/metadata/resourceVersion", Value: p.service.ResourceVersion}
 	return json.Marshal(append([]operation{lock}, p.operations...))

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// ConditionReady is the type of the condition of a Service which tells whether it has the addresses and the fixed node
+	// ConditionReady is the type of the condition of a Service which reports whether it has the addresses and the fixed node
 	// ports that it should have. With status False, its reason is one of those of package loadbalancer or of this one.
 	ConditionReady = "LoadBalancerReady"
 	// reasonAssigned is the reason of the status True.

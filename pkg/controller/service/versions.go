@@ -39,7 +39,7 @@ func (v *versions) forget(service types.NamespacedName) {
 	delete(v.latest, service)
 }
 
-// isBehind tells whether a Service from the cache is older than what was written.
+// isBehind reports whether a Service from the cache is older than what was written.
 func (v *versions) isBehind(service *corev1.Service) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

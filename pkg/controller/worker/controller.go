@@ -6,25 +6,19 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	"github.com/gardener/gardener/pkg/controllerutils"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -34,12 +28,8 @@ const DefaultGPUResourceName corev1.ResourceName = "nvidia.com/gpu"
 
 // Options are what the controller needs.
 type Options struct {
-	// Controller are the options of the controller, such as its concurrency.
-	Controller controller.Options
-	// Classes are the classes to serve. There are Workers of class shoot only.
-	Classes class.Set
-	// IgnoreOperationAnnotation has every change of a spec, and every change of a Cluster, reconciled.
-	IgnoreOperationAnnotation bool
+	reconciler.Shared
+
 	// Sizing is how a machine type bounds machines unless the pool's providerConfig says otherwise. Default: Exact.
 	Sizing localv1alpha1.MachineSizing
 	// AllowedSizings are what the providerConfig of a pool may choose. Default: Exact, Overcommit and Sizing.
@@ -55,15 +45,9 @@ type Options struct {
 	GardenReader client.Reader
 	// Clock tells since when something is awaited. Default: the real one.
 	Clock clock.Clock
-
-	// patience is that of the reconciler. Tests have a negative one, as they count requests.
-	patience time.Duration
 }
 
 func (o *Options) complete() error {
-	if o.Classes.String() == "" {
-		return errors.New("no extension class given, name at least one")
-	}
 	if o.Sizing == "" {
 		o.Sizing = localv1alpha1.MachineSizingExact
 	}
@@ -93,49 +77,31 @@ func (o *Options) complete() error {
 // deployments/scale named machine-controller-manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if err := opts.complete(); err != nil {
-		return fmt.Errorf("adding the Worker controller: %w", err)
+		return err
 	}
-	classes, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
-	if !ok {
-		return nil
-	}
-
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
-	}
-
-	opts.Classes = classes
-	r, ours := newReconciler(mgr, opts), classes.Predicates(nil, localv1alpha1.Type)
-	// The library looks at MachineDeployments with this context, in the manager's cache. Nothing is under
-	// way when it would end.
-	updated := worker.MachineConditionChangedPredicate(context.Background(), mgr.GetLogger().WithValues("controller", worker.ControllerName), mgr.GetClient())
-	b := builder.ControllerManagedBy(mgr).
-		Named(worker.ControllerName).
-		WithOptions(opts.Controller).
-		Watches(&extensionsv1alpha1.Worker{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...)).
-		// Machines that are updated in place by hand, as the library has it.
-		Watches(&machinev1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(worker.MachineToWorkerMapper(mgr.GetClient(), ours)), builder.WithPredicates(updated))
-	b = watchAwaited(r.WatchClusters(b, &extensionsv1alpha1.WorkerList{}), mgr.GetClient(), classes)
-	if err := b.Complete(r); err != nil {
-		return fmt.Errorf("adding the Worker controller: %w", err)
-	}
-	return nil
+	r := newReconciler(mgr, opts)
+	return r.AddToManager(mgr, worker.ControllerName, func(b *builder.Builder) {
+		watchAwaited(b, mgr.GetClient(), r.Classes)
+		// Machines that are updated in place by hand, as the library has it. The library looks at MachineDeployments with this
+		// context, in the manager's cache. Nothing is under way when it would end.
+		updated := worker.MachineConditionChangedPredicate(context.Background(), mgr.GetLogger().WithValues("controller", worker.ControllerName), mgr.GetClient())
+		ours := r.Classes.Predicates(nil, localv1alpha1.Type)
+		b.Watches(&machinev1alpha1.Machine{}, handler.EnqueueRequestsFromMapFunc(worker.MachineToWorkerMapper(mgr.GetClient(), ours)), builder.WithPredicates(updated))
+	})
 }
 
 func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.Worker] {
-	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: reconciler.NewClusters(mgr.GetClient())}
+	if opts.ShootClusters == nil {
+		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
+	}
+	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: opts.ShootClusters}
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Worker]{
-		Client:                    mgr.GetClient(),
-		Kind:                      extensionsv1alpha1.WorkerResource,
-		NewObject:                 func() *extensionsv1alpha1.Worker { return &extensionsv1alpha1.Worker{} },
-		Types:                     []string{localv1alpha1.Type},
-		Classes:                   opts.Classes,
-		Finalizer:                 worker.FinalizerName,
-		IgnoreOperationAnnotation: opts.IgnoreOperationAnnotation,
-		Clusters:                  actuator.shoots,
-		Actuator:                  actuator,
-		IsAmiss:                   actuator.isUpdating,
-		Clock:                     opts.Clock,
-		Patience:                  opts.patience,
+		Shared:    opts.Shared,
+		Client:    mgr.GetClient(),
+		Types:     []string{localv1alpha1.Type},
+		Finalizer: worker.FinalizerName,
+		Actuator:  actuator,
+		IsAmiss:   actuator.isUpdating,
+		Clock:     opts.Clock,
 	})
 }

@@ -114,7 +114,7 @@ func (a *actuator) waitDeleted(w *extensionsv1alpha1.Worker, cause error, retryA
 	return a.waitSince(w.DeletionTimestamp.Time, cause, retryAfter)
 }
 
-// isUntouched tells whether there are machines to delete and none of their deployments is being deleted yet.
+// isUntouched reports whether there are machines to delete and none of their deployments is being deleted yet.
 func (o *observed) isUntouched() bool {
 	for i := range o.deployments {
 		if o.deployments[i].DeletionTimestamp != nil {
@@ -158,7 +158,7 @@ func (a *actuator) refreshClasses(ctx context.Context, w *extensionsv1alpha1.Wor
 	return a.deployClasses(ctx, machines, existing.classes, false)
 }
 
-// isAcquired tells whether machine-controller-manager has put its finalizer on the credentials.
+// isAcquired reports whether machine-controller-manager has put its finalizer on the credentials.
 func (a *actuator) isAcquired(ctx context.Context, w *extensionsv1alpha1.Worker) (bool, error) {
 	secret, err := kubernetes.GetSecretMetadataByReference(ctx, a.reader, &w.Spec.SecretRef)
 	if err != nil {
@@ -216,7 +216,7 @@ func (a *actuator) deleteStages(ctx context.Context, reader client.Reader, names
 	return nil, 0, nil
 }
 
-// metadataOf is for kinds of the core group, of which nobody has to see what is in them.
+// metadataOf returns a list of the metadata of a kind of the core group, whose content nobody needs.
 func metadataOf(kind string) func() client.ObjectList {
 	return func() client.ObjectList {
 		list := &metav1.PartialObjectMetadataList{}

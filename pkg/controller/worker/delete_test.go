@@ -63,7 +63,7 @@ func (c *seed) delete() {
 	}
 }
 
-// isEmpty tells whether nothing is left of machines.
+// isEmpty reports whether nothing is left of machines.
 func (c *seed) isEmpty() bool {
 	return len(c.deployments())+len(c.sets())+len(c.machines())+len(c.classes())+len(c.classSecrets()) == 0
 }

@@ -64,7 +64,7 @@ func (o *observed) hasClass(name string) bool {
 	return false
 }
 
-// asleep tells whether no machine is wanted of any deployment, as after a hibernation. If there are none that may be since
+// asleep reports whether no machine is wanted of any deployment, as after a hibernation. If there are none that may be since
 // the cache is behind, as after a restoration; those that are new indeed need no waking.
 func (o *observed) asleep() bool {
 	for i := range o.deployments {

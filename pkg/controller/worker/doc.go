@@ -4,8 +4,8 @@
 
 // Package worker holds the controller for Workers of type local, which gardenlet-extension adds for class shoot. It makes
 // a MachineClass, its Secret with the user data, and a MachineDeployment for each pool and zone;
-// machine-controller-manager and the machine driver beside it make machines of these (the seed document on provider-local,
-// "Worker"; Gardener's documents on the Worker resource and its generic actuator).
+// machine-controller-manager and the machine driver beside it make machines of these. See Gardener's documents on the
+// Worker resource and its generic actuator.
 //
 // # No worker is held
 //

@@ -37,6 +37,7 @@ import (
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const namespace = "shoot--local--foo"
@@ -149,7 +150,7 @@ func newOptions(t testing.TB) Options {
 	t.Helper()
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return Options{Classes: classes}
+	return Options{Shared: reconciler.Shared{Classes: classes}}
 }
 
 // newSeed has the Worker, its Cluster, the Secrets, and machine-controller-manager's Deployment.
@@ -228,7 +229,7 @@ func (c *seed) restart() {
 	})
 
 	opts := c.opts
-	opts.Clock, opts.patience = c.clock, -1
+	opts.Clock = c.clock
 	NewWithT(c.t).Expect(opts.complete()).To(Succeed())
 	c.reconciler = newReconciler(&fakeManager{client: observed, reader: live}, opts)
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
-// isStart tells whether this is the first attempt of an operation, or an earlier one did not get as far as to the
+// isStart reports whether this is the first attempt of an operation, or an earlier one did not get as far as to the
 // MachineDeployments. The time at which these were deployed last is then older than what asked for the operation.
 func isStart(w *extensionsv1alpha1.Worker, asked bool) bool {
 	last := w.Status.MachineDeploymentsLastUpdateTime
@@ -40,7 +40,7 @@ func isStart(w *extensionsv1alpha1.Worker, asked bool) bool {
 		last.Time.Before(reconciler.Requested(w))
 }
 
-// isRequested tells whether Gardener has asked for what is done now, or has since the MachineDeployments were deployed last. Else
+// isRequested reports whether Gardener has asked for what is done now, or has since the MachineDeployments were deployed last. Else
 // it is a retry, or a machine has woken the Worker.
 func (a *actuator) isRequested(op *operation) bool {
 	last := op.Object.Status.MachineDeploymentsLastUpdateTime

@@ -14,11 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 )
 
 func TestWhatMayBeTheEndOfAWait(t *testing.T) {
@@ -65,19 +63,10 @@ func withCondition(status machinev1alpha1.ConditionStatus, minute int) client.Ob
 }
 
 func TestOptions(t *testing.T) {
-	t.Run("need a class", func(t *testing.T) {
-		NewWithT(t).Expect(AddToManager(nil, Options{})).To(MatchError(ContainSubstring("no extension class given")))
-	})
 	t.Run("need a sizing that there is", func(t *testing.T) {
 		opts := newOptions(t)
 		opts.Sizing = "Tiny"
 		NewWithT(t).Expect(AddToManager(nil, opts)).To(MatchError(ContainSubstring(`Unsupported value: "Tiny"`)))
-	})
-	t.Run("without class shoot add nothing", func(t *testing.T) {
-		classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed"}, "seed")
-		g := NewWithT(t)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(AddToManager(nil, Options{Classes: classes})).To(Succeed())
 	})
 	t.Run("have defaults", func(t *testing.T) {
 		g := NewWithT(t)

@@ -32,7 +32,7 @@ type SetupOptions struct {
 	Writer   *resources.Writer
 	// Chart is the chart of CoreDNS.
 	Chart chart.Source
-	// VPA tells whether the cluster knows VerticalPodAutoscalers.
+	// VPA reports whether the cluster knows VerticalPodAutoscalers.
 	VPA bool
 	// Metrics count what is done about records. None if nil.
 	Metrics *metrics.DNS

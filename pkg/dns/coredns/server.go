@@ -69,11 +69,11 @@ type ServerValues struct {
 	ClientNetworks    []string
 	ClusterIP         string
 	PriorityClassName string
-	// VPA tells whether the cluster has VerticalPodAutoscalers.
+	// VPA reports whether the cluster has VerticalPodAutoscalers.
 	VPA bool
 }
 
-// Server is a manager.Runnable that sees to it that one CoreDNS is in the cluster, though several instances may be, and
+// Server is a manager.Runnable that ensures that one CoreDNS is in the cluster, though several instances may be, and
 // that this instance may write to it. It deploys by ManagedResources of class seed in namespace garden, which the
 // garbage collector removes when the Namespaces of all instances that use them are gone.
 type Server struct {

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	yamlserializer "k8s.io/apimachinery/pkg/runtime/serializer/yaml"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
@@ -75,7 +77,7 @@ func image(g Gomega, c client.Client) string {
 	secret := &corev1.Secret{}
 	g.Expect(c.Get(ctx, client.ObjectKey{Namespace: "garden", Name: shared(g, c).Spec.SecretRefs[0].Name}, secret)).To(Succeed())
 	g.Expect(secret.Data).To(HaveKey("data.yaml.br"))
-	objects, err := resources.Objects(secret.Data)
+	objects, err := managedresources.ExtractObjectsFromSecret(yamlserializer.NewDecodingSerializer(unstructured.UnstructuredJSONScheme), secret)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		if object.GetObjectKind().GroupVersionKind().Kind == "Deployment" {

@@ -22,7 +22,7 @@ const (
 	ingressController = "nginx-ingress-controller"
 )
 
-// watchesNamespaces tells whether there are namespaces with a zone of their own: those of the control planes of shoots.
+// watchesNamespaces reports whether there are namespaces with a zone of their own: those of the control planes of shoots.
 // They are watched as a whole, as the extension library watches them anyway; a second informer, for what is needed of
 // them, would not save anything.
 func (p *Provider) watchesNamespaces() bool {

@@ -48,7 +48,7 @@ type rcodeError struct {
 // Error implements error.
 func (e *rcodeError) Error() string { return e.text }
 
-// isChanged tells whether an error is that a prerequisite is not met: the server has not what was written.
+// isChanged reports whether an error is that a prerequisite is not met: the server has not what was written.
 func isChanged(err error) bool {
 	var problem *rcodeError
 	return errors.As(err, &problem) && (problem.rcode == miekgdns.RcodeNXRrset || problem.rcode == miekgdns.RcodeNameError)
@@ -60,7 +60,7 @@ func isRaced(err error) bool {
 	return errors.As(err, &problem) && (problem.rcode == miekgdns.RcodeYXDomain || problem.rcode == miekgdns.RcodeYXRrset || problem.rcode == miekgdns.RcodeNXRrset)
 }
 
-// isFailure tells whether an answer says that nothing was done, for which it need not be signed.
+// isFailure reports whether an answer says that nothing was done, for which it need not be signed.
 func isFailure(rcode int) bool {
 	switch rcode {
 	case miekgdns.RcodeFormatError, miekgdns.RcodeServerFailure, miekgdns.RcodeNotImplemented, miekgdns.RcodeRefused, miekgdns.RcodeNotAuth, miekgdns.RcodeNotZone:
@@ -70,13 +70,13 @@ func isFailure(rcode int) bool {
 	}
 }
 
-// isRejected tells whether an error is an answer that nothing was done. After a failure of the server that isn't certain.
+// isRejected reports whether an error is an answer that nothing was done. After a failure of the server that isn't certain.
 func isRejected(err error) bool {
 	var problem *rcodeError
 	return errors.As(err, &problem) && problem.rcode != miekgdns.RcodeServerFailure && (isFailure(problem.rcode) || problem.rcode == miekgdns.RcodeYXRrset || problem.rcode == miekgdns.RcodeYXDomain)
 }
 
-// isOfNoZone tells whether an error is an answer that the server hasn't such a zone, and so no record of it.
+// isOfNoZone reports whether an error is an answer that the server hasn't such a zone, and so no record of it.
 func isOfNoZone(err error) bool {
 	var problem *rcodeError
 	return errors.As(err, &problem) && problem.rcode == miekgdns.RcodeNotAuth

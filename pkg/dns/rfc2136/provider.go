@@ -121,7 +121,7 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	return nil
 }
 
-// serve sees to it that the server has a record, and returns what that took and takes. It uses one connection and has
+// serve ensures that the server has a record, and returns what that took and takes. It uses one connection and has
 // closed it by then: who would need a second one could wait for others that do, too.
 func (p *Provider) serve(ctx context.Context, request dns.Request, target target, zone string) (change, error) {
 	server, err := p.connect(ctx, target.server, target.key)

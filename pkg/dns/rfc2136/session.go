@@ -72,7 +72,7 @@ type answer struct {
 	alias bool
 }
 
-// is tells whether the answer is just this.
+// is reports whether the answer is just this.
 func (a answer) is(values []string, ttl int64) bool {
 	return slices.Equal(a.values, values) && a.ttl == ttl
 }

@@ -5,111 +5,189 @@
 package shoot
 
 import (
-	"errors"
-	"strconv"
+	"context"
+	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/keymutex"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 const seedName = "lb-" + uid
 
-// bench is a follower and its Balancer between two fake API servers. Their caches show what the test puts there.
+// bench is a reconciler between two fake API servers, whose caches show what the test puts there.
 type bench struct {
-	*follower
+	*reconciler
 	t           *testing.T
-	shoot, seed *fake.Clientset
-	repeated    int
-	// version is that of the last write to the seed.
-	version int
+	shoot, seed *fakeCluster
+	recorder    *record.FakeRecorder
 }
 
+// fakeCluster is an API server with a cache.
+type fakeCluster struct {
+	client.Client
+	cache client.Client
+	seen  []string
+	// refusals are the answers to the next requests of a kind.
+	refusals map[string][]error
+}
+
+func newFakeCluster(objects ...client.Object) *fakeCluster {
+	c := &fakeCluster{refusals: map[string][]error{}}
+	c.Client = fake.NewClientBuilder().WithObjects(objects...).Build()
+	c.show(objects...)
+	return c
+}
+
+// show has the cache show exactly these objects.
+func (c *fakeCluster) show(objects ...client.Object) {
+	c.cache = fake.NewClientBuilder().WithObjects(objects...).
+		WithIndex(&corev1.Service{}, byService, indexServed).
+		WithIndex(&discoveryv1.EndpointSlice{}, byService, indexServed).Build()
+}
+
+// note notes a request and returns how it is refused, if it is.
+func (c *fakeCluster) note(verb string, obj client.Object) error {
+	request := verb + " services"
+	if _, ok := obj.(*discoveryv1.EndpointSlice); ok {
+		request = verb + " endpointslices"
+	}
+	c.seen = append(c.seen, request)
+	if refusals := c.refusals[request]; len(refusals) > 0 {
+		c.refusals[request] = refusals[1:]
+		return refusals[0]
+	}
+	return nil
+}
+
+// client reads from the cache, and writes to the API server.
+func (c *fakeCluster) client() client.Client {
+	return interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return c.cache.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return c.cache.List(ctx, list, opts...)
+		},
+		Create: func(ctx context.Context, next client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if err := c.note("create", obj); err != nil {
+				return err
+			}
+			obj.SetCreationTimestamp(metav1.Now())
+			return next.Create(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, next client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := c.note("patch", obj); err != nil {
+				return err
+			}
+			return next.Patch(ctx, obj, patch, opts...)
+		},
+		Delete: func(ctx context.Context, next client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if err := c.note("delete", obj); err != nil {
+				return err
+			}
+			return next.Delete(ctx, obj, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			if err := c.note("patch", obj); err != nil {
+				return err
+			}
+			data, err := patch.Data(obj)
+			if err != nil {
+				return err
+			}
+			// Unlike an API server, the fake ignores the metadata in a patch of a status.
+			if err := c.Status().Patch(ctx, obj, client.RawPatch(patch.Type(), data)); err != nil {
+				return err
+			}
+			return c.Patch(ctx, obj, client.RawPatch(patch.Type(), data))
+		},
+	})
+}
+
+// live reads from the API server.
+func (c *fakeCluster) live() client.Reader {
+	return interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, next client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := c.note("get", obj); err != nil {
+				return err
+			}
+			return next.Get(ctx, key, obj, opts...)
+		},
+	})
+}
+
+// requests returns the requests since the last call, as "VERB RESOURCE".
+func (c *fakeCluster) requests() []string {
+	out := append([]string{}, c.seen...)
+	c.seen = nil
+	return out
+}
+
+// newBench makes a bench with a machine and, unless it is nil, a Service of the shoot.
 func newBench(t *testing.T, service *corev1.Service) *bench {
 	t.Helper()
-	g := NewWithT(t)
-	b := &bench{t: t, shoot: fake.NewClientset(), seed: fake.NewClientset(), version: 1}
-	for _, verb := range []string{"create", "update", "patch"} {
-		b.seed.PrependReactor(verb, "*", b.write)
-	}
-	caches, err := newCaches(b.shoot, b.seed, namespace)
-	g.Expect(err).NotTo(HaveOccurred())
-	b.follower = &follower{
-		Balancer: &Balancer{
-			shoot: b.shoot, seed: b.seed, namespace: namespace, wait: 10 * time.Millisecond,
-			cache: caches, keys: keymutex.NewHashed(1), changes: newChanges(), progress: newProgress(),
-		},
-		repeat: func(*corev1.Service) { b.repeated++ },
-	}
-	b.catchUp()
-	b.requests()
-	b.show(caches.nodes.Informer(), newNode("a"))
-	b.show(caches.pods.Informer(), newPod("a", "10.0.0.1"))
+	inShoot := []client.Object{newNode("a")}
 	if service != nil {
-		b.show(caches.services.Informer(), service)
-		_, err := b.shoot.CoreV1().Services(service.Namespace).Create(t.Context(), service, metav1.CreateOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
+		inShoot = append(inShoot, service)
 	}
+	b := &bench{t: t, shoot: newFakeCluster(inShoot...), seed: newFakeCluster(newPod("a", "10.0.0.1")), recorder: record.NewFakeRecorder(100)}
+	b.reconciler = newReconciler(b.shoot.client(), b.shoot.live(), b.seed.client(), b.seed.live(), namespace, false, b.recorder)
 	return b
 }
 
-// write answers a write with a new version of the object, which a fake API server does not have.
-func (b *bench) write(action clienttesting.Action) (bool, runtime.Object, error) {
-	_, obj, err := clienttesting.ObjectReaction(b.seed.Tracker())(action)
-	if err != nil {
-		return true, nil, err
-	}
-	object, err := meta.Accessor(obj)
-	if err != nil {
-		return true, nil, err
-	}
-	b.version++
-	object.SetResourceVersion(strconv.Itoa(b.version))
-	return true, obj, b.seed.Tracker().Update(action.GetResource(), obj, action.GetNamespace())
-}
-
-// show puts an object into a cache.
-func (b *bench) show(informer cache.SharedIndexInformer, obj any) {
-	b.t.Helper()
-	NewWithT(b.t).Expect(informer.GetIndexer().Add(obj)).To(Succeed())
-}
-
-// catchUp has the caches show what the seed has.
+// catchUp has the cache of the seed show what there is.
 func (b *bench) catchUp() {
 	b.t.Helper()
 	g := NewWithT(b.t)
-	services, err := b.seed.CoreV1().Services(namespace).List(b.t.Context(), metav1.ListOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	endpointSlices, err := b.seed.DiscoveryV1().EndpointSlices(namespace).List(b.t.Context(), metav1.ListOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
-	var all, allSlices []any
+	services, endpointSlices := &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}
+	g.Expect(b.seed.List(b.t.Context(), services)).To(Succeed())
+	g.Expect(b.seed.List(b.t.Context(), endpointSlices)).To(Succeed())
+	objects := []client.Object{newPod("a", "10.0.0.1")}
 	for i := range services.Items {
-		all = append(all, &services.Items[i])
+		objects = append(objects, &services.Items[i])
 	}
 	for i := range endpointSlices.Items {
-		allSlices = append(allSlices, &endpointSlices.Items[i])
+		objects = append(objects, &endpointSlices.Items[i])
 	}
-	g.Expect(b.cache.seedServices.Informer().GetIndexer().Replace(all, strconv.Itoa(b.version))).To(Succeed())
-	g.Expect(b.cache.seedSlices.GetIndexer().Replace(allSlices, strconv.Itoa(b.version))).To(Succeed())
+	b.seed.show(objects...)
 }
 
-// give gives the seed's Service an address, or a reason why it has none.
+// service returns the Service of the shoot as the API server has it, nil if it is gone.
+func (b *bench) service() *corev1.Service {
+	b.t.Helper()
+	service, err := get[corev1.Service](b.t.Context(), b.shoot, keyOf(newService()))
+	NewWithT(b.t).Expect(err).NotTo(HaveOccurred())
+	return service
+}
+
+// inTheSeed returns the Service of the seed as the API server has it, nil if it is gone.
+func (b *bench) inTheSeed() *corev1.Service {
+	b.t.Helper()
+	service, err := get[corev1.Service](b.t.Context(), b.seed, b.inSeed(seedName))
+	NewWithT(b.t).Expect(err).NotTo(HaveOccurred())
+	return service
+}
+
+// change changes an object of the seed.
+func (b *bench) change(obj client.Object, change func()) {
+	b.t.Helper()
+	change()
+	NewWithT(b.t).Expect(b.seed.Update(b.t.Context(), obj)).To(Succeed())
+}
+
+// give gives the seed's Service an address, or a reason why it has none, and shows it.
 func (b *bench) give(address, reason string) {
 	b.t.Helper()
-	g := NewWithT(b.t)
-	service, err := b.seed.CoreV1().Services(namespace).Get(b.t.Context(), seedName, metav1.GetOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	service := b.inTheSeed()
 	service.Status = corev1.ServiceStatus{}
 	if address != "" {
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
@@ -117,43 +195,33 @@ func (b *bench) give(address, reason string) {
 	if reason != "" {
 		service.Status.Conditions = []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "there are none left"}}
 	}
-	_, err = b.seed.CoreV1().Services(namespace).UpdateStatus(b.t.Context(), service, metav1.UpdateOptions{})
-	g.Expect(err).NotTo(HaveOccurred())
+	NewWithT(b.t).Expect(b.seed.Status().Update(b.t.Context(), service)).To(Succeed())
 	b.catchUp()
-	b.changes.tell(seedName)
 }
 
-func (b *bench) ensure(service *corev1.Service) (*corev1.LoadBalancerStatus, error) {
-	return b.EnsureLoadBalancer(b.t.Context(), "", service, nil)
+// reconcile reconciles the Service.
+func (b *bench) reconcile() (reconcile.Result, error) {
+	return b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: keyOf(newService())})
 }
 
-func (b *bench) follow(service *corev1.Service) error {
-	_, err := b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: keyOf(service)})
-	return err
+// mustReconcile does so and returns the requests to the seed.
+func (b *bench) mustReconcile() []string {
+	b.t.Helper()
+	_, err := b.reconcile()
+	NewWithT(b.t).Expect(err).NotTo(HaveOccurred())
+	return b.seed.requests()
 }
 
-// requests returns those that the seed got, as "VERB RESOURCE", and forgets them.
-func (b *bench) requests() []string {
+// reasons returns the reasons of the Events since the last call.
+func (b *bench) reasons() []string {
 	out := []string{}
-	for _, action := range b.seed.Actions() {
-		out = append(out, action.GetVerb()+" "+action.GetResource().Resource)
+	for len(b.recorder.Events) > 0 {
+		out = append(out, strings.Fields(<-b.recorder.Events)[1])
 	}
-	b.seed.ClearActions()
 	return out
 }
 
-// refuse has the seed answer the first requests of a kind with errors.
-func (b *bench) refuse(verb, resource string, errs ...error) {
-	b.seed.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-		if len(errs) == 0 {
-			return false, nil, nil
-		}
-		err := errs[0]
-		errs = errs[1:]
-		return true, nil, err
-	})
-}
-
-func conflict(resource string) error {
-	return apierrors.NewConflict(schema.GroupResource{Resource: resource}, seedName, errors.New("changed"))
+// showDeletion tells the store that the cache has shown an object and does not any more.
+func showDeletion[T any, P object[T]](s *store[T, P], obj P) {
+	s.forgetDeleted().Delete(event.TypedDeleteEvent[P]{Object: obj})
 }

@@ -5,15 +5,21 @@
 package shoot
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	servicehelpers "k8s.io/cloud-provider/service/helpers"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/tools/cache"
 	netutils "k8s.io/utils/net"
 )
 
@@ -21,13 +27,12 @@ import (
 // load balancers need not have it.
 const conditionReady = "LoadBalancerReady"
 
-// wantsLoadBalancer tells whether a Service of the shoot is served here: k8s.io/cloud-provider leaves alone those of a
-// class.
+// wantsLoadBalancer reports whether a Service of the shoot is served here. Those of a class are left to others.
 func wantsLoadBalancer(service *corev1.Service) bool {
 	return service.DeletionTimestamp == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil
 }
 
-// desiredService returns the seed's Service for one of the shoot: existing with what has to change, or a new one. With
+// desiredService returns the seed's Service for one of the shoot. It starts from existing, which may be nil. With
 // local, kube-proxy of the seed's nodes sends on only to machines of its own node, and keeps the address of the client.
 func desiredService(existing, service *corev1.Service, namespace string, local bool) (*corev1.Service, error) {
 	name, err := nameOf(service)
@@ -77,7 +82,7 @@ func desiredPorts(service *corev1.Service) ([]corev1.ServicePort, error) {
 	var out []corev1.ServicePort
 	for _, port := range service.Spec.Ports {
 		if port.NodePort == 0 {
-			return nil, mistake{fmt.Errorf("port %d/%s of Service %s has no node port, by which alone a machine can be reached: set spec.allocateLoadBalancerNodePorts to true", port.Port, port.Protocol, keyOf(service))}
+			return nil, waiting{error: fmt.Errorf("port %d/%s of Service %s has no node port, by which alone a machine can be reached: set spec.allocateLoadBalancerNodePorts to true", port.Port, port.Protocol, keyOf(service))}
 		}
 		out = append(out, corev1.ServicePort{Name: port.Name, Protocol: protocol(port), Port: port.Port, TargetPort: intstr.FromInt32(port.NodePort)})
 	}
@@ -95,19 +100,17 @@ func protocol(port corev1.ServicePort) corev1.Protocol {
 // family by itself and, where there are no ranges of it, lets all come. So a family of the Service that is left out gets a
 // range in which nobody is.
 func sourceRanges(service *corev1.Service) ([]string, error) {
-	annotation := service.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
-	if len(service.Spec.LoadBalancerSourceRanges) == 0 && strings.TrimSpace(annotation) == "" {
+	// ParseIPNets lets spaces pass, as the API server does. That checks the annotation only where there is no field.
+	values := service.Spec.LoadBalancerSourceRanges
+	if annotation := strings.TrimSpace(service.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]); len(values) == 0 && annotation != "" {
+		values = strings.Split(annotation, ",")
+	}
+	if len(values) == 0 {
 		return nil, nil
 	}
-	// The API server lets spaces pass, and checks the annotation only where there is no field.
-	trimmed := service.DeepCopy()
-	for i, value := range trimmed.Spec.LoadBalancerSourceRanges {
-		trimmed.Spec.LoadBalancerSourceRanges[i] = strings.TrimSpace(value)
-	}
-	trimmed.Annotations = map[string]string{corev1.AnnotationLoadBalancerSourceRangesKey: strings.ReplaceAll(annotation, " ", "")}
-	ranges, err := servicehelpers.GetLoadBalancerSourceRanges(trimmed)
+	ranges, err := netutils.ParseIPNets(values...)
 	if err != nil {
-		return nil, mistake{fmt.Errorf("the source ranges of Service %s: %w", keyOf(service), err)}
+		return nil, waiting{error: fmt.Errorf("the source ranges of Service %s: %w", keyOf(service), err)}
 	}
 	out := ranges.StringSlice()
 	for _, family := range service.Spec.IPFamilies {
@@ -146,7 +149,7 @@ func setFamilies(spec *corev1.ServiceSpec, service corev1.ServiceSpec) {
 	}
 }
 
-// mustBeReplaced tells whether an existing Service can't be changed into the desired one: its first family stays for good.
+// mustBeReplaced reports whether an existing Service can't be changed into the desired one: its first family stays for good.
 func mustBeReplaced(existing, desired *corev1.Service) bool {
 	return len(existing.Spec.IPFamilies) > 0 && len(desired.Spec.IPFamilies) > 0 && existing.Spec.IPFamilies[0] != desired.Spec.IPFamilies[0]
 }
@@ -184,11 +187,224 @@ func rank(ingress corev1.LoadBalancerIngress, service *corev1.Service) int {
 	return len(service.Spec.IPFamilies)
 }
 
-// refusal says why the seed's Service has no address, as far as whoever serves it says so.
-func refusal(seed *corev1.Service) string {
+// hasFamily reports whether the seed's Service has addresses of a family.
+func hasFamily(seed *corev1.Service, family discoveryv1.AddressType) bool {
+	// An API server sets them.
+	return slices.Contains(seed.Spec.IPFamilies, corev1.IPFamily(family)) || len(seed.Spec.IPFamilies) == 0 && family == discoveryv1.AddressTypeIPv4
+}
+
+// noAddress says why the seed's Service has no address, as far as whoever serves it says so.
+func noAddress(seed *corev1.Service) waiting {
 	condition := meta.FindStatusCondition(seed.Status.Conditions, conditionReady)
 	if condition == nil || condition.Status != metav1.ConditionFalse {
-		return ""
+		return waiting{fmt.Errorf("the seed's Service %s has no address: whoever serves Services of type LoadBalancer in the seed has not given it one", keyOf(seed)), seed.CreationTimestamp.Time}
 	}
-	return condition.Reason + ": " + condition.Message
+	return waiting{error: fmt.Errorf("the seed's Service %s has no address: %s: %s", keyOf(seed), condition.Reason, condition.Message)}
+}
+
+const (
+	// LabelUID on a Service or EndpointSlice in the seed is the UID of the Service in the shoot that it serves.
+	LabelUID = "local.provider.extensions.gardener.cloud/shoot-service-uid"
+	// LabelNamespace is the namespace of that Service, for those who look for it.
+	LabelNamespace = "local.provider.extensions.gardener.cloud/shoot-service-namespace"
+	// LabelName is its name.
+	LabelName = "local.provider.extensions.gardener.cloud/shoot-service-name"
+	// AnnotationService is both as NAMESPACE/NAME.
+	AnnotationService = "local.provider.extensions.gardener.cloud/shoot-service"
+
+	// managedBy is the value of the label of an EndpointSlice that tells who writes it.
+	managedBy = "cloud-controller.local.provider.extensions.gardener.cloud"
+	// namePrefix makes a name of a UID that may start with a digit.
+	namePrefix = "lb-"
+)
+
+// nameOf returns the name of the seed's Service for one of the shoot. It holds as long as that one exists, and no other
+// ever has it.
+func nameOf(service *corev1.Service) (string, error) {
+	name := namePrefix + string(service.UID)
+	if service.UID == "" || len(validation.IsDNS1035Label(name)) > 0 {
+		return "", waiting{error: fmt.Errorf("the UID %q of Service %s can't be part of a name", service.UID, keyOf(service))}
+	}
+	return name, nil
+}
+
+func sliceName(name string, family discoveryv1.AddressType) string {
+	if family == discoveryv1.AddressTypeIPv6 {
+		return name + "-ipv6"
+	}
+	return name + "-ipv4"
+}
+
+// isNameFor reports whether an object of this name in the seed is for the Service with this UID.
+func isNameFor(objectName string, uid types.UID) bool {
+	name := namePrefix + string(uid)
+	return objectName == name || objectName == sliceName(name, discoveryv1.AddressTypeIPv4) || objectName == sliceName(name, discoveryv1.AddressTypeIPv6)
+}
+
+func keyOf(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// servedKey returns which Service of the shoot an object in the seed is for.
+func servedKey(obj metav1.Object) (types.NamespacedName, bool) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(obj.GetAnnotations()[AnnotationService])
+	if err != nil || namespace == "" || name == "" {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, true
+}
+
+// mark puts the labels and annotations on an object in the seed that say what it is for. Others stay.
+func mark(obj metav1.Object, service *corev1.Service) {
+	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	labels[LabelUID] = string(service.UID)
+	for label, value := range map[string]string{LabelNamespace: service.Namespace, LabelName: service.Name} {
+		// Names of Services fit today. A shoot of another version may know longer ones.
+		if len(validation.IsValidLabelValue(value)) == 0 {
+			labels[label] = value
+		}
+	}
+	annotations[AnnotationService] = keyOf(service).String()
+	obj.SetLabels(labels)
+	obj.SetAnnotations(annotations)
+}
+
+// isFor reports whether an object in the seed is for a Service of the shoot. One whose label was taken off is.
+func isFor(obj metav1.Object, service *corev1.Service) bool {
+	return obj.GetLabels()[LabelUID] == string(service.UID) || obj.GetAnnotations()[AnnotationService] == keyOf(service).String()
+}
+
+const (
+	// maxEndpoints is how many endpoints the API server lets into an EndpointSlice. The machines after that get no traffic.
+	maxEndpoints = 1000
+	// autoscalerTaint is set by cluster-autoscaler on Nodes that it is about to remove.
+	autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
+)
+
+// backend is a machine that takes traffic.
+type backend struct {
+	// node is the name of the Node in the shoot, seedNode that of the node on which its pod is.
+	node, seedNode string
+	// addresses are one of each family.
+	addresses map[discoveryv1.AddressType]netip.Addr
+}
+
+// takesTraffic reports whether a Node is one for load balancers. It must be ready, as there are no health checks.
+func takesTraffic(node *corev1.Node) bool {
+	if node.DeletionTimestamp != nil || slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == autoscalerTaint }) {
+		return false
+	}
+	if value, ok := node.Labels[corev1.LabelNodeExcludeBalancers]; ok {
+		if excluded, err := strconv.ParseBool(value); err != nil || excluded {
+			return false
+		}
+	}
+	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// backendOf returns a Node as a backend, given the pod of its machine. An address that the pod does not have is not that
+// of the machine, whatever the Node says. Nor is that of a pod that has ended, as one that was evicted: it stays in the
+// status, but may be another pod's by now. It returns false if no address is left or if the pod is about to go.
+func backendOf(node *corev1.Node, pod *corev1.Pod) (backend, bool) {
+	if pod == nil || pod.DeletionTimestamp != nil || hasEnded(pod) {
+		return backend{}, false
+	}
+	var own []netip.Addr
+	for _, ip := range pod.Status.PodIPs {
+		if address, err := netip.ParseAddr(ip.IP); err == nil {
+			own = append(own, address.Unmap())
+		}
+	}
+
+	out := backend{node: node.Name, seedNode: pod.Spec.NodeName, addresses: map[discoveryv1.AddressType]netip.Addr{}}
+	for _, candidate := range node.Status.Addresses {
+		address, err := netip.ParseAddr(candidate.Address)
+		if candidate.Type != corev1.NodeInternalIP || err != nil || !slices.Contains(own, address.Unmap()) {
+			continue
+		}
+		family := discoveryv1.AddressTypeIPv4
+		if address = address.Unmap(); address.Is6() {
+			family = discoveryv1.AddressTypeIPv6
+		}
+		if _, ok := out.addresses[family]; !ok {
+			out.addresses[family] = address
+		}
+	}
+	return out, len(out.addresses) > 0
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// localNodes returns the Nodes on which a Service has endpoints of a family that kube-proxy sends to: ready ones or, if
+// there are none at all, those that still serve while they end.
+func localNodes(endpointSlices []discoveryv1.EndpointSlice, family discoveryv1.AddressType) map[string]bool {
+	ready, ending := map[string]bool{}, map[string]bool{}
+	for _, slice := range endpointSlices {
+		if slice.AddressType != family {
+			continue
+		}
+		for _, endpoint := range slice.Endpoints {
+			conditions := endpoint.Conditions
+			switch {
+			case endpoint.NodeName == nil:
+			case conditions.Ready == nil || *conditions.Ready:
+				ready[*endpoint.NodeName] = true
+			case conditions.Serving != nil && *conditions.Serving && conditions.Terminating != nil && *conditions.Terminating:
+				ending[*endpoint.NodeName] = true
+			}
+		}
+	}
+	if len(ready) > 0 {
+		return ready
+	}
+	return ending
+}
+
+// desiredSlice returns the EndpointSlice of a family in the seed. It starts from existing, which may be nil.
+func desiredSlice(existing *discoveryv1.EndpointSlice, seed, service *corev1.Service, family discoveryv1.AddressType, backends []backend) *discoveryv1.EndpointSlice {
+	out := existing.DeepCopy()
+	if out == nil {
+		out = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: seed.Namespace, Name: sliceName(seed.Name, family)}, AddressType: family}
+	}
+	mark(out, service)
+	out.Labels[discoveryv1.LabelServiceName] = seed.Name
+	out.Labels[discoveryv1.LabelManagedBy] = managedBy
+
+	out.Ports = nil
+	for _, port := range service.Spec.Ports {
+		out.Ports = append(out.Ports, discoveryv1.EndpointPort{Name: new(port.Name), Protocol: new(protocol(port)), Port: new(port.NodePort)})
+	}
+	out.Endpoints = nil
+	for _, b := range slices.SortedFunc(slices.Values(backends), func(a, b backend) int { return cmp.Compare(a.node, b.node) }) {
+		address, ok := b.addresses[family]
+		if !ok || len(out.Endpoints) == maxEndpoints {
+			continue
+		}
+		endpoint := discoveryv1.Endpoint{Addresses: []string{address.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}
+		if b.seedNode != "" {
+			endpoint.NodeName = new(b.seedNode)
+		}
+		out.Endpoints = append(out.Endpoints, endpoint)
+	}
+	return out
+}
+
+// onOneNode reports whether all machines are on one node of the seed that is known.
+func onOneNode(backends []backend) bool {
+	for _, b := range backends {
+		if b.seedNode == "" || b.seedNode != backends[0].seedNode {
+			return false
+		}
+	}
+	return true
 }

@@ -5,6 +5,7 @@
 package shoot
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -138,18 +139,18 @@ func TestLocalEndpointsAreReadyOnesOrElseThoseThatEnd(t *testing.T) {
 	}
 	yes, no := new(true), new(false)
 	ending, broken := endpoint("ending", no, yes, yes), endpoint("broken", no, no, no)
-	slice := func(family discoveryv1.AddressType, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-		return &discoveryv1.EndpointSlice{AddressType: family, Endpoints: endpoints}
+	slice := func(family discoveryv1.AddressType, endpoints ...discoveryv1.Endpoint) discoveryv1.EndpointSlice {
+		return discoveryv1.EndpointSlice{AddressType: family, Endpoints: endpoints}
 	}
 	for name, test := range map[string]struct {
-		slices   []*discoveryv1.EndpointSlice
+		slices   []discoveryv1.EndpointSlice
 		expected map[string]bool
 	}{
 		"none":                           {nil, map[string]bool{}},
-		"ready, or nobody knows":         {[]*discoveryv1.EndpointSlice{slice(v4, endpoint("a", yes, yes, no), endpoint("b", nil, nil, nil)), slice(v4, ending, broken)}, map[string]bool{"a": true, "b": true}},
-		"that end, where none is ready":  {[]*discoveryv1.EndpointSlice{slice(v4, ending, broken)}, map[string]bool{"ending": true}},
-		"of the family only":             {[]*discoveryv1.EndpointSlice{slice(v6, endpoint("a", yes, yes, no)), slice(v4, endpoint("b", yes, yes, no))}, map[string]bool{"b": true}},
-		"on a Node that is known at all": {[]*discoveryv1.EndpointSlice{slice(v4, discoveryv1.Endpoint{})}, map[string]bool{}},
+		"ready, or nobody knows":         {[]discoveryv1.EndpointSlice{slice(v4, endpoint("a", yes, yes, no), endpoint("b", nil, nil, nil)), slice(v4, ending, broken)}, map[string]bool{"a": true, "b": true}},
+		"that end, where none is ready":  {[]discoveryv1.EndpointSlice{slice(v4, ending, broken)}, map[string]bool{"ending": true}},
+		"of the family only":             {[]discoveryv1.EndpointSlice{slice(v6, endpoint("a", yes, yes, no)), slice(v4, endpoint("b", yes, yes, no))}, map[string]bool{"b": true}},
+		"on a Node that is known at all": {[]discoveryv1.EndpointSlice{slice(v4, discoveryv1.Endpoint{})}, map[string]bool{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(localNodes(test.slices, v4)).To(Equal(test.expected))
@@ -190,7 +191,7 @@ func TestAServiceThatCannotBeServedIsAMistake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := desiredService(nil, newService(change), namespace, false)
-			NewWithT(t).Expect(isMistake(err)).To(BeTrue(), "%v", err)
+			NewWithT(t).Expect(errors.As(err, &waiting{})).To(BeTrue(), "%v", err)
 		})
 	}
 }

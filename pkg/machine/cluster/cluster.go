@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cluster finds the cluster in which the machines of a shoot are: the seed itself, or the one whose kubeconfig is
-// in the Secret with the shoot's credentials (the seed document on provider-local; Gardener's docs on its credentials).
+// in the Secret with the shoot's credentials (see Gardener's docs/extensions/provider-local.md, "Credentials").
 // The controllers for Infrastructures and Bastions and the machine driver use it.
 package cluster
 

@@ -18,7 +18,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
-// belongsTo tells whether an object is part of the machine with this name.
+// belongsTo reports whether an object is part of the machine with this name.
 func belongsTo(obj client.Object, name string) bool {
 	labels := obj.GetLabels()
 	for key, value := range machine.Labels(name) {

@@ -88,7 +88,7 @@ func codeOf(err error) codes.Code {
 	}
 }
 
-// isQuotaExceeded tells whether a ResourceQuota left no room for an object. The API server has no reason of its own for
+// isQuotaExceeded reports whether a ResourceQuota left no room for an object. The API server has no reason of its own for
 // that, only the text.
 func isQuotaExceeded(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")

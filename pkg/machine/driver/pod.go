@@ -14,13 +14,13 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
-// isOver tells whether a pod has ended. Containers of a machine's pod start again whenever they end, so its node gave it up:
+// isOver reports whether a pod has ended. Containers of a machine's pod start again whenever they end, so its node gave it up:
 // it was evicted, or there was no room after all.
 func isOver(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// isRunning tells whether a pod runs and says where.
+// isRunning reports whether a pod runs and says where.
 func isRunning(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning && len(pod.Status.PodIPs) > 0 && waiting(pod) == nil
 }

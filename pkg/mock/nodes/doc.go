@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodes makes the fake Nodes of Workers of type mock, and has the pods on them run, so that a shoot with workers
-// becomes healthy without machines (the seed document on the mock provider; docs/mock-nodes.md is the page for users). The
+// becomes healthy without machines (docs/usage/mock-nodes.md). The
 // controllers of package mock say what is wanted by Apply and Delete of a Fleet, which is a runnable of their manager.
 //
 // # What there is
@@ -13,7 +13,7 @@
 // machines for, within maxSurge and maxUnavailable; what else changes is brought to those that there are. Nodes that
 // somebody deletes come back.
 //
-// gardenlet asks more of a Node than that it is Ready; docs/mock-nodes.md has the list. Of note here: the annotation
+// gardenlet asks more of a Node than that it is Ready; docs/usage/mock-nodes.md has the list. Of note here: the annotation
 // node.machine.sapcloud.io/not-managed-by-mcm, with which neither Machines nor a lease of gardener-node-agent are expected; and
 // the checksum of the operating system config, which is taken from the Secret in the shoot as soon as that is there or changes.
 //

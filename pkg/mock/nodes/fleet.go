@@ -71,7 +71,7 @@ type Options struct {
 
 // KubeletEndpoint is an address. If Host is an IP address, that is the InternalIP of all Nodes. If it is a name, each Node
 // has an InternalIP of its own and the name as ExternalDNS, which kube-apiserver has to prefer (package mockcontrolplane of
-// pkg/webhook sees to it). None at all is valid: nobody reaches a kubelet then.
+// pkg/webhook sets that). None at all is valid: nobody reaches a kubelet then.
 type KubeletEndpoint struct {
 	Host string
 	Port int32
@@ -201,7 +201,7 @@ func (f *Fleet) restoreOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// isAlive tells whether an earlier run has kept the Nodes of a Worker alive. One that never was reconciled will be, and one
+// isAlive reports whether an earlier run has kept the Nodes of a Worker alive. One that never was reconciled will be, and one
 // that was migrated is that of another seed.
 func isAlive(w *extensionsv1alpha1.Worker) bool {
 	last := w.Status.LastOperation

@@ -68,7 +68,7 @@ func containerStatus(object map[string]any, name string) map[string]any {
 	return nil
 }
 
-// imageChanged tells whether a container has run with another image than it is to run with.
+// imageChanged reports whether a container has run with another image than it is to run with.
 func imageChanged(object map[string]any, status map[string]any) bool {
 	for _, field := range []string{"containers", "initContainers"} {
 		for _, container := range elements(object, "spec", field) {

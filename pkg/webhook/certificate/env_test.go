@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -52,12 +54,13 @@ type env struct {
 	ctx       context.Context
 	client    client.WithWatch
 	authority *Authority
-	// published is what was published last, and next what Rotate said.
+	// published is what was published last.
 	published []byte
-	next      time.Time
 	// failPublish and failWrite make publishing and writing Secrets fail.
 	failPublish error
 	failWrite   func(verb string, secret *corev1.Secret) error
+	// reads counts the requests that read.
+	reads int
 }
 
 func newEnv(t *testing.T) *env {
@@ -71,6 +74,14 @@ func newEnv(t *testing.T) *env {
 	}
 
 	e.client = fakeclient.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			e.reads++
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			e.reads++
+			return c.List(ctx, list, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			obj.SetCreationTimestamp(metav1.NewTime(now.Now().Truncate(time.Second)))
 			if err := check("create", obj); err != nil {
@@ -91,9 +102,7 @@ func newEnv(t *testing.T) *env {
 
 func (e *env) newAuthority(dnsNames ...string) *Authority {
 	e.Helper()
-	authority, err := New(Options{Client: e.client, Clock: now, Log: logr.Discard(), Identity: identity, Namespace: namespace, DNSNames: dnsNames})
-	e.Expect(err).NotTo(HaveOccurred())
-	return authority
+	return &Authority{Client: e.client, Clock: now, Log: logr.Discard(), Identity: identity, Namespace: namespace, DNSNames: dnsNames}
 }
 
 func (e *env) publish(_ context.Context, bundle []byte) error {
@@ -105,11 +114,7 @@ func (e *env) publish(_ context.Context, bundle []byte) error {
 }
 
 func (e *env) tryRotate() error {
-	next, err := e.authority.Rotate(e.ctx, e.publish)
-	if err == nil {
-		e.next = next
-	}
-	return err
+	return e.authority.Rotate(e.ctx, e.publish)
 }
 
 func (e *env) rotate() {
@@ -117,16 +122,11 @@ func (e *env) rotate() {
 	e.Expect(e.tryRotate()).To(Succeed())
 }
 
-// pass lets time pass, with the authority being called whenever there is something to do.
+// pass lets time pass, with the authority being called a few times a day.
 func (e *env) pass(d time.Duration) {
 	e.Helper()
 	for end := now.Now().Add(d); now.Now().Before(end); {
-		next := e.inventory().nextStep(now.Now())
-		e.Expect(e.next).To(Equal(wakeUp(now.Now(), next)))
-		if next.After(end) {
-			next = end
-		}
-		now.SetTime(next)
+		now.Step(min(4*Period, end.Sub(now.Now())))
 		e.rotate()
 	}
 }
@@ -138,11 +138,33 @@ func (e *env) secrets(name string) []corev1.Secret {
 	return list.Items
 }
 
-func (e *env) inventory() *inventory {
+// newest returns the newest certificate of a name.
+func (e *env) newest(name, key string) *x509.Certificate {
 	e.Helper()
-	inv, err := e.authority.inventory(e.ctx)
+	secrets := e.secrets(name)
+	e.Expect(secrets).NotTo(BeEmpty())
+	newest := slices.MaxFunc(secrets, func(a, b corev1.Secret) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	certs, err := cert.ParseCertsPEM(newest.Data[key])
 	e.Expect(err).NotTo(HaveOccurred())
-	return inv
+	return certs[0]
+}
+
+func (e *env) ca() *x509.Certificate {
+	e.Helper()
+	return e.newest(caName, secretsutils.DataKeyCertificateCA)
+}
+
+func (e *env) server() *x509.Certificate {
+	e.Helper()
+	return e.newest(serverName, secretsutils.DataKeyCertificate)
+}
+
+// trusted returns what was published last.
+func (e *env) trusted() []*x509.Certificate {
+	e.Helper()
+	certs, err := cert.ParseCertsPEM(e.published)
+	e.Expect(err).NotTo(HaveOccurred())
+	return certs
 }
 
 func (e *env) delete(secret *corev1.Secret) {
@@ -155,16 +177,8 @@ func (e *env) follow(store *Store) {
 	e.Helper()
 	list := &corev1.SecretList{}
 	e.Expect(e.client.List(e.ctx, list, client.InNamespace(namespace))).To(Succeed())
-	gone := map[string]*corev1.Secret{}
-	for name, secret := range store.secrets {
-		gone[name] = secret
-	}
 	for i := range list.Items {
-		delete(gone, list.Items[i].Name)
 		store.OnUpdate(nil, &list.Items[i])
-	}
-	for _, secret := range gone {
-		store.OnDelete(secret)
 	}
 }
 

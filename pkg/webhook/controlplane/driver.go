@@ -6,6 +6,7 @@ package controlplane
 
 import (
 	"context"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	vpaautoscalingv1 "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/apis/autoscaling.k8s.io/v1"
@@ -16,12 +17,17 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
 // driverCommand starts the machine driver in the image of gardenlet-extension. Gardener's container has arguments only,
 // which follow it.
-func driverCommand() []string {
-	return []string{"/gardenlet-extension", "machine-controller"}
+func driverCommand(allowedCIDRs []string) []string {
+	command := []string{"/gardenlet-extension", "machine-controller"}
+	if len(allowedCIDRs) > 0 {
+		command = append(command, "--"+machine.AllowedCIDRsFlag+"="+strings.Join(allowedCIDRs, ","))
+	}
+	return command
 }
 
 // ensureDriver puts the container with the machine driver beside machine-controller-manager, as Gardener wants it for all
@@ -37,7 +43,7 @@ func (m *mutator) ensureDriver(ctx context.Context, deployment *appsv1.Deploymen
 	}
 
 	container := machinecontrollermanager.ProviderSidecarContainer(shoot, deployment.Namespace, localv1alpha1.Type, m.image)
-	container.Command = driverCommand()
+	container.Command = driverCommand(m.allowedCIDRs)
 	pod := &deployment.Spec.Template.Spec
 	pod.Containers = extensionswebhook.EnsureContainerWithName(pod.Containers, container)
 	return nil

@@ -69,7 +69,7 @@ func sharesDisk(config map[string]any) bool {
 	return changed
 }
 
-// editKubeletConfig applies edits, which tell whether they changed something. All other fields are kept, also those that only a
+// editKubeletConfig applies edits, which report whether they changed something. All other fields are kept, also those that only a
 // newer Gardener knows; so is the text if nothing changes.
 func editKubeletConfig(content *extensionsv1alpha1.FileContentInline, edits ...func(config map[string]any) bool) error {
 	codec := oscutils.NewFileContentInlineCodec()

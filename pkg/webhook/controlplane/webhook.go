@@ -45,6 +45,9 @@ const (
 type Options struct {
 	// ControllerImage is the image of gardenlet-extension, which is run beside machine-controller-manager.
 	ControllerImage string
+	// AllowedCIDRs are the ranges to which servers of kubeconfigs for machines may resolve: machines.remote.allowedCIDRs of the
+	// configuration. If there are none, all may.
+	AllowedCIDRs []string
 	// RegistryMirrors are written to the containerd configuration of all machines. They are defaulted and validated.
 	RegistryMirrors []configv1alpha1.RegistryMirror
 }
@@ -75,7 +78,7 @@ func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) 
 		Kind:     controlplanewebhook.KindShoot,
 		Provider: localv1alpha1.Type,
 		Types:    types,
-		Mutator:  &mutator{client: mgr.GetClient(), image: opts.ControllerImage, mirrors: opts.RegistryMirrors},
+		Mutator:  &mutator{client: mgr.GetClient(), image: opts.ControllerImage, allowedCIDRs: opts.AllowedCIDRs, mirrors: opts.RegistryMirrors},
 		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
 			v1beta1constants.LabelExtensionProviderMutatedByControlplaneWebhook: "true",
 		}},
@@ -91,9 +94,10 @@ func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) 
 }
 
 type mutator struct {
-	client  client.Reader
-	image   string
-	mirrors []configv1alpha1.RegistryMirror
+	client       client.Reader
+	image        string
+	allowedCIDRs []string
+	mirrors      []configv1alpha1.RegistryMirror
 }
 
 // Mutate implements extensionswebhook.Mutator. Its error denies the request; gardenlet shows it on the Shoot.

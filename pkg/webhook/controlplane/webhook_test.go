@@ -132,6 +132,15 @@ func TestDeployment(t *testing.T) {
 		g.Expect(deployment).To(Equal(before), "nothing else changes")
 	})
 
+	t.Run("tells the driver which addresses the operator allows", func(t *testing.T) {
+		g := NewWithT(t)
+		deployment := mcmDeployment(t)
+		m := newMutator(t, nil, clusterOf(t, shoot()))
+		m.allowedCIDRs = []string{"192.0.2.0/24", "2001:db8::/32"}
+		g.Expect(m.Mutate(t.Context(), deployment, nil)).To(Succeed())
+		g.Expect(container(deployment, sidecar).Command).To(Equal([]string{"/gardenlet-extension", "machine-controller", "--remote-allowed-cidrs=192.0.2.0/24,2001:db8::/32"}))
+	})
+
 	t.Run("does not change the second time, and gets a new image", func(t *testing.T) {
 		g := NewWithT(t)
 		deployment := mcmDeployment(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 )
 
-// TestNetworkPolicyLabels sees to it that the labels are those that gardener-resource-manager makes of the Service in the
+// TestNetworkPolicyLabels ensures that the labels are those that gardener-resource-manager makes of the Service in the
 // chart of CoreDNS.
 func TestNetworkPolicyLabels(t *testing.T) {
 	g := NewWithT(t)

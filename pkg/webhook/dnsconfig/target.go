@@ -64,7 +64,7 @@ func (t *target) ask(servers []string, clusterDomain string) {
 	}
 }
 
-// asksCluster tells whether kubelet would make the pod ask the cluster's DNS server.
+// asksCluster reports whether kubelet would make the pod ask the cluster's DNS server.
 func (t *target) asksCluster() bool {
 	switch t.spec.DNSPolicy {
 	case corev1.DNSClusterFirstWithHostNet:

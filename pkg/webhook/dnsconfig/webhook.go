@@ -46,7 +46,6 @@ const (
 	LabelMachineProvider = "machine-provider"
 
 	deploymentProber   = "dependency-watchdog-prober"
-	deploymentProbe    = "dependency-watchdog-probe" // the prober's name in older versions of Gardener
 	deploymentExporter = "blackbox-exporter"
 
 	timeoutSeconds = 5
@@ -131,7 +130,7 @@ func appIn(names ...string) *metav1.LabelSelector {
 
 // gardenDeployments are the names of the Deployments in the namespace garden. Each has its name as the label app.
 func gardenDeployments() []string {
-	return []string{deploymentExporter, deploymentProbe, deploymentProber}
+	return []string{deploymentExporter, deploymentProber}
 }
 
 // serviceCache is started with the manager's caches, by every replica and before anything that reads it.

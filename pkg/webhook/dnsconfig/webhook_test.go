@@ -212,13 +212,6 @@ func TestDeployments(t *testing.T) {
 		g.Expect(moved).To(Equal(once))
 	})
 
-	t.Run("are recognized by their older name", func(t *testing.T) {
-		g := NewWithT(t)
-		deployment := prober()
-		deployment.Name = "dependency-watchdog-probe"
-		g.Expect(admit(t, admitterWith(service(addressIPv4)), admissionv1.Create, deployment).Spec.Template.Spec.DNSPolicy).To(Equal(corev1.DNSNone))
-	})
-
 	t.Run("are left alone if they are others or are being deleted", func(t *testing.T) {
 		g := NewWithT(t)
 		weeder, deleted := prober(), prober()

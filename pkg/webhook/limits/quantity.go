@@ -38,7 +38,7 @@ func IsQuantity(text string) bool {
 
 // Quantities refuses requests whose objects have a quantity that is not one by IsQuantity, before they are decoded. The
 // objects are those of all kinds with quantities that the handler decodes. A request must be about an object of the kind
-// that it names, as the decoder goes by what the object says.
+// that it names, as the decoder uses the kind in the object.
 func Quantities(next admission.Handler, objects ...client.Object) admission.Handler {
 	schemas := map[string]*schema{}
 	for _, obj := range objects {

@@ -21,36 +21,22 @@ func driverRules() []rbacv1.PolicyRule {
 	}
 }
 
-// withRules returns the rules together with what of the wanted ones they do not allow yet. The rules themselves and their
-// order stay as they are, so that doing it twice is the same as doing it once.
+// withRules returns the rules and those wanted ones that are missing in them. Each wanted rule has one group and one resource.
+// The rules themselves and their order stay as they are, so that doing it twice is the same as doing it once.
 func withRules(rules, wanted []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-	var added []rbacv1.PolicyRule
+	all := slices.Clip(rules)
 	for _, rule := range wanted {
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				missing := slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
-					return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return allows(r, group, resource, verb) })
-				})
-				added = add(added, group, resource, missing)
-			}
+		missing := slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
+			return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return allows(r, rule.APIGroups[0], rule.Resources[0], verb) })
+		})
+		if len(missing) > 0 {
+			all = append(all, rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: rule.Resources, Verbs: missing})
 		}
 	}
-	return append(slices.Clip(rules), added...)
+	return all
 }
 
-// add adds a rule, or its resource to the last one if that is the only difference.
-func add(rules []rbacv1.PolicyRule, group, resource string, verbs []string) []rbacv1.PolicyRule {
-	if len(verbs) == 0 {
-		return rules
-	}
-	if last := len(rules) - 1; last >= 0 && slices.Equal(rules[last].APIGroups, []string{group}) && slices.Equal(rules[last].Verbs, verbs) {
-		rules[last].Resources = append(rules[last].Resources, resource)
-		return rules
-	}
-	return append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs})
-}
-
-// allows tells whether a rule allows the verb for all objects of the resource.
+// allows reports whether a rule allows the verb for all objects of the resource.
 func allows(rule rbacv1.PolicyRule, group, resource, verb string) bool {
 	return len(rule.ResourceNames) == 0 &&
 		contains(rule.APIGroups, group, rbacv1.APIGroupAll) &&

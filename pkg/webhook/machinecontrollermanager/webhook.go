@@ -9,7 +9,6 @@ package machinecontrollermanager
 
 import (
 	"context"
-	"errors"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,11 +21,10 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
 )
 
 const (
-	// Name is the name of the webhook and the path below which it is served.
+	// Name is the name of the webhook, the path below which it is served, and the name of the controller.
 	Name = "machinecontrollermanager"
 	// RoleName is the name of machine-controller-manager's Role in the namespace of a shoot.
 	RoleName = "machine-controller-manager"
@@ -35,7 +33,7 @@ const (
 )
 
 // New returns the webhook. It gets the Roles in the namespaces of this provider's shoots. While it cannot be reached, Roles
-// are written without the driver's permissions: call Touch once the webhook is registered, and every few minutes.
+// are written without the driver's permissions; the controller of AddToManager adds them then.
 func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
 	types := []extensionswebhook.Type{{Obj: &rbacv1.Role{}}}
 	handler, err := extensionswebhook.NewBuilder(mgr, mgr.GetLogger().WithName("webhook").WithName(Name)).WithMutator(mutator{}, types...).Build()
@@ -53,25 +51,6 @@ func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
 		FailurePolicy:     new(admissionregistrationv1.Ignore),
 		TimeoutSeconds:    new(int32(timeoutSeconds)),
 	}, nil
-}
-
-// Touch sends the Roles of all shoots through the webhook, for those that were written while it could not be reached.
-// gardenlet writes a Role when it reconciles the shoot, which may be a day away, and takes the driver's rules out each time.
-// It is an error if a Role still lacks some of them. The reader asks the API server.
-//
-// The API server looks at the rules of a Role that is patched as if the caller had written all of them, so this needs the
-// verb escalate for Roles of this name.
-func Touch(ctx context.Context, reader client.Reader, c client.Client) error {
-	namespaces, err := touch.ShootNamespaces(ctx, reader)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, namespace := range namespaces {
-		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: RoleName}}
-		errs = append(errs, touch.Object(ctx, c, role, func() bool { return len(withRules(role.Rules, driverRules())) == len(role.Rules) }))
-	}
-	return errors.Join(errs...)
 }
 
 type mutator struct{}

@@ -5,9 +5,7 @@
 package machinecontrollermanager
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -21,7 +19,6 @@ import (
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -167,57 +164,4 @@ func request(t *testing.T, role *rbacv1.Role) admission.Request {
 		Namespace: role.Namespace, Name: role.Name,
 		Object: runtime.RawExtension{Raw: raw}, OldObject: runtime.RawExtension{Raw: raw},
 	}}
-}
-
-func TestTouch(t *testing.T) {
-	shoot := func(name string) *corev1.Namespace {
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"shoot.gardener.cloud/provider": "local"}}}
-	}
-	role := func(namespace string) *rbacv1.Role {
-		return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: RoleName}}
-	}
-	// run returns which Roles were patched; patches in the namespace fail are refused, those in missed go past the webhook.
-	run := func(t *testing.T, fail, missed string) (patched []string, err error) {
-		t.Helper()
-		c := fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(
-			shoot("shoot--a--one"), shoot("shoot--a--two"), shoot("shoot--a--workerless"), role("shoot--a--one"), role("shoot--a--two"), role("other"),
-		).WithInterceptorFuncs(interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if obj.GetNamespace() == fail {
-					return errors.New("forbidden")
-				}
-				if err := c.Patch(ctx, obj, patch, opts...); err != nil {
-					return err
-				}
-				patched = append(patched, obj.GetNamespace())
-				if obj.GetNamespace() == missed {
-					return nil
-				}
-				return mutator{}.Mutate(ctx, obj, nil)
-			},
-		}).Build()
-		err = Touch(t.Context(), c, c)
-		return patched, err
-	}
-
-	t.Run("patches the Roles of all shoots that have one", func(t *testing.T) {
-		g := NewWithT(t)
-		patched, err := run(t, "", "")
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(patched).To(ConsistOf("shoot--a--one", "shoot--a--two"))
-	})
-
-	t.Run("goes on after a failure and reports it", func(t *testing.T) {
-		g := NewWithT(t)
-		patched, err := run(t, "shoot--a--one", "")
-		g.Expect(err).To(MatchError(And(ContainSubstring("shoot--a--one/"+RoleName), ContainSubstring("forbidden"))))
-		g.Expect(patched).To(ConsistOf("shoot--a--two"))
-	})
-	t.Run("goes on after a Role that went past the webhook and reports it", func(t *testing.T) {
-		g := NewWithT(t)
-		patched, err := run(t, "", "shoot--a--one")
-		g.Expect(err).To(MatchError(And(ContainSubstring("shoot--a--one/"+RoleName), ContainSubstring("were not reached"))))
-		g.Expect(err).NotTo(MatchError(ContainSubstring("shoot--a--two")))
-		g.Expect(patched).To(ConsistOf("shoot--a--one", "shoot--a--two"))
-	})
 }

@@ -88,7 +88,7 @@ func (h *handler) Handle(ctx context.Context, request admission.Request) (respon
 	return patch(node.Status, status)
 }
 
-// carriesStatus tells whether the API server takes the status from the request: it does from one for the subresource and
+// carriesStatus reports whether the API server takes the status from the request: it does from one for the subresource and
 // when a Node is created, and ignores it in any other.
 func carriesStatus(request admission.Request) bool {
 	if request.Resource.Resource != "nodes" || len(request.Object.Raw) == 0 {

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package node holds the webhooks that set how much a Node has, in a seed and in its shoots, and the Runnable that has the
-// webhook see the Nodes that are older than it (the seed document on provider-local, "Node").
+// webhook see the Nodes that are older than it.
 //
 // A kubelet reports what the host has that all Nodes of a local Gardener share. Gardener's pods request more than that
 // together, so without this they would not be scheduled. A Node of a shoot has what its machine type says of CPUs, memory,

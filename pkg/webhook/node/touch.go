@@ -19,31 +19,19 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
 )
 
-// TouchOptions are what AddTouchToManager needs.
-type TouchOptions struct {
-	// Capacity is what the webhook gives to Nodes of the seed; both quantities are needed.
-	Capacity configv1alpha1.NodeCapacity
-	// Registered is closed once the webhook is registered in the seed.
-	Registered <-chan struct{}
-}
-
 // AddTouchToManager adds a Runnable of the leader that sends an empty patch for the status of each Node of the seed, which
-// changes nothing by itself, but has the API server ask the webhook, and does so every few minutes. Nodes for which that
-// failed, or which do not have the capacity thereafter, are tried again earlier.
-//
-// It is an error if the capacity is incomplete or the channel is nil.
+// changes nothing by itself, but has the API server ask the webhook. It starts when registered is closed, and repeats this
+// every few minutes. Nodes for which it failed, or which do not have the capacity thereafter, are tried again earlier. It is
+// an error if the capacity is incomplete.
 //
 // Needed permissions: list on Nodes, patch on nodes/status.
-func AddTouchToManager(mgr manager.Manager, opts TouchOptions) error {
-	if opts.Registered == nil {
-		return errors.New("touching Nodes: no channel given that tells when the webhook is registered")
-	}
-	capacity, err := resourcesOf(opts.Capacity)
+func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapacity, registered <-chan struct{}) error {
+	capacity, err := resourcesOf(nodeCapacity)
 	if err != nil {
 		return err
 	}
 	toucher := &toucher{reader: mgr.GetAPIReader(), client: mgr.GetClient(), capacity: capacity}
-	return touch.AddToManager(mgr, "nodes", opts.Registered, toucher.touch)
+	return touch.AddToManager(mgr, "nodes", registered, toucher.touch)
 }
 
 // toucher touches Nodes until all of them have been touched.

@@ -150,11 +150,10 @@ func TestAddTouchToManager(t *testing.T) {
 	capacity := configv1alpha1.NodeCapacity{CPU: new(resource.MustParse("100")), Memory: new(resource.MustParse("100Gi"))}
 	registered := make(chan struct{})
 
-	g.Expect(AddTouchToManager(mgr, TouchOptions{Capacity: capacity})).To(MatchError(ContainSubstring("registered")))
-	g.Expect(AddTouchToManager(mgr, TouchOptions{Registered: registered})).To(MatchError(ContainSubstring("nodes.capacity")))
+	g.Expect(AddTouchToManager(mgr, configv1alpha1.NodeCapacity{}, registered)).To(MatchError(ContainSubstring("nodes.capacity")))
 	g.Expect(mgr.added).To(BeEmpty())
 
-	g.Expect(AddTouchToManager(mgr, TouchOptions{Capacity: capacity, Registered: registered})).To(Succeed())
+	g.Expect(AddTouchToManager(mgr, capacity, registered)).To(Succeed())
 	g.Expect(mgr.added).To(HaveLen(1))
 	g.Expect(mgr.added[0].(manager.LeaderElectionRunnable).NeedLeaderElection()).To(BeTrue())
 	close(registered)

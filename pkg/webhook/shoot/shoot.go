@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shoot holds the webhook that makes kube-proxy run on a shoot's machines (the seed document on provider-local,
-// "Shoot"). They are containers: the host's limit for connections is not theirs to change, and kube-proxy ends if it
+// Package shoot holds the webhook that makes kube-proxy run on a shoot's machines (docs/development/controllers.md,
+// section "Webhook shoot"). They are containers: the host's limit for connections is not theirs to change, and kube-proxy ends if it
 // cannot. With conntrack.maxPerCore 0 it leaves the limit alone.
 package shoot
 
@@ -38,16 +38,13 @@ const (
 	timeoutSeconds int32 = 10
 )
 
-// Options are what the webhook needs: nothing yet.
-type Options struct{}
-
 // New returns the webhook.
 //
 // It is the one whose failure policy is Fail. The ConfigMap is immutable, so one that gets in unchanged is wrong as long as
 // it exists, and gardener-resource-manager, which writes its own version in every sync, deletes an immutable ConfigMap that
 // it cannot write. Refused, it tries again and has it right once the webhook is back. What can be refused is kube-proxy's
 // ConfigMaps in a shoot; no seed waits for them.
-func New(mgr manager.Manager, _ Options) (*extensionswebhook.Webhook, error) {
+func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
 	webhook, err := extensionswebhook.New(mgr, extensionswebhook.Args{
 		Name:              Name,
 		Path:              Name,

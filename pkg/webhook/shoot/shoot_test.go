@@ -111,7 +111,7 @@ func newWebhook(t testing.TB) *extensionswebhook.Webhook {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()
 	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	webhook, err := shoot.New(fakeManager{scheme: scheme}, shoot.Options{})
+	webhook, err := shoot.New(fakeManager{scheme: scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 	return webhook
 }

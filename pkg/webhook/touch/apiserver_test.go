@@ -18,7 +18,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -32,7 +31,6 @@ import (
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/dnsconfig"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 )
 
 const (
@@ -42,7 +40,7 @@ const (
 )
 
 // TestMendingWithAnAPIServer shows against a real API server that objects written before the webhooks served are mended,
-// by a user who may do just what the documentation of the packages says.
+// by a user who may do just what the documentation of the package says.
 func TestMendingWithAnAPIServer(t *testing.T) {
 	if os.Getenv("TEST_ASSET_KUBE_APISERVER") == "" || os.Getenv("TEST_ASSET_ETCD") == "" {
 		t.Skip("TEST_ASSET_KUBE_APISERVER and TEST_ASSET_ETCD name no API server and etcd; `make test` does")
@@ -59,8 +57,8 @@ func TestMendingWithAnAPIServer(t *testing.T) {
 	admin, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	g.Expect(err).NotTo(HaveOccurred())
 
-	role, prober, exporter := mcmRole(), deployment("garden", "dependency-watchdog-prober"), deployment(shootNamespace, "blackbox-exporter")
-	for _, obj := range append(namespaces(), append(permissions(), role, prober, exporter)...) {
+	prober, exporter := deployment("garden", "dependency-watchdog-prober"), deployment(shootNamespace, "blackbox-exporter")
+	for _, obj := range append(namespaces(), append(permissions(), prober, exporter)...) {
 		g.Expect(admin.Create(ctx, obj)).To(Succeed())
 	}
 
@@ -103,26 +101,6 @@ func TestMendingWithAnAPIServer(t *testing.T) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(prober), prober)).To(Succeed())
 		g.Expect(prober.ResourceVersion).To(Equal(version))
 	})
-
-	t.Run("Roles are mended by who may escalate them, and nobody else", func(t *testing.T) {
-		g := NewWithT(t)
-		g.SetDefaultEventuallyTimeout(20 * time.Second)
-		g.Expect(machinecontrollermanager.Touch(ctx, mgr.GetAPIReader(), mgr.GetClient())).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
-
-		g.Expect(admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "escalate"}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"roles"}, ResourceNames: []string{machinecontrollermanager.RoleName}, Verbs: []string{"escalate"}},
-		}})).To(Succeed())
-		g.Expect(admin.Create(ctx, binding("escalate"))).To(Succeed())
-		g.Eventually(func() error {
-			return machinecontrollermanager.Touch(ctx, mgr.GetAPIReader(), mgr.GetClient())
-		}).Should(Succeed())
-
-		before := role.Rules
-		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
-		g.Expect(role.Rules).To(HaveLen(len(before) + 2))
-		g.Expect(role.Rules[len(before)].Resources).To(Equal([]string{"pods"}))
-		g.Expect(role.Rules[len(before)+1].Resources).To(Equal([]string{"services"}))
-	})
 }
 
 // start runs a manager with the webhooks as the restricted user, and registers them.
@@ -139,9 +117,6 @@ func start(ctx context.Context, g Gomega, env *envtest.Environment, config *rest
 
 	webhooks, err := dnsconfig.New(mgr, dnsconfig.Options{Namespace: dnsNamespace, ClusterDomain: "cluster.local", Controller: controller.Options{SkipNameValidation: new(true)}})
 	g.Expect(err).NotTo(HaveOccurred())
-	roles, err := machinecontrollermanager.New(mgr)
-	g.Expect(err).NotTo(HaveOccurred())
-	webhooks = append(webhooks, roles)
 	for _, w := range webhooks {
 		mgr.GetWebhookServer().Register("/"+w.Path, w.Webhook)
 	}
@@ -181,13 +156,12 @@ func namespaces() []client.Object {
 	}
 }
 
-// permissions are what the packages need, but for the verb escalate.
+// permissions are what the package needs.
 func permissions() []client.Object {
 	return []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}},
-			{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"blackbox-exporter", "dependency-watchdog-probe", "dependency-watchdog-prober"}, Verbs: []string{"patch"}},
-			{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"roles"}, ResourceNames: []string{machinecontrollermanager.RoleName}, Verbs: []string{"patch"}},
+			{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"blackbox-exporter", "dependency-watchdog-prober"}, Verbs: []string{"patch"}},
 		}},
 		binding(user),
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: dnsNamespace, Name: user}, Rules: []rbacv1.PolicyRule{
@@ -206,13 +180,6 @@ func binding(role string) *rbacv1.ClusterRoleBinding {
 		ObjectMeta: metav1.ObjectMeta{Name: role},
 		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: user}},
-	}
-}
-
-func mcmRole() *rbacv1.Role {
-	return &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: shootNamespace, Name: machinecontrollermanager.RoleName},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch"}}},
 	}
 }
 

@@ -20,9 +20,10 @@ import (
 	"strings"
 	"time"
 
-	ocidigest "github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 
@@ -111,27 +112,50 @@ func write(w io.Writer, chart *helmchart.Chart) error {
 
 // Push pushes a packaged chart to ref (HOST[:PORT]/REPOSITORY:TAG) and returns its reference by digest.
 func (a *Archive) Push(ctx context.Context, client *oci.Client, ref string) (string, error) {
-	config, content := blob(MediaTypeConfig, a.config), blob(MediaTypeContent, a.Content)
-	manifest, err := json.Marshal(ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2},
-		MediaType: ocispec.MediaTypeImageManifest,
-		Config:    config.Descriptor,
-		Layers:    []ocispec.Descriptor{content.Descriptor},
+	config, content := static.NewLayer(a.config, MediaTypeConfig), static.NewLayer(a.Content, MediaTypeContent)
+	described, err := partial.Descriptor(config)
+	if err != nil {
+		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
+	}
+	layer, err := partial.Descriptor(content)
+	if err != nil {
+		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
+	}
+	manifest, err := json.Marshal(v1.Manifest{
+		SchemaVersion: 2,
+		MediaType:     types.OCIManifestSchema1,
+		Config:        *described,
+		Layers:        []v1.Descriptor{*layer},
 		Annotations: map[string]string{
-			ocispec.AnnotationTitle:       a.Name,
-			ocispec.AnnotationVersion:     a.Version,
-			ocispec.AnnotationDescription: a.description,
+			"org.opencontainers.image.title":       a.Name,
+			"org.opencontainers.image.version":     a.Version,
+			"org.opencontainers.image.description": a.description,
 		},
 	})
 	if err != nil {
 		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
 	}
-	return client.Push(ctx, ref, oci.Artifact{MediaType: ocispec.MediaTypeImageManifest, Manifest: manifest, Blobs: []oci.Blob{config, content}})
+	img, err := partial.CompressedToImage(&image{manifest: manifest, config: a.config, content: content})
+	if err != nil {
+		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
+	}
+	return client.Push(ctx, ref, img)
 }
 
-func blob(mediaType string, data []byte) oci.Blob {
-	return oci.Blob{
-		Descriptor: ocispec.Descriptor{MediaType: mediaType, Digest: ocidigest.FromBytes(data), Size: int64(len(data))},
-		Open:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
-	}
+// image is a chart in the form of an image: its configuration is the chart's metadata, its only layer the archive.
+type image struct {
+	manifest, config []byte
+	content          v1.Layer
 }
+
+// MediaType implements partial.CompressedImageCore.
+func (*image) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
+
+// RawManifest implements partial.CompressedImageCore.
+func (i *image) RawManifest() ([]byte, error) { return i.manifest, nil }
+
+// RawConfigFile implements partial.CompressedImageCore.
+func (i *image) RawConfigFile() ([]byte, error) { return i.config, nil }
+
+// LayerByDigest implements partial.CompressedImageCore.
+func (i *image) LayerByDigest(v1.Hash) (partial.CompressedLayer, error) { return i.content, nil }

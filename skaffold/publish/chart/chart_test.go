@@ -8,7 +8,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -22,13 +21,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/registry"
 	. "github.com/onsi/gomega"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
-	"oras.land/oras-go/v2/registry/remote/auth"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	gardencorev1 "github.com/gardener/gardener/pkg/apis/core/v1"
@@ -41,12 +40,16 @@ import (
 
 const chartFolder = "../../../charts/provider-local"
 
-func client(t *testing.T, credential auth.Credential, caFile string) *oci.Client {
+// credentials are the same for each registry.
+type credentials authn.AuthConfig
+
+func (c credentials) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return authn.FromConfig(authn.AuthConfig(c)), nil
+}
+
+func client(t *testing.T, credentials credentials, caFile string) *oci.Client {
 	t.Helper()
-	client, err := oci.NewClient(oci.Options{
-		CAFile:      caFile,
-		Credentials: func(context.Context, string) (auth.Credential, error) { return credential, nil },
-	})
+	client, err := oci.NewClient(oci.Options{CAFile: caFile, Credentials: credentials})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return client
 }
@@ -113,7 +116,7 @@ func TestGardenerPullsAndRendersWhatIsPushed(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	var refs []string
 	for _, tag := range []string{":one", ":two"} {
-		ref, err := archive.Push(t.Context(), client(t, auth.EmptyCredential, ""), hostOf(server)+"/charts/provider-local"+tag)
+		ref, err := archive.Push(t.Context(), client(t, credentials{}, ""), hostOf(server)+"/charts/provider-local"+tag)
 		g.Expect(err).NotTo(HaveOccurred())
 		refs = append(refs, ref)
 	}
@@ -161,7 +164,7 @@ func TestGardenerPullsFromARegistryWithTLSAndAPassword(t *testing.T) {
 
 	archive, err := chart.Package(chartFolder)
 	g.Expect(err).NotTo(HaveOccurred())
-	ref, err := archive.Push(t.Context(), client(t, auth.Credential{Username: "user", Password: "secret"}, caFile), hostOf(server)+"/charts/provider-local:v1")
+	ref, err := archive.Push(t.Context(), client(t, credentials{Username: "user", Password: "secret"}, caFile), hostOf(server)+"/charts/provider-local:v1")
 	g.Expect(err).NotTo(HaveOccurred())
 
 	secret := func(name, key string, data []byte) *corev1.Secret {

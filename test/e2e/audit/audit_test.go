@@ -109,7 +109,7 @@ var _ = Describe("The audit log", Label("audit"), func() {
 	}
 })
 
-// isSharedDNS tells whether an object is the ManagedResource of the shared CoreDNS, or its Secret, whose name ends in a hash.
+// isSharedDNS reports whether an object is the ManagedResource of the shared CoreDNS, or its Secret, whose name ends in a hash.
 func isSharedDNS(object audit.Object) bool {
 	if object.Resource == "managedresources" {
 		return object.Name == coredns.ManagedResourceName

@@ -50,7 +50,7 @@ type block struct {
 }
 
 var _ = Describe("What a reader does", Serial, func() {
-	for _, document := range []string{"docs/getting-started.md", "docs/mock.md"} {
+	for _, document := range []string{"docs/usage/quick-start.md", "docs/usage/shoots.md", "docs/usage/mock.md"} {
 		Describe("by "+document, Ordered, Label(strings.TrimSuffix(filepath.Base(document), ".md")), func() {
 			content, err := os.ReadFile(filepath.Join(root, document)) // #nosec G304 -- of the repository
 			if err != nil {

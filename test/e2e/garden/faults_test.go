@@ -188,7 +188,7 @@ func bucketSpec() extensionsv1alpha1.BackupBucketSpec {
 	}
 }
 
-// create creates an object and sees to it that it is gone after the test.
+// create creates an object and ensures that it is gone after the test.
 func create(ctx context.Context, obj client.Object) {
 	Expect(c.Create(ctx, obj)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {

@@ -11,19 +11,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/miekg/dns"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"oras.land/oras-go/v2/content"
-	"oras.land/oras-go/v2/registry/remote"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
@@ -63,29 +61,23 @@ var _ = Describe("The registry", Serial, func() {
 // pushAnotherChart pushes the chart once more, told apart by an annotation only, and returns its reference.
 func pushAnotherChart(ctx context.Context, ref string) string {
 	GinkgoHelper()
-	name, chart, found := strings.Cut(ref, "@")
-	Expect(found).To(BeTrue(), "the chart is pinned by digest: %s", ref)
-	host, path, _ := strings.Cut(name, "/")
-
-	repository, err := remote.NewRepository(registryOnHost + "/" + path)
+	chart, err := name.NewDigest(ref)
+	Expect(err).NotTo(HaveOccurred(), "the chart is pinned by digest")
+	onHost, err := name.NewRepository(registryOnHost+"/"+chart.RepositoryStr(), name.Insecure)
 	Expect(err).NotTo(HaveOccurred())
-	repository.PlainHTTP = true
-
-	descriptor, err := repository.Resolve(ctx, chart)
+	got, err := remote.Get(onHost.Digest(chart.DigestStr()), remote.WithContext(ctx))
 	Expect(err).NotTo(HaveOccurred())
-	data, err := content.FetchAll(ctx, repository, descriptor)
-	Expect(err).NotTo(HaveOccurred())
-	manifest := &ocispec.Manifest{}
-	Expect(json.Unmarshal(data, manifest)).To(Succeed())
+	var manifest map[string]any
+	Expect(json.Unmarshal(got.Manifest, &manifest)).To(Succeed())
 	// One that gardener-operator has not seen in an earlier run either: it remembers what it has pulled.
-	manifest.Annotations = map[string]string{"test": time.Now().String()}
-	data, err = json.Marshal(manifest)
+	manifest["annotations"] = map[string]string{"test": time.Now().String()}
+	got.Manifest, err = json.Marshal(manifest)
+	Expect(err).NotTo(HaveOccurred())
+	got.Digest, got.Size, err = v1.SHA256(bytes.NewReader(got.Manifest))
 	Expect(err).NotTo(HaveOccurred())
 
-	pushed := content.NewDescriptorFromBytes(descriptor.MediaType, data)
-	Expect(pushed.Digest).To(Equal(digest.FromBytes(data)))
-	Expect(repository.Push(ctx, pushed, bytes.NewReader(data))).To(Succeed())
-	return host + "/" + path + "@" + pushed.Digest.String()
+	Expect(remote.Put(onHost.Digest(got.Digest.String()), got, remote.WithContext(ctx))).To(Succeed())
+	return chart.Context().Digest(got.Digest.String()).String()
 }
 
 func setChart(ctx context.Context, ref string) {

@@ -31,7 +31,7 @@ func named[T interface {
 	return landscape.Named[T](namespace, name)
 }
 
-// create creates an object and sees to it that it is gone after the test.
+// create creates an object and ensures that it is gone after the test.
 func create[T client.Object](ctx context.Context, obj T) T {
 	GinkgoHelper()
 	return landscape.Create(ctx, c, obj)

@@ -143,7 +143,7 @@ type placement struct {
 	NodePorts map[string]int32
 }
 
-// isKeptBy tells whether a placement is the same later. A node port which another Service is known by, that this one got by
+// isKeptBy reports whether a placement is the same later. A node port which another Service is known by, that this one got by
 // chance, is not its own to keep.
 func (p placement) isKeptBy(later placement) bool {
 	config := &configv1alpha1.ExtensionConfiguration{}

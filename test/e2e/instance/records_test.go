@@ -104,7 +104,7 @@ var _ = Describe("A thousand DNSRecords", Ordered, Serial, func() {
 	})
 })
 
-// resolvesAs tells whether pods are told the address of the gateway in the cluster, and the host the one outside of it.
+// resolvesAs reports whether pods are told the address of the gateway in the cluster, and the host the one outside of it.
 func resolvesAs(ctx context.Context, server, name string, service *corev1.Service) bool {
 	for network, address := range map[string]string{"udp": service.Spec.ClusterIP, "tcp": addressOf(service)} {
 		answer, err := matchers.Resolve(ctx, network, server, name, dns.TypeA)

@@ -41,7 +41,7 @@ func Named[T interface {
 	return obj
 }
 
-// Create creates an object and sees to it that it is gone after the test.
+// Create creates an object and ensures that it is gone after the test.
 func Create[T client.Object](ctx context.Context, c client.Client, obj T) T {
 	GinkgoHelper()
 	Expect(c.Create(ctx, obj)).To(Succeed())

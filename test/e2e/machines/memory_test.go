@@ -85,12 +85,12 @@ func kernelsKills(log string) []kill {
 	return kills
 }
 
-// of tells whether the process was one of a pod.
+// of reports whether the process was one of a pod.
 func (k kill) of(uid types.UID) bool {
 	return inPod(k.victim, uid)
 }
 
-// inPod tells whether the path of a cgroup has that of a pod in it, in the notation of kubelet's driver cgroupfs or systemd.
+// inPod reports whether the path of a cgroup has that of a pod in it, in the notation of kubelet's driver cgroupfs or systemd.
 func inPod(path string, uid types.UID) bool {
 	return strings.Contains(path, "pod"+string(uid)) || strings.Contains(path, "pod"+strings.ReplaceAll(string(uid), "-", "_"))
 }

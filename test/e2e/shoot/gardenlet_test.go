@@ -7,7 +7,7 @@ package shoot_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,15 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	appsv1 "k8s.io/api/apps/v1"
-	"oras.land/oras-go/v2/content"
-	"oras.land/oras-go/v2/registry"
-	"oras.land/oras-go/v2/registry/remote"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1 "github.com/gardener/gardener/pkg/apis/core/v1"
@@ -123,37 +121,34 @@ func replicaSets(ctx context.Context, label string) ([]appsv1.ReplicaSet, error)
 // pushAs pushes the chart that is at a URL once more, as another version, and returns the reference.
 func pushAs(ctx context.Context, url, version string) string {
 	GinkgoHelper()
-	reference, err := registry.ParseReference(strings.TrimPrefix(url, "oci://"))
+	cluster, path, _ := strings.Cut(strings.TrimPrefix(url, "oci://"), "/")
+	reference, err := name.ParseReference(registryOnHost+"/"+path, name.Insecure)
 	Expect(err).NotTo(HaveOccurred())
-	cluster := reference.Registry
-	reference.Registry = registryOnHost
 	archive := repackaged(pull(ctx, reference), version)
 
 	publisher, err := oci.NewClient(oci.Options{PlainHTTP: true})
 	Expect(err).NotTo(HaveOccurred())
-	reference.Reference = version
-	_, err = archive.Push(ctx, publisher, reference.String())
+	tag := reference.Context().Tag(version).Name()
+	_, err = archive.Push(ctx, publisher, tag)
 	Expect(err).NotTo(HaveOccurred())
-	reference.Registry = cluster
-	return reference.String()
+	return cluster + strings.TrimPrefix(tag, registryOnHost)
 }
 
 // pull gets a chart from a registry.
-func pull(ctx context.Context, reference registry.Reference) *helmchart.Chart {
+func pull(ctx context.Context, reference name.Reference) *helmchart.Chart {
 	GinkgoHelper()
-	repository := &remote.Repository{Reference: reference, PlainHTTP: true}
-	descriptor, err := repository.Resolve(ctx, reference.Reference)
+	img, err := remote.Image(reference, remote.WithContext(ctx))
 	Expect(err).NotTo(HaveOccurred(), reference.String())
-	raw, err := content.FetchAll(ctx, repository, descriptor)
+	layers, err := img.Layers()
 	Expect(err).NotTo(HaveOccurred())
-	manifest := &ocispec.Manifest{}
-	Expect(json.Unmarshal(raw, manifest)).To(Succeed())
-	for _, layer := range manifest.Layers {
-		if layer.MediaType == chart.MediaTypeContent {
-			archive, err := content.FetchAll(ctx, repository, layer)
+	for _, layer := range layers {
+		mediaType, err := layer.MediaType()
+		Expect(err).NotTo(HaveOccurred())
+		if mediaType == chart.MediaTypeContent {
+			archive, err := layer.Compressed()
 			Expect(err).NotTo(HaveOccurred())
-			loaded, err := loader.LoadArchive(bytes.NewReader(archive))
-			Expect(err).NotTo(HaveOccurred())
+			loaded, err := loader.LoadArchive(archive)
+			Expect(errors.Join(err, archive.Close())).To(Succeed())
 			return loaded
 		}
 	}

@@ -121,7 +121,7 @@ func access(ctx context.Context, shoot *gardencorev1beta1.Shoot) *landscape.Clus
 }
 
 // gatewayOf is the address of the API servers of the shoots in a ManagedSeed. Their names are known within that seed only,
-// as each one has a CoreDNS of its own (docs/dns.md).
+// as each one has a CoreDNS of its own (docs/usage/dns.md).
 func gatewayOf(ctx context.Context, seed string) string {
 	GinkgoHelper()
 	cluster := access(ctx, landscape.Named[*gardencorev1beta1.Shoot](gardenNamespace, seed))

@@ -116,6 +116,7 @@ func managedSeedSpecs() {
 	})
 
 	migrationSpecs(name)
+	machineMigrationSpecs(name)
 
 	It("goes before its Shoot does", specPatience, func(ctx SpecContext) {
 		timed(name, "unregister", func() { removeManagedSeed(ctx, managedSeed) })

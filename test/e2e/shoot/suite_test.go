@@ -88,7 +88,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 })
 
-// chosen tells whether the filter names a label of specs which not every landscape is made for.
+// chosen reports whether the filter names a label of specs which not every landscape is made for.
 func chosen(label string) bool { return strings.Contains(GinkgoLabelFilter(), label) }
 
 // artefact is a file that says more about a failed spec, in the folder ARTIFACTS or else beside the landscape's state.

@@ -57,7 +57,7 @@ var _ = Describe("The examples", func() {
 	})
 })
 
-// shootOnSeed tells whether an object is a Shoot that names its seed, which is not here.
+// shootOnSeed reports whether an object is a Shoot that names its seed, which is not here.
 func shootOnSeed(object *unstructured.Unstructured) bool {
 	_, found, _ := unstructured.NestedString(object.Object, "spec", "seedName")
 	return object.GetKind() == "Shoot" && found

@@ -41,9 +41,9 @@ var _ = Describe("a Bastion in the seed", func() {
 
 		By("reconciling again")
 		change(ctx, b, func(*extensionsv1alpha1.Bastion) {})
-		Eventually(ctx, requests.Writes).Should(HaveLen(2), "the annotation, and the end of the operation")
-		Expect(requests.Writes()).To(HaveEach(HaveField("Path", ContainSubstring("/bastions/ready"))), "nothing but the Bastion itself")
+		Eventually(ctx, requests.Writes).Should(HaveLen(5), "the annotation, three objects, and the end of the operation")
 		Expect(status(ctx, b)()).To(HavePrefix("Succeeded "))
+		Expect(get(ctx, s, "ready", &corev1.Service{}).ResourceVersion).To(Equal(service.ResourceVersion), "nothing has changed")
 
 		By("restarting the instance")
 		instance.Stop()
@@ -79,6 +79,32 @@ var _ = Describe("a Bastion in the seed", func() {
 			{IPBlock: &networkingv1.IPBlock{CIDR: "2001:db8::/32", Except: []string{"2001:db8:1::/48"}}},
 		}))
 		Expect(get(ctx, s, "ranges", &corev1.Pod{}).UID).To(Equal(pod.UID), "people stay connected")
+	})
+
+	It("takes over what an earlier release has made, and keeps what others have added", func(ctx SpecContext) {
+		s := newShoot(ctx, nil)
+		meta := metav1.ObjectMeta{Namespace: s.machines, Name: "bastion-former", Labels: map[string]string{"app": "bastion", "former": "label"}}
+		policy := &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: networkingv1.NetworkPolicySpec{
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}}}},
+		}}
+		Expect(seed.Create(ctx, policy, client.FieldOwner("gardenlet-extension"))).To(Succeed())
+		before := policy.DeepCopy()
+		metav1.SetMetaDataLabel(&policy.ObjectMeta, "somebody", "else")
+		Expect(seed.Patch(ctx, policy, client.MergeFrom(before), client.FieldOwner("kubectl-label"))).To(Succeed())
+
+		b := s.newBastion(ctx, "former")
+		Eventually(ctx, status(ctx, b)).Should(HavePrefix("Succeeded "))
+		policy = get(ctx, s, "former", policy)
+		Expect(policy.Spec.Ingress).To(BeEmpty(), "nobody gets in any more")
+		Expect(policy.Labels).To(Equal(map[string]string{"app": "bastion", "bastion": "former", "somebody": "else"}))
+
+		By("removing a range, which is a field of our own now")
+		change(ctx, b, func(b *extensionsv1alpha1.Bastion) { b.Spec.Ingress = ingress("192.0.2.0/24") })
+		Eventually(ctx, status(ctx, b)).Should(HavePrefix("Succeeded "))
+		Expect(get(ctx, s, "former", &networkingv1.NetworkPolicy{}).Spec.Ingress).To(HaveLen(1))
+		change(ctx, b, func(b *extensionsv1alpha1.Bastion) { b.Spec.Ingress = ingress() })
+		Eventually(ctx, status(ctx, b)).Should(HavePrefix("Succeeded "))
+		Expect(get(ctx, s, "former", &networkingv1.NetworkPolicy{}).Spec.Ingress).To(BeEmpty())
 	})
 
 	It("gets another pod for other user data, and for one that was drained, without a poll", func(ctx SpecContext) {

@@ -32,6 +32,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
@@ -86,7 +87,7 @@ func permissions() []rbacv1.PolicyRule {
 		{APIGroups: extensions, Resources: []string{"bastions"}, Verbs: []string{"get", "list", "watch", "patch"}},
 		{APIGroups: extensions, Resources: []string{"bastions/status"}, Verbs: []string{"patch"}},
 		{APIGroups: extensions, Resources: []string{"clusters"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "create", "patch", "delete"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"create", "patch", "delete"}},
 		{APIGroups: core, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "patch", "delete"}},
 		{APIGroups: core, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 		{APIGroups: core, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
@@ -98,10 +99,10 @@ func permissions() []rbacv1.PolicyRule {
 
 // remotePermissions are those that the kubeconfig of a shoot's credentials needs for Bastions.
 func remotePermissions() []rbacv1.PolicyRule {
-	verbs := []string{"get", "create", "patch", "delete"}
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: verbs},
-		{APIGroups: []string{""}, Resources: []string{"secrets", "services", "pods"}, Verbs: verbs},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"create", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"services", "pods"}, Verbs: []string{"get", "create", "patch", "delete"}},
 	}
 }
 
@@ -129,7 +130,7 @@ func run() *suite.Running {
 
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	Expect(err).NotTo(HaveOccurred())
-	bastions := bastion.Options{Classes: classes, Clusters: cluster.New(mgr.GetClient(), mgr.GetConfig()), WithoutNodePorts: true}
+	bastions := bastion.Options{Shared: reconciler.Shared{Classes: classes}, Clusters: cluster.New(mgr.GetClient(), mgr.GetConfig()), WithoutNodePorts: true}
 	bastions.Controller.MaxConcurrentReconciles = 5
 	Expect(bastion.AddToManager(mgr, bastions)).To(Succeed())
 	return suite.Run("the manager", mgr.Start)

@@ -5,8 +5,6 @@
 package cloudcontroller_test
 
 import (
-	"time"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -59,7 +57,7 @@ var _ = Describe("what is in the seed", func() {
 	})
 
 	It("has its address in the shoot's status as soon as it changes or is gone", func(ctx SpecContext) {
-		run(func(o *shoot.Options) { o.Wait = 300 * time.Millisecond })
+		run()
 		s := newService("moves")
 		create(ctx, s)
 		Eventually(ctx, addresses(ctx, s)).Should(Equal([]string{"10.1.0.0 VIP"}))

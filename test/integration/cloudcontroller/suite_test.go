@@ -18,7 +18,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -143,17 +142,15 @@ func run(change ...func(*shoot.Options)) func() {
 func runBetween(inSeed, inShoot *rest.Config, change ...func(*shoot.Options)) func() {
 	GinkgoHelper()
 	opts := shoot.Options{
-		Log: logf.Log.WithName("cloud-controller"), Namespace: technicalID,
-		Seed: kubernetes.NewForConfigOrDie(inSeed), Shoot: kubernetes.NewForConfigOrDie(inShoot),
+		Log: logf.Log.WithName("cloud-controller"), Namespace: technicalID, Seed: inSeed, Shoot: inShoot,
+		ConcurrentSyncs: 5, Server: metricsserver.Options{BindAddress: "0"},
 	}
 	for _, change := range change {
 		change(&opts)
 	}
-	controller, err := shoot.New(opts)
+	mgr, err := shoot.New(opts)
 	Expect(err).NotTo(HaveOccurred())
-	stop := suite.Background("cloud-controller", controller.Run).Stop
-	Eventually(func() error { return controller.Ready(nil) }).Should(Succeed())
-	return stop
+	return suite.Background("cloud-controller", mgr.Start).Stop
 }
 
 // writes returns the requests of cloud-controller that are no reads, as "METHOD PATH CODE", but for those for Events.

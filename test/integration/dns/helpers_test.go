@@ -119,7 +119,7 @@ func createRecord(ctx context.Context, record *extensionsv1alpha1.DNSRecord) {
 	}).Should(matchers.HaveSucceeded())
 }
 
-// create creates an object and sees to it that it is gone after the spec.
+// create creates an object and ensures that it is gone after the spec.
 func create[T client.Object](ctx context.Context, object T) T {
 	GinkgoHelper()
 	Expect(c.Create(ctx, object)).To(Succeed())

@@ -107,7 +107,7 @@ func newInstance(ctx context.Context, server string) *instance {
 		controller.Disabled = true
 	}
 	for _, webhook := range []*configv1alpha1.WebhookConfiguration{&webhooks.ControlPlane, &webhooks.DNSConfig, &webhooks.MachineControllerManager,
-		&webhooks.Node, &webhooks.Shoot, &webhooks.ETCD} {
+		&webhooks.Node, &webhooks.Shoot} {
 		webhook.Disabled = true
 	}
 	config.Backup.Directory = GinkgoT().TempDir()

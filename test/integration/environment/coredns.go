@@ -5,18 +5,15 @@
 package environment
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -26,15 +23,16 @@ type CoreDNS struct {
 	Address string
 	// HostAddress is where it answers the machine, by UDP and TCP; empty if the Corefile has no port 9054.
 	HostAddress string
+	// State is the folder in which it keeps what it serves for its next start.
+	State string
 
-	cmd  *exec.Cmd
-	done chan struct{}
+	*Process
 }
 
 // StartCoreDNS starts our CoreDNS on a port of the loopback, with the given Corefile in which every ":9053" is replaced
 // by that port and every ":9054" by a free one, and the health, ready and metrics servers are taken out (they have fixed
-// ports). It reads the ConfigMaps of namespace by kubeconfig.
-func StartCoreDNS(corefile, kubeconfig, namespace, dir string, port int, logs io.Writer) (*CoreDNS, error) {
+// ports). It reads the ConfigMaps of namespace by kubeconfig, and has its state in the folder "state" of dir.
+func StartCoreDNS(corefile, kubeconfig, namespace, dir string, port int, logs io.Writer, mounts ...Tmpfs) (*CoreDNS, error) {
 	binary := os.Getenv(envCoreDNS)
 	if binary == "" {
 		return nil, fmt.Errorf("%s does not name our CoreDNS: `make test` builds it", envCoreDNS)
@@ -48,41 +46,17 @@ func StartCoreDNS(corefile, kubeconfig, namespace, dir string, port int, logs io
 		return nil, err
 	}
 
-	cmd := exec.Command(binary, "-conf", path) // #nosec G204 -- built by this repository
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "CONFIG_NAMESPACE="+namespace, "CONFIG_DIR="+filepath.Join(dir, "state"))
-	cmd.Stdout, cmd.Stderr = logs, logs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	state := filepath.Join(dir, "state")
+	process, err := startProcess(logs, []string{"KUBECONFIG=" + kubeconfig, "CONFIG_NAMESPACE=" + namespace, "CONFIG_DIR=" + state}, mounts, binary, "-conf", path)
+	if err != nil {
 		return nil, err
 	}
 
-	c := &CoreDNS{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), cmd: cmd, done: make(chan struct{})}
+	c := &CoreDNS{Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), State: state, Process: process}
 	if strings.Contains(corefile, ":9054") {
 		c.HostAddress = net.JoinHostPort("127.0.0.1", strconv.Itoa(hostPort))
 	}
-	go func() {
-		_ = cmd.Wait()
-		close(c.done)
-	}()
 	return c, nil
-}
-
-// Done is closed when the process has ended.
-func (c *CoreDNS) Done() <-chan struct{} {
-	return c.done
-}
-
-// Kill ends the process at once, as a node that goes away would.
-func (c *CoreDNS) Kill(ctx context.Context) error {
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	select {
-	case <-c.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func onPorts(corefile string, port, hostPort int) string {

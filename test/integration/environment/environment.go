@@ -16,8 +16,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +32,8 @@ const (
 	envCoreDNS = "TEST_ASSET_COREDNS"
 	// gardenerModule is where the CRDs are.
 	gardenerModule = "github.com/gardener/gardener"
+	// startTimeout is how long etcd or the API server may take to start, or to stop.
+	startTimeout = 2 * time.Minute
 )
 
 // Environment is a running API server.
@@ -51,10 +53,11 @@ type Environment struct {
 type Option func(*options)
 
 type options struct {
-	audit   bool
-	without []string
-	crds    []string
-	flags   map[string]string
+	audit bool
+	crds  []string
+	flags map[string]string
+	// restartable has the API server and etcd keep their state when they stop.
+	restartable bool
 	// routable has the API server listen on an address of this machine that is not of the loopback.
 	routable bool
 }
@@ -80,11 +83,6 @@ func WithAPIServerFlag(name, value string) Option {
 	}
 }
 
-// WithoutCRDs leaves out the CRDs of an API group that gardenlet may install later, see InstallSeedCRDs.
-func WithoutCRDs(group string) Option {
-	return func(o *options) { o.without = append(o.without, group) }
-}
-
 // Start starts etcd and the API server of a cluster that is a seed or the garden runtime cluster, and installs the CRDs
 // that Gardener has in one. Stop it after use. A second one may run beside it.
 func Start(scheme *runtime.Scheme, opts ...Option) (*Environment, error) {
@@ -97,9 +95,6 @@ func Start(scheme *runtime.Scheme, opts ...Option) (*Environment, error) {
 		opt(o)
 	}
 	for _, group := range []string{"extensions.gardener.cloud", "machine.sapcloud.io", "autoscaling.k8s.io"} {
-		if slices.Contains(o.without, group) {
-			continue
-		}
 		files, err := filepath.Glob(filepath.Join(module, "example", "seed-crds", "10-crd-"+group+"_*.yaml"))
 		if err != nil {
 			return nil, err
@@ -126,11 +121,20 @@ func start(scheme *runtime.Scheme, o *options) (_ *Environment, err error) {
 
 	e := &Environment{
 		scheme: scheme,
-		envs:   &envtest.Environment{CRDInstallOptions: envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true}},
-		dir:    dir,
+		envs: &envtest.Environment{
+			CRDInstallOptions: envtest.CRDInstallOptions{Paths: o.crds, ErrorIfPathMissing: true},
+			// A busy machine needs longer than the default of 20 seconds.
+			ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
+		},
+		dir: dir,
 	}
 	for name, value := range o.flags {
 		e.envs.ControlPlane.GetAPIServer().Configure().Set(name, value)
+	}
+	if o.restartable {
+		if err := e.makeRestartable(); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
 	}
 	if o.routable {
 		if err := e.leaveLoopback(); err != nil {

@@ -69,11 +69,6 @@ var _ = Describe("Health checks", Ordered, func() {
 		create(ctx, shoot, node)
 	})
 
-	It("run in a seed that does not know the machine API yet", func(ctx SpecContext) {
-		Eventually(condition(ctx, worker, everyNode)).Should(is("Unknown", "does not know machine.sapcloud.io/v1alpha1"))
-		Consistently(instance.Done()).WithTimeout(2*cacheSyncTimeout).ShouldNot(BeClosed(), "a watch that does not come about must not end the manager")
-	})
-
 	It("say what is missing", func(ctx SpecContext) {
 		Eventually(condition(ctx, cp, systemComponents)).Should(is("False", "extension-controlplane-shoot-webhooks does not exist"))
 		Eventually(condition(ctx, network, systemComponents)).Should(is("False", "extension-networking-local does not exist"))
@@ -81,8 +76,7 @@ var _ = Describe("Health checks", Ordered, func() {
 		Eventually(condition(ctx, worker, controlPlane)).Should(is("False", "machine-controller-manager does not exist"))
 	})
 
-	It("watch Machines once the machine API is there", func(ctx SpecContext) {
-		Expect(env.InstallSeedCRDs("10-crd-machine.sapcloud.io_machine*.yaml")).To(Succeed())
+	It("watch Machines", func(ctx SpecContext) {
 		create(ctx, seed, newMachineDeployment(namespace, 1))
 		Expect(seed.Create(ctx, &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "node", Labels: map[string]string{"node": "node"},

@@ -32,6 +32,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
@@ -40,8 +41,6 @@ const (
 	instanceNamespace = "extension-provider-local"
 	// syncPeriod is short so that a test sees several, and long compared to what an event takes.
 	syncPeriod = 6 * time.Second
-	// cacheSyncTimeout is after how long a manager dies of a watch that does not come about.
-	cacheSyncTimeout = 2 * time.Second
 )
 
 var (
@@ -69,8 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	By("starting the API server of the seed")
 	var err error
-	// The machine API is not there yet: gardenlet may install it later.
-	env, err = environment.Start(scheme, environment.WithoutCRDs(machinev1alpha1.GroupName))
+	env, err = environment.Start(scheme)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(env.Stop)
 	seed = env.Client
@@ -118,9 +116,7 @@ func run(config *rest.Config, scheme *runtime.Scheme) {
 
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	Expect(err).NotTo(HaveOccurred())
-	opts := healthcheck.Options{Classes: classes, SyncPeriod: syncPeriod}
-	opts.Controller.CacheSyncTimeout = cacheSyncTimeout
-	Expect(healthcheck.AddToManager(mgr, opts)).To(Succeed())
+	Expect(healthcheck.AddToManager(mgr, healthcheck.Options{Shared: reconciler.Shared{Classes: classes}, SyncPeriod: syncPeriod})).To(Succeed())
 
 	instance = suite.Background("the manager", mgr.Start)
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/infrastructure"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
@@ -94,7 +95,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // common are the permissions that AddToManager documents for any cluster with machines.
 func common() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"get", "create", "patch", "delete"}},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"networkpolicies"}, Verbs: []string{"create", "patch", "delete"}},
 		{APIGroups: []string{"crd.projectcalico.org"}, Resources: []string{"ippools"}, Verbs: []string{"list", "create", "patch", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 	}
@@ -128,7 +129,7 @@ func start() {
 	Expect(err).NotTo(HaveOccurred())
 
 	opts := infrastructure.Options{
-		Classes:          classes,
+		Shared:           reconciler.Shared{Classes: classes},
 		Clusters:         cluster.New(mgr.GetClient(), mgr.GetConfig()),
 		ResolvConf:       os.DevNull, // The DNS servers of this machine may be anywhere.
 		EgressCIDRs:      []string{"192.168.7.0/24"},

@@ -116,7 +116,7 @@ func (n *node) startupOf(pod *corev1.Pod) func(*corev1.Pod) {
 	return nil
 }
 
-// isOf tells whether an object is part of a machine of a MachineDeployment.
+// isOf reports whether an object is part of a machine of a MachineDeployment.
 func isOf(deployment string, obj client.Object) bool {
 	return strings.HasPrefix(obj.GetLabels()[machine.LabelMachine], deployment+"-")
 }

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -317,21 +318,76 @@ var _ = Describe("machines", func() {
 
 	It("are in the cluster of the credentials", func(ctx SpecContext) {
 		remote := machine.RemoteNamespace(namespace)
-		kubeconfig, err := env.ServiceAccountKubeconfig(GinkgoT().TempDir(), remote, "user")
-		Expect(err).NotTo(HaveOccurred())
-		raw, err := os.ReadFile(kubeconfig) // #nosec G304 -- just written
-		Expect(err).NotTo(HaveOccurred())
-		Expect(seed.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "remote"}, Data: map[string][]byte{"kubeconfig": raw}})).To(Succeed())
-		grantRemote(ctx, remote)
-
-		class := newClass(ctx, "remote-class", func(spec *localv1alpha1.MachineProviderSpec) { spec.Namespace = remote })
-		before := class.DeepCopy()
-		class.CredentialsSecretRef.Name = "remote"
-		Expect(seed.Patch(ctx, class, client.MergeFrom(before))).To(Succeed())
+		class := newRemoteClass(ctx, "remote-class")
 		newDeployment(ctx, "remote", class.Name, 1)
 		Eventually(ctx, phases("remote")).Should(HaveExactElements(running))
 		name := machine.PodName(onlyMachine(ctx, "remote").Name)
 		Expect(left("remote")(ctx)).To(ConsistOf("Pod "+remote+"/"+name, "Service "+remote+"/"+name, "Secret "+remote+"/"+name+"-userdata"))
+	})
+
+	It("stay in that cluster when the control plane moves to another seed", func(ctx SpecContext) {
+		remote := machine.RemoteNamespace(namespace)
+		class := newRemoteClass(ctx, "moves")
+		newDeployment(ctx, "moves", class.Name, 1)
+		Eventually(ctx, phases("moves")).Should(HaveExactElements(running))
+		m := onlyMachine(ctx, "moves")
+		pod := &corev1.Pod{}
+		Expect(seed.Get(ctx, client.ObjectKey{Namespace: remote, Name: machine.PodName(m.Name)}, pod)).To(Succeed())
+		before := *pod.DeepCopy()
+
+		By("taking away what the other seed has to restore, as gardenlet does while machine-controller-manager is gone")
+		mcm.stop()
+		driver.stop()
+		var restored []client.Object
+		for _, list := range []client.ObjectList{&machinev1alpha1.MachineSetList{}, &machinev1alpha1.MachineList{}, &machinev1alpha1.MachineDeploymentList{}} {
+			Expect(seed.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+			Expect(meta.EachListItem(list, func(item runtime.Object) error {
+				obj := item.(client.Object)
+				if obj.GetName() == "moves" || obj.GetLabels()["deployment"] == "moves" {
+					restored = append(restored, takeAway(ctx, obj))
+				}
+				return nil
+			})).To(Succeed())
+		}
+		Expect(restored).To(HaveLen(3))
+
+		By("restoring it, as the Worker controller does before machine-controller-manager runs again")
+		for _, obj := range restored {
+			Expect(seed.Create(ctx, obj)).To(Succeed())
+		}
+		orphan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: machine.PodName("left") + "-userdata", Labels: machine.Labels("left")}}
+		Expect(seed.Create(ctx, orphan)).To(Succeed())
+		mcm.start()
+		driver.start()
+		Eventually(ctx, phases("moves")).Should(HaveExactElements(running))
+		Eventually(ctx, func() bool { return apierrors.IsNotFound(seed.Get(ctx, client.ObjectKeyFromObject(orphan), orphan)) }).Should(BeTrue(),
+			"machines without an object have been looked for")
+		Expect(onlyMachine(ctx, "moves").Name).To(Equal(m.Name))
+		Expect(seed.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		Expect(pod.UID).To(Equal(before.UID))
+		Expect(pod.DeletionTimestamp).To(BeNil())
+		Expect(left("moves")(ctx)).To(HaveLen(3))
+	})
+
+	It("are refused where the server of the credentials is not one that the operator allows", func(ctx SpecContext) {
+		kubeconfig := "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: \"https://192.0.2.1\"}}], " +
+			"contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}"
+		Expect(seed.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "refused-credentials"}, StringData: map[string]string{"kubeconfig": kubeconfig}})).To(Succeed())
+		class := newClass(ctx, "refused", func(spec *localv1alpha1.MachineProviderSpec) { spec.Namespace = machine.RemoteNamespace(namespace) })
+		before := class.DeepCopy()
+		class.CredentialsSecretRef.Name = "refused-credentials"
+		Expect(seed.Patch(ctx, class, client.MergeFrom(before))).To(Succeed())
+		deployment := newDeployment(ctx, "refused", class.Name, 1)
+		m := onlyMachine(ctx, "refused")
+		Eventually(ctx, lastError(ctx, m)).Should(ContainSubstring("the address 192.0.2.1 is in none of the ranges that the operator allows"))
+
+		// Otherwise the machine could not be deleted.
+		Expect(seed.Get(ctx, client.ObjectKeyFromObject(class), class)).To(Succeed())
+		before = class.DeepCopy()
+		class.CredentialsSecretRef.Name = remoteCredentials(ctx)
+		Expect(seed.Patch(ctx, class, client.MergeFrom(before))).To(Succeed())
+		scale(ctx, deployment, 0)
+		Eventually(ctx, machines("refused")).Should(BeEmpty())
 	})
 
 	It("that nobody wants any more are found, but those of other shoots are not", func(ctx SpecContext) {
@@ -348,18 +404,71 @@ var _ = Describe("machines", func() {
 	})
 })
 
+// takeAway deletes an object though it has finalizers, and returns it as another seed creates it.
+func takeAway(ctx context.Context, obj client.Object) client.Object {
+	GinkgoHelper()
+	out := obj.DeepCopyObject().(client.Object)
+	obj.SetFinalizers(nil)
+	Expect(seed.Update(ctx, obj)).To(Succeed())
+	Expect(client.IgnoreNotFound(seed.Delete(ctx, obj))).To(Succeed())
+	Eventually(ctx, func() bool { return apierrors.IsNotFound(seed.Get(ctx, client.ObjectKeyFromObject(obj), obj)) }).Should(BeTrue(), "nobody holds it")
+
+	out.SetFinalizers(nil)
+	out.SetOwnerReferences(nil)
+	out.SetResourceVersion("")
+	out.SetUID("")
+	switch out := out.(type) {
+	case *machinev1alpha1.Machine:
+		out.Status = machinev1alpha1.MachineStatus{}
+	case *machinev1alpha1.MachineSet:
+		out.Status = machinev1alpha1.MachineSetStatus{}
+	case *machinev1alpha1.MachineDeployment:
+		out.Status = machinev1alpha1.MachineDeploymentStatus{}
+	}
+	return out
+}
+
+// newRemoteClass creates a MachineClass for machines in the cluster of the credentials.
+func newRemoteClass(ctx context.Context, name string) *machinev1alpha1.MachineClass {
+	GinkgoHelper()
+	class := newClass(ctx, name, func(spec *localv1alpha1.MachineProviderSpec) { spec.Namespace = machine.RemoteNamespace(namespace) })
+	before := class.DeepCopy()
+	class.CredentialsSecretRef.Name = remoteCredentials(ctx)
+	Expect(seed.Patch(ctx, class, client.MergeFrom(before))).To(Succeed())
+	return class
+}
+
+// remoteCredentials returns the name of the Secret with the kubeconfig of the cluster of machines, which it creates if it is not there.
+func remoteCredentials(ctx context.Context) string {
+	GinkgoHelper()
+	const name = "remote"
+	err := seed.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Secret{})
+	if !apierrors.IsNotFound(err) {
+		Expect(err).NotTo(HaveOccurred())
+		return name
+	}
+	remote := machine.RemoteNamespace(namespace)
+	kubeconfig, err := env.ServiceAccountKubeconfig(GinkgoT().TempDir(), remote, "user")
+	Expect(err).NotTo(HaveOccurred())
+	raw, err := os.ReadFile(kubeconfig) // #nosec G304 -- just written
+	Expect(err).NotTo(HaveOccurred())
+	Expect(seed.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{"kubeconfig": raw}})).To(Succeed())
+	grantRemote(ctx, remote)
+	return name
+}
+
 // grantRemote gives the user of a kubeconfig what the driver needs in the cluster of machines.
 func grantRemote(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: "machines"}
-	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+	objectMeta := metav1.ObjectMeta{Namespace: namespace, Name: "machines"}
+	role := &rbacv1.Role{ObjectMeta: objectMeta, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create", "delete", "get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "delete", "get"}},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "delete", "get", "list", "patch"}},
 	}}
 	Expect(seed.Create(ctx, role)).To(Succeed())
 	Expect(seed.Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		ObjectMeta: objectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "user"}},
 	})).To(Succeed())
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ var (
 	seed, shoot   client.Client
 	scheme        *runtime.Scheme
 	kubelet       *node
-	driver        *program
+	mcm, driver   *program
 )
 
 func TestMain(m *testing.M) {
@@ -112,17 +113,25 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return append(more, "--control-kubeconfig="+control, "--target-kubeconfig="+target, "--namespace="+namespace,
 			fmt.Sprintf("--port=%d", suite.FreePort()), "--kube-api-qps=100", "--kube-api-burst=200", "--v=3")
 	}
-	mcm := newProgram(binary, nil, flags("--safety-up=2", "--safety-down=1", "--machine-safety-overshooting-period=1m")...)
+	mcm = newProgram(binary, nil, flags("--safety-up=2", "--safety-down=1", "--machine-safety-overshooting-period=1m")...)
 	mcm.start()
-	DeferCleanup(mcm.stop)
+	DeferCleanup(func() { mcm.stop() })
 
 	executable, err := os.Executable()
 	Expect(err).NotTo(HaveOccurred())
-	driver = newProgram(executable, []string{envCommand + "=true"}, flags("machine-controller", "--machine-health-timeout=10s", "--machine-safety-orphan-vms-period=10s")...)
+	driver = newProgram(executable, []string{envCommand + "=true"}, flags("machine-controller", "--"+machine.AllowedCIDRsFlag+"="+address(env.Config.Host)+"/32", "--machine-health-timeout=10s", "--machine-safety-orphan-vms-period=10s")...)
 	driver.start()
 	DeferCleanup(func() { driver.stop() })
 	DeferCleanup(expectNothing)
 })
+
+// address returns the IP address in the URL of a server.
+func address(server string) string {
+	GinkgoHelper()
+	parsed, err := url.Parse(server)
+	Expect(err).NotTo(HaveOccurred())
+	return parsed.Hostname()
+}
 
 // grantGardenersRole gives the programs the Role that gardenlet writes, after the webhook has seen it.
 func grantGardenersRole(ctx context.Context) {

@@ -66,7 +66,7 @@ func newRecord(name, dnsName string, recordType extensionsv1alpha1.DNSRecordType
 	}
 }
 
-// create creates an object and sees to it that it is gone after the test.
+// create creates an object and ensures that it is gone after the test.
 func create[T client.Object](ctx context.Context, obj T) T {
 	GinkgoHelper()
 	Expect(c.Create(ctx, obj)).To(Succeed())

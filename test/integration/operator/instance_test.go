@@ -14,15 +14,17 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/serializer/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 
 	"github.com/gardener/gardener-extension-provider-local/operator-extension/app"
-	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
@@ -77,7 +79,7 @@ var _ = Describe("Extension", func() {
 		data := secret(mr.Spec.SecretRefs[0].Name)
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(data), data)).To(Succeed())
 		Expect(data.Data).To(And(HaveLen(1), HaveKey("data.yaml.br")))
-		objects, err := resources.Objects(data.Data)
+		objects, err := managedresources.ExtractObjectsFromSecret(yaml.NewDecodingSerializer(unstructured.UnstructuredJSONScheme), data)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(objects).To(HaveExactElements(And(
 			HaveField("GetName()", "local-ext-shoot"), HaveField("GetNamespace()", metav1.NamespaceSystem),

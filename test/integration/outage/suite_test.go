@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outage_test runs the garden instance against a real kube-apiserver and etcd through a proxy that fails. It is
+// Package outage_test runs both instances against a real kube-apiserver and etcd through proxies that fail. An instance is
 // started again when it ends, as a kubelet would. Gardener's part, which creates, changes and deletes objects meanwhile, is
 // not disturbed.
 package outage_test
@@ -27,36 +27,43 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/logger"
 
-	"github.com/gardener/gardener-extension-provider-local/operator-extension/app"
+	seedapp "github.com/gardener/gardener-extension-provider-local/gardenlet-extension/app"
+	gardenapp "github.com/gardener/gardener-extension-provider-local/operator-extension/app"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
 
 const (
-	gardenNamespace   = "garden"
-	instanceNamespace = "runtime-extension-provider-local"
+	gardenNamespace = "garden"
 
 	// The Lease is short, so that an outage that is longer than it is short, too.
 	leaseDuration = 4 * time.Second
 	renewDeadline = 3 * time.Second
 	retryPeriod   = 500 * time.Millisecond
-	// restartPause is that between two runs of the instance.
+	// restartPause is that between two runs of an instance.
 	restartPause = 200 * time.Millisecond
+	// watchTimeout is short, so that a watch that hangs is found in the time of a test.
+	watchTimeout = 8 * time.Second
 )
 
 var (
-	c       client.Client
-	proxy   *environment.Proxy
-	buckets string
-	// ends counts how often the instance has ended.
-	ends atomic.Int32
+	c         client.Client
+	instances []*instance
 )
 
+// instance is one that runs again when it has ended.
+type instance struct {
+	class   extensionsv1alpha1.ExtensionClass
+	buckets string
+	// proxy is between the instance and http, which is before the API server.
+	proxy *environment.Proxy
+	http  *environment.HTTPProxy
+	// ends counts how often it has ended.
+	ends atomic.Int32
+}
+
 func TestOutage(t *testing.T) {
-	// A connection that has died is found after these seconds, rather than after 30 and 15.
-	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "2")
-	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(time.Minute)
 	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
@@ -71,36 +78,65 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(env.Stop)
 	c = env.Client
-	Expect(env.CreateNamespaces(ctx, gardenNamespace, instanceNamespace)).To(Succeed())
+	Expect(env.CreateNamespaces(ctx, gardenNamespace)).To(Succeed())
 	Expect(c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: "backup"}})).To(Succeed())
 
-	By("running the instance with the permissions of the chart, through the proxy")
-	values := suite.GardenValues()
-	values["mock"] = map[string]any{"enabled": true}
-	release, err := env.InstallChart(ctx, instanceNamespace, values)
-	Expect(err).NotTo(HaveOccurred())
-	access, err := env.ServiceAccountConfig(instanceNamespace, app.Name)
-	Expect(err).NotTo(HaveOccurred())
-	proxy, access, err = environment.NewProxy(access)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { Expect(proxy.Close()).To(Succeed()) })
+	// A connection that has died is found after these seconds, rather than after 30 and 15. This is not for the client of the test:
+	// on a busy machine, the API server may take longer to answer.
+	GinkgoT().Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "2")
+	GinkgoT().Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 
-	buckets = GinkgoT().TempDir()
+	By("running the instances with the permissions of the chart, through the proxies")
+	start(ctx, env, extensionsv1alpha1.ExtensionClassGarden, "runtime-extension-provider-local", gardenapp.Name, suite.GardenValues(),
+		func(ctx context.Context, config *configv1alpha1.ExtensionConfiguration, access *rest.Config, namespace string) error {
+			return gardenapp.Run(ctx, gardenapp.Options{Log: logf.Log, Config: config, RESTConfig: access, Namespace: namespace, AllowRestart: true, WatchTimeout: watchTimeout})
+		})
+	start(ctx, env, extensionsv1alpha1.ExtensionClassSeed, "extension-provider-local", seedapp.Name, suite.SeedValues(),
+		func(ctx context.Context, config *configv1alpha1.ExtensionConfiguration, access *rest.Config, namespace string) error {
+			return seedapp.Run(ctx, seedapp.Options{Log: logf.Log, Config: config, RESTConfig: access, Namespace: namespace, AllowRestart: true, WatchTimeout: watchTimeout})
+		})
+})
+
+func start(ctx context.Context, env *environment.Environment, class extensionsv1alpha1.ExtensionClass, namespace, name string, values map[string]any,
+	run func(context.Context, *configv1alpha1.ExtensionConfiguration, *rest.Config, string) error) {
+	GinkgoHelper()
+	Expect(env.CreateNamespaces(ctx, namespace)).To(Succeed())
+	values["mock"] = map[string]any{"enabled": true, "nodes": map[string]any{"disabled": true}}
+	release, err := env.InstallChart(ctx, namespace, values)
+	Expect(err).NotTo(HaveOccurred())
+	access, err := env.ServiceAccountConfig(namespace, name)
+	Expect(err).NotTo(HaveOccurred())
+
+	i := &instance{class: class, buckets: GinkgoT().TempDir()}
+	i.http, access, err = environment.NewHTTPProxy(access)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(i.http.Close)
+	i.proxy, access, err = environment.NewProxy(access)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(i.proxy.Close()).To(Succeed()) })
+
 	config := release.Config
-	config.Backup.Directory, config.Charts.Cache.Directory = buckets, GinkgoT().TempDir()
+	config.Backup.Directory, config.Charts.Cache.Directory = i.buckets, GinkgoT().TempDir()
 	config.LeaderElection.LeaseDuration.Duration = leaseDuration
 	config.LeaderElection.RenewDeadline.Duration = renewDeadline
 	config.LeaderElection.RetryPeriod.Duration = retryPeriod
-	for _, controller := range []*configv1alpha1.ControllerConfiguration{&config.Controllers.BackupEntry, &config.Controllers.DNSRecord, &config.Controllers.Extension} {
+	suite.DisableWebhooks(config)
+	controllers := &config.Controllers
+	for _, controller := range []*configv1alpha1.ControllerConfiguration{
+		&controllers.BackupEntry, &controllers.Bastion, &controllers.ControlPlane, &controllers.DNSRecord, &controllers.Extension,
+		&controllers.HealthCheck.ControllerConfiguration, &controllers.Infrastructure, &controllers.Ingress, &controllers.OperatingSystemConfig,
+		&controllers.Service, &controllers.Worker,
+	} {
 		controller.Disabled = true
 	}
 	suite.OwnPorts(config)
-	suite.Background("the instance", func(ctx context.Context) error {
+	suite.Background("the instance of class "+string(class), func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			err := app.Run(ctx, app.Options{Log: logf.Log, Config: config.DeepCopy(), RESTConfig: rest.CopyConfig(access), Namespace: instanceNamespace, AllowRestart: true})
-			logf.Log.Info("The instance has ended", "reason", err)
-			ends.Add(1)
+			err := run(ctx, config.DeepCopy(), rest.CopyConfig(access), namespace)
+			logf.Log.Info("The instance has ended", "class", class, "reason", err)
+			i.ends.Add(1)
 		}, restartPause)
 		return nil
 	})
-})
+	instances = append(instances, i)
+}

@@ -34,6 +34,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/dnsrecord"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
@@ -164,7 +165,7 @@ func (i *instance) start() {
 	dnsConfig := i.config()
 	providers, err := dnsrecord.NewProviders(mgr, coredns.SetupOptions{DNS: dnsConfig, Place: i.name, Classes: classes})
 	Expect(err).NotTo(HaveOccurred())
-	opts := dnsrecord.Options{Classes: classes, Providers: providers, DefaultProvider: i.defaultProvider, DefaultTTL: 77}
+	opts := dnsrecord.Options{Shared: reconciler.Shared{Classes: classes}, Providers: providers, DefaultProvider: i.defaultProvider, DefaultTTL: 77}
 	opts.Controller.MaxConcurrentReconciles = 10
 	Expect(dnsrecord.AddToManager(mgr, opts)).To(Succeed())
 

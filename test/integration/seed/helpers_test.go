@@ -107,7 +107,7 @@ func newExtension(namespace, extensionType string) *extensionsv1alpha1.Extension
 	}
 }
 
-// create creates an object in the seed and sees to it that it is gone after the test.
+// create creates an object in the seed and ensures that it is gone after the test.
 func create[T client.Object](ctx context.Context, obj T) T {
 	GinkgoHelper()
 	Expect(seed.Create(ctx, obj)).To(Succeed())

@@ -61,7 +61,7 @@ var _ = Describe("Webhooks for Nodes", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		webhooks, err = node.New(mgr, node.Options{Capacity: capacity})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(node.AddTouchToManager(mgr, node.TouchOptions{Capacity: capacity, Registered: registered})).To(Succeed())
+		Expect(node.AddTouchToManager(mgr, capacity, registered)).To(Succeed())
 
 		admin, err := client.New(env.Config, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())

@@ -37,13 +37,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
-	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/logger"
 	secretsutils "github.com/gardener/gardener/pkg/utils/secrets"
 
-	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
@@ -147,22 +144,27 @@ func permissions() []client.Object {
 }
 
 // webhooks are what the replicas serve: one without which ConfigMaps with the label cannot be written, and one for
-// ServiceAccounts which says nothing about it.
+// ServiceAccounts which can do without.
 func webhooks() []*extensionswebhook.Webhook {
 	return []*extensionswebhook.Webhook{{
 		Name:              "configmaps",
+		Path:              "configmaps",
 		Target:            extensionswebhook.TargetSeed,
 		Types:             []extensionswebhook.Type{{Obj: &corev1.ConfigMap{}}},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"mutate": "true"}},
 		FailurePolicy:     new(admissionregistrationv1.Fail),
 		Webhook:           &admission.Webhook{Handler: annotate},
 	}, {
-		Name:    "serviceaccounts",
-		Target:  extensionswebhook.TargetSeed,
-		Types:   []extensionswebhook.Type{{Obj: &corev1.ServiceAccount{}}},
-		Webhook: &admission.Webhook{Handler: annotate},
+		Name:           "serviceaccounts",
+		Path:           "serviceaccounts",
+		Target:         extensionswebhook.TargetSeed,
+		Types:          []extensionswebhook.Type{{Obj: &corev1.ServiceAccount{}}},
+		FailurePolicy:  new(admissionregistrationv1.Ignore),
+		TimeoutSeconds: new(int32(5)),
+		Webhook:        &admission.Webhook{Handler: annotate},
 	}, {
 		Name:    "nodes",
+		Path:    "nodes",
 		Target:  extensionswebhook.TargetShoot,
 		Types:   []extensionswebhook.Type{{Obj: &corev1.Node{}}},
 		Webhook: &admission.Webhook{Handler: annotate},
@@ -218,19 +220,19 @@ func startReplica(webhooks ...*extensionswebhook.Webhook) *replica {
 	})
 	Expect(err).NotTo(HaveOccurred())
 
-	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
-	Expect(err).NotTo(HaveOccurred())
 	shoots, err := webhook.AddToManager(mgr, webhook.Options{
-		Webhooks:  webhooks,
-		Name:      instanceName,
-		Namespace: instanceNamespace,
-		Classes:   classes,
-		Server:    configv1alpha1.Server{BindAddress: "127.0.0.1", Port: port},
-		Mode:      extensionswebhook.ModeURL,
-		URL:       service.address(),
-		Resources: resources.New(mgr.GetClient()),
-		Clock:     clock,
-		Log:       logf.Log.WithName("webhooks").WithValues("port", port),
+		Webhooks:             webhooks,
+		Name:                 instanceName,
+		Namespace:            instanceNamespace,
+		OwnerNamespace:       instanceNamespace,
+		BindAddress:          "127.0.0.1",
+		Port:                 port,
+		URL:                  service.address(),
+		CertificateNamespace: instanceNamespace,
+		Identity:             instanceName,
+		Resources:            resources.New(mgr.GetClient()),
+		Clock:                clock,
+		Log:                  logf.Log.WithName("webhooks").WithValues("port", port),
 	})
 	Expect(err).NotTo(HaveOccurred())
 

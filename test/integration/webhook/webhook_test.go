@@ -17,12 +17,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/serializer/yaml"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/managedresources"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 )
 
@@ -76,7 +78,7 @@ var _ = Describe("Webhooks", Ordered, func() {
 	It("should write nothing if nothing has changed", func(ctx SpecContext) {
 		version := configuration(ctx).ResourceVersion
 		for range 3 {
-			clock.Step(time.Hour)
+			step(ctx, time.Hour)
 			Consistently(func() string { return configuration(ctx).ResourceVersion }, "300ms").Should(Equal(version))
 		}
 	})
@@ -123,7 +125,7 @@ var _ = Describe("Webhooks", Ordered, func() {
 		calls.more(20)
 
 		By("phase 1: a new CA is trusted, the certificates are those of the old one")
-		clock.Step(20 * day)
+		step(ctx, 20*day)
 		Eventually(func() []*x509.Certificate { return bundleOf(configuration(ctx)) }).Should(HaveLen(2))
 		newCA := bundleOf(configuration(ctx))[:1]
 		Eventually(func() []*x509.Certificate { return shootBundle(ctx) }).Should(HaveLen(2))
@@ -143,7 +145,7 @@ var _ = Describe("Webhooks", Ordered, func() {
 		calls.more(20)
 
 		By("phase 2: the certificates are those of the new CA")
-		clock.Step(day + time.Minute)
+		step(ctx, day+time.Minute)
 		Eventually(func(g Gomega) {
 			for _, replica := range []*replica{leader, standby} {
 				served, err := replica.serves()
@@ -155,7 +157,7 @@ var _ = Describe("Webhooks", Ordered, func() {
 		Expect(bundleOf(configuration(ctx))).To(HaveLen(2))
 
 		By("phase 3: the old CA is no more")
-		clock.Step(day + time.Minute)
+		step(ctx, day+time.Minute)
 		Eventually(func() []*x509.Certificate { return bundleOf(configuration(ctx)) }).Should(Equal(newCA))
 		Eventually(func() []*x509.Certificate { return shootBundle(ctx) }).Should(Equal(newCA))
 		calls.more(50)
@@ -196,6 +198,16 @@ var _ = Describe("Webhooks", Ordered, func() {
 		Expect(create(ctx, "free")).To(MatchError("not mutated"))
 	})
 })
+
+// step lets time pass, and wakes the leader, which sleeps by the real time.
+func step(ctx context.Context, d time.Duration) {
+	GinkgoHelper()
+	clock.Step(d)
+	secret := &serverSecrets(ctx)[0]
+	before := secret.DeepCopy()
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, "now", clock.Now().String())
+	Expect(c.Patch(ctx, secret, client.MergeFrom(before))).To(Succeed())
+}
 
 // create creates a ConfigMap, and fails if it was not mutated.
 func create(ctx context.Context, name string) error {
@@ -289,7 +301,7 @@ func shootBundle(ctx context.Context) []*x509.Certificate {
 	Expect(c.Get(ctx, client.ObjectKey{Namespace: shootNamespace, Name: webhook.ManagedResourceName}, mr)).To(Succeed())
 	secret := &corev1.Secret{}
 	Expect(c.Get(ctx, client.ObjectKey{Namespace: shootNamespace, Name: mr.Spec.SecretRefs[0].Name}, secret)).To(Succeed())
-	objects, err := resources.Objects(secret.Data)
+	objects, err := managedresources.ExtractObjectsFromSecret(yaml.NewDecodingSerializer(unstructured.UnstructuredJSONScheme), secret)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(objects).To(HaveLen(1))
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/worker"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
@@ -96,7 +97,7 @@ func run(config *rest.Config, scheme *runtime.Scheme) {
 
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	Expect(err).NotTo(HaveOccurred())
-	opts := worker.Options{Classes: classes}
+	opts := worker.Options{Shared: reconciler.Shared{Classes: classes}}
 	opts.Controller.MaxConcurrentReconciles = 1
 	Expect(worker.AddToManager(mgr, opts)).To(Succeed())
 

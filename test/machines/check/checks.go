@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -43,7 +44,7 @@ type addresses struct {
 	registry, names string
 	// balancer is an address of the load balancers' pool.
 	balancer string
-	// kubernetes and clusterNames are the addresses of the Services kubernetes and kube-dns.
+	// kubernetes and clusterNames are the addresses of the Services kubernetes and kube-dns, which the API server knows.
 	kubernetes, clusterNames string
 }
 
@@ -53,10 +54,7 @@ func addressesOf(network netip.Prefix) addresses {
 	at := func(third, fourth byte) string {
 		return netip.AddrFrom4([4]byte{bytes[0], bytes[1], third, fourth}).String()
 	}
-	return addresses{
-		registry: at(255, 1) + ":5001", names: at(255, 53), balancer: at(255, 200),
-		kubernetes: "10.96.0.1", clusterNames: "10.96.0.10",
-	}
+	return addresses{registry: at(255, 1) + ":5001", names: at(255, 53), balancer: at(255, 200)}
 }
 
 // landscape is the one of this machine.
@@ -81,6 +79,16 @@ func (l *landscape) prepare(ctx context.Context, program string) error {
 	reference, err := l.push(ctx, program)
 	if err != nil {
 		return err
+	}
+	for key, address := range map[types.NamespacedName]*string{
+		{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}: &l.addresses.kubernetes,
+		{Namespace: metav1.NamespaceSystem, Name: "kube-dns"}:    &l.addresses.clusterNames,
+	} {
+		service, err := l.client.CoreV1().Services(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("looking for the address of a Service: %w", err)
+		}
+		*address = service.Spec.ClusterIP
 	}
 	if err := l.clean(ctx); err != nil {
 		return err

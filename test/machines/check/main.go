@@ -74,7 +74,7 @@ func run(ctx context.Context) (failed bool, err error) {
 	l := &landscape{config: config, client: clientset, addresses: addressesOf(prefix)}
 	defer func() {
 		// Interrupted or not: nothing stays in the cluster.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 		defer cancel()
 		if cleanErr := l.clean(ctx); err == nil {
 			err = cleanErr

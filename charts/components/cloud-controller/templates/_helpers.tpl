@@ -36,6 +36,9 @@ kind: CloudControllerConfiguration
 seed:
   {{- if .Values.machineCluster.remote }}
   kubeconfig: {{ include "cloud-controller.machineClusterPath" . }}/kubeconfig
+  {{- with .Values.machineCluster.allowedCIDRs }}
+  allowedCIDRs: {{ toJson . }}
+  {{- end }}
   namespace: {{ .Values.machineCluster.namespace }}
   {{- else }}
   namespace: {{ .Release.Namespace }}

@@ -16,6 +16,7 @@ func ValidateCloudController(config *CloudControllerConfiguration) field.ErrorLi
 	for _, msg := range validation.IsDNS1123Label(config.Seed.Namespace) {
 		allErrs = append(allErrs, field.Invalid(field.NewPath("seed", "namespace"), config.Seed.Namespace, msg))
 	}
+	allErrs = append(allErrs, validateCIDRs(config.Seed.AllowedCIDRs, field.NewPath("seed", "allowedCIDRs"))...)
 	if config.Shoot.Kubeconfig == "" {
 		allErrs = append(allErrs, field.Required(field.NewPath("shoot", "kubeconfig"), "how else would the shoot be found"))
 	}

@@ -39,6 +39,7 @@ func TestACloudControllerRefusesAConfigurationThatMakesNoSense(t *testing.T) {
 		"a second document":         {good + "---\n" + good, "more than one YAML document"},
 		"no namespace":              {cloudControllerHead + "shoot: {kubeconfig: /kubeconfig}\n", "seed.namespace: Invalid value"},
 		"a namespace that is none":  {cloudControllerHead + "seed: {namespace: A_B}\nshoot: {kubeconfig: /kubeconfig}\n", "seed.namespace: Invalid value"},
+		"a range that is none":      {cloudControllerHead + "seed: {namespace: a, allowedCIDRs: [10.0.0.0/8, 192.0.2.1]}\nshoot: {kubeconfig: /kubeconfig}\n", "seed.allowedCIDRs[1]: Invalid value"},
 		"no way to the shoot":       {cloudControllerHead + "seed: {namespace: a}\n", "shoot.kubeconfig: Required value"},
 		"a port that is none":       {good + "server: {port: 70000}\n", "server.port: Invalid value"},
 		"an address that is none":   {good + "server: {bindAddress: localhost}\n", "server.bindAddress: Invalid value"},

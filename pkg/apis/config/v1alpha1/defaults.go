@@ -19,9 +19,9 @@ import (
 
 // Defaults that others need to know as well.
 const (
-	// DefaultZone is the domain that a local Gardener lives in (the seed document on provider-local).
+	// DefaultZone is the domain of a local Gardener, as in Gardener's docs/extensions/provider-local.md.
 	DefaultZone = "local.gardener.cloud"
-	// DefaultCoreDNSNamespace is where CoreDNS is (the seed document on provider-local, "Bootstrapping").
+	// DefaultCoreDNSNamespace is the namespace of CoreDNS.
 	DefaultCoreDNSNamespace = "gardener-extension-provider-local-coredns"
 	// DefaultBackupHostPath is where the nodes of a local Gardener have their buckets.
 	DefaultBackupHostPath = "/etc/gardener/local-backupbuckets"
@@ -152,7 +152,7 @@ func setLoadBalancerDefaults(loadBalancers *LoadBalancersConfiguration, coreDNSN
 	}
 }
 
-// wellKnownServices have the node ports of the seed document on provider-local and of kind configurations made for it.
+// wellKnownServices have the node ports of Gardener's provider-local and of the kind configurations made for it.
 func wellKnownServices(coreDNSNamespace string) []LoadBalancerService {
 	const gateway = "istio-ingressgateway"
 	vip := corev1.LoadBalancerIPModeVIP

@@ -149,9 +149,6 @@ type WebhooksConfiguration struct {
 	// Shoot mutates the configuration of kube-proxy in shoots.
 	// +optional
 	Shoot WebhookConfiguration `json:"shoot,omitempty"`
-	// ETCD mounts the folder of all buckets into etcd-backup-restore.
-	// +optional
-	ETCD WebhookConfiguration `json:"etcd,omitempty"`
 }
 
 // WebhookConfiguration is what every webhook has.
@@ -259,7 +256,7 @@ type CoreDNSConfiguration struct {
 	// Namespace is where CoreDNS and its configuration are. Default: gardener-extension-provider-local-coredns.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// Deploy tells whether the instance sees to it that CoreDNS is deployed. Default true.
+	// Deploy reports whether the instance ensures that CoreDNS is deployed. Default true.
 	// +optional
 	Deploy *bool `json:"deploy,omitempty"`
 	// Image is the image of CoreDNS; needed if Deploy is true.
@@ -389,7 +386,7 @@ type LocalPathProvisionerConfiguration struct {
 
 // CloudControllerDeployment is how cloud-controller is deployed for shoots.
 type CloudControllerDeployment struct {
-	// Deploy tells whether it is deployed. Default false.
+	// Deploy reports whether it is deployed. Default false.
 	// +optional
 	Deploy *bool `json:"deploy,omitempty"`
 	// Image is the image of gardenlet-extension; needed if Deploy is true.

@@ -35,6 +35,10 @@ type CloudControllerSeed struct {
 	// as a user may have written it. Default: the ServiceAccount of the pod.
 	// +optional
 	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// AllowedCIDRs are the ranges to which the server of the kubeconfig may resolve. Default: all addresses. Loopback, link-local,
+	// multicast and unspecified ones are refused in any case.
+	// +optional
+	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
 	// Namespace is where the machines are, and the Services that lead to them.
 	Namespace string `json:"namespace"`
 	// OneNode tells that the cluster has one node and no other. Then Services with externalTrafficPolicy Local keep the

@@ -10,7 +10,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 )
 
-// MockConfiguration is how the mock provider serves extension objects of type mock (the seed document on the mock provider):
+// MockConfiguration is how the mock provider serves extension objects of type mock (docs/usage/mock.md):
 // it makes every one of them ready without any infrastructure, or lets it wait and fail as the behaviours say.
 type MockConfiguration struct {
 	// Enabled switches the mock provider on. Default false.

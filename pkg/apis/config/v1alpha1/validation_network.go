@@ -76,10 +76,10 @@ func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	return allErrs
 }
 
-// isPlain tells whether an address is in the form in which Services have it.
+// isPlain reports whether an address is in the form in which Services have it.
 func isPlain(address netip.Addr) bool { return address.Zone() == "" && !address.Is4In6() }
 
-// Contains tells whether an address is in the range.
+// Contains reports whether an address is in the range.
 func (r AddressRange) Contains(address netip.Addr) bool {
 	return address.Is4() == r.First.Is4() && !address.Less(r.First) && !r.Last.Less(address)
 }

@@ -12,11 +12,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"oras.land/oras-go/v2/registry"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
@@ -49,24 +49,22 @@ func validateCharts(charts *ChartsConfiguration, path *field.Path) field.ErrorLi
 
 func validateOCIChart(source OCIChart, path *field.Path) field.ErrorList {
 	var allErrs field.ErrorList
-	if ref, err := registry.ParseReference(source.Ref); err != nil {
+	if ref, err := name.ParseReference(source.Ref, name.StrictValidation); err != nil {
 		allErrs = append(allErrs, field.Invalid(path.Child("ref"), source.Ref, err.Error()))
-	} else if ref.Reference == "" {
-		allErrs = append(allErrs, field.Invalid(path.Child("ref"), source.Ref, "must have a tag or a digest"))
-	} else if !isHost(ref.Registry) {
+	} else if !isHost(ref.Context().RegistryStr()) {
 		allErrs = append(allErrs, field.Invalid(path.Child("ref"), source.Ref, "must begin with HOST[:PORT]"))
 	}
-	for name, secret := range map[string]*corev1.LocalObjectReference{"pullSecretRef": source.PullSecretRef, "caBundleSecretRef": source.CABundleSecretRef} {
+	for key, secret := range map[string]*corev1.LocalObjectReference{"pullSecretRef": source.PullSecretRef, "caBundleSecretRef": source.CABundleSecretRef} {
 		if secret == nil {
 			continue
 		}
 		for _, msg := range validation.IsDNS1123Subdomain(secret.Name) {
-			allErrs = append(allErrs, field.Invalid(path.Child(name, "name"), secret.Name, msg))
+			allErrs = append(allErrs, field.Invalid(path.Child(key, "name"), secret.Name, msg))
 		}
 	}
 	for i, mirror := range source.Mirrors {
 		host, _, _ := strings.Cut(mirror, "/")
-		if !isHost(host) {
+		if _, err := name.NewRepository(mirror+"/chart", name.StrictValidation); err != nil || !isHost(host) {
 			allErrs = append(allErrs, field.Invalid(path.Child("mirrors").Index(i), mirror, "must be HOST[:PORT][/PREFIX]"))
 		}
 	}
@@ -120,7 +118,7 @@ func validateNodes(nodes *NodesConfiguration, path *field.Path) field.ErrorList 
 	return allErrs
 }
 
-// isHost tells whether value is HOST[:PORT], where HOST is a domain or an IP address, an IPv6 address in brackets.
+// isHost reports whether value is HOST[:PORT], where HOST is a domain or an IP address, an IPv6 address in brackets.
 func isHost(value string) bool {
 	host := value
 	if name, port, err := net.SplitHostPort(value); err == nil {

@@ -200,7 +200,7 @@ func FindVersion(config *localv1alpha1.CloudProfileConfig, image, version string
 	return nil
 }
 
-// Serves tells whether a version of a machine image has a container image for machines with these capabilities.
+// Serves reports whether a version of a machine image has a container image for machines with these capabilities.
 func Serves(version *localv1alpha1.MachineImageVersion, machine gardencorev1beta1.Capabilities, definitions []gardencorev1beta1.CapabilityDefinition) bool {
 	if len(definitions) == 0 || len(version.CapabilityFlavors) == 0 {
 		return version.Image != ""

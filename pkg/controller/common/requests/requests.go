@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -43,10 +44,12 @@ func (l *Log) Take() []string {
 	return out
 }
 
-func (l *Log) note(verb string, obj any) {
+func (l *Log) note(verb string, obj any) { l.noteKind(verb, reflect.TypeOf(obj).Elem().Name()) }
+
+func (l *Log) noteKind(verb, kind string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sent = append(l.sent, verb+" "+reflect.TypeOf(obj).Elem().Name())
+	l.sent = append(l.sent, verb+" "+kind)
 }
 
 // Wrap returns a client that notes its requests in the Log: all writes, and reads of what no cache has, which are Secrets,
@@ -67,6 +70,10 @@ func (l *Log) Wrap(c client.WithWatch) client.WithWatch {
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 			l.note("update", obj)
 			return c.Update(ctx, obj, opts...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			l.noteKind("apply", obj.(client.Object).GetObjectKind().GroupVersionKind().Kind)
+			return c.Apply(ctx, obj, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			l.note("patch", obj)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// idleTimeout ends a port-forward of which nothing was heard.
+// idleTimeout ends an idle port-forward.
 const idleTimeout = 10 * time.Minute
 
 // portForward opens a port-forward, as a kubelet does it: the connection becomes one of SPDY, on which the client opens a

@@ -101,14 +101,9 @@ func PodSpecs() []string {
 	return append(specs,
 		`{"dnsConfig":{"searches":[`+list(40000, `"%d.example"`)+`]},"containers":[]}`,
 		`{"dnsConfig":{"options":[`+list(20000, `{"name":"o%d"}`)+`]},"containers":[]}`,
-		ManyContainers(500, 500),
+		`{"containers":[`+list(500, `{"name":"c%d","args":["--storage-provider=Local","--store-container=b%[1]d"],"volumeMounts":[{"name":"m","mountPath":"/%[1]d"}]}`)+
+			`],"volumes":[`+list(500, `{"name":"v%d","hostPath":{"path":"/a/./b/../%[1]d"}}`)+`]}`,
 	)
-}
-
-// ManyContainers is the spec of a pod with containers like those of etcd-backup-restore and with volumes on the node.
-func ManyContainers(containers, volumes int) string {
-	return `{"containers":[` + list(containers, `{"name":"c%d","args":["--storage-provider=Local","--store-container=b%[1]d"],"volumeMounts":[{"name":"m","mountPath":"/%[1]d"}]}`) +
-		`],"volumes":[` + list(volumes, `{"name":"v%d","hostPath":{"path":"/a/./b/../%[1]d"}}`) + `]}`
 }
 
 // list returns elements of a JSON list, in which the format gets the number of each.

@@ -237,6 +237,26 @@ func TestServerStartsWithItsLastStateWhenTheAPIServerIsAway(t *testing.T) {
 	s.eventually(t, "udp", "plain.local.gardener.cloud", "A", "NXDOMAIN SOA")
 }
 
+func TestStateIsKeptOnceThereIsRoomForIt(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "state")
+	if err := os.WriteFile(directory, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	save := custom.NewSaver(directory, sample())
+	if err := save(); err == nil {
+		t.Fatal("a file in the place of the folder must be an error")
+	}
+	if err := os.Remove(directory); err != nil {
+		t.Fatal(err)
+	}
+	if err := save(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(directory, "state.json")); err != nil {
+		t.Errorf("nothing is written, as nothing has changed: %v", err)
+	}
+}
+
 func waitForFile(t *testing.T, path string) {
 	t.Helper()
 	for range 500 {

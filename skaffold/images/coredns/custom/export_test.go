@@ -38,3 +38,10 @@ func Find(configMap *corev1.ConfigMap, name, zone string) []dns.RR {
 	}
 	return records
 }
+
+// NewSaver returns a function that writes a ConfigMap into the state of a directory, if it has not been written yet.
+func NewSaver(directory string, configMap *corev1.ConfigMap) func() error {
+	s := newSnapshot(directory)
+	s.apply(configMap)
+	return s.save
+}

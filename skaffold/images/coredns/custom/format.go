@@ -177,7 +177,7 @@ func parseRecord(line, zone string) (dns.RR, error) {
 	return rr, nil
 }
 
-// checkName tells whether a fully qualified name is one that the writer makes: lower case labels of letters, digits,
+// checkName reports whether a fully qualified name is one that the writer makes: lower case labels of letters, digits,
 // hyphens and underscores, and an asterisk as the first label only.
 func checkName(name string) error {
 	rest, ok := strings.CutSuffix(strings.TrimPrefix(name, "*."), ".")

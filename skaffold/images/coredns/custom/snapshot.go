@@ -98,7 +98,7 @@ func (s *snapshot) run(ctx context.Context) {
 	}
 }
 
-// save writes the file in one step: a crash leaves the old one or the new one.
+// save writes the file if something has changed. It is tried again if there is no room for it.
 func (s *snapshot) save() error {
 	s.mu.Lock()
 	if !s.changed {
@@ -112,6 +112,15 @@ func (s *snapshot) save() error {
 	}
 	s.mu.Unlock()
 
+	err := s.write(configMaps)
+	if err != nil {
+		s.touch()
+	}
+	return err
+}
+
+// write writes the file in one step: a crash leaves the old one or the new one.
+func (s *snapshot) write(configMaps []*corev1.ConfigMap) error {
 	data, err := json.Marshal(configMaps)
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)

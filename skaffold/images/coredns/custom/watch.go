@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -36,19 +35,16 @@ func Watch(ctx context.Context, store *Store, client kubernetes.Interface, names
 		store.SetReady()
 	}
 
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithNamespace(namespace),
-		informers.WithTransform(strip),
-		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = Label + "=true" }),
-	)
-	informer := factory.Core().V1().ConfigMaps().Informer()
+	informer := cache.NewSharedIndexInformer(newListWatch(client, namespace), &corev1.ConfigMap{}, 0, cache.Indexers{})
+	if err := informer.SetTransform(strip); err != nil {
+		return fmt.Errorf("watching the ConfigMaps in namespace %s: %w", namespace, err)
+	}
 	events := &events{store: store, snapshot: snapshot, names: map[string]struct{}{}}
 	registration, err := informer.AddEventHandler(events)
 	if err != nil {
 		return fmt.Errorf("watching the ConfigMaps in namespace %s: %w", namespace, err)
 	}
-	factory.Start(ctx.Done())
-
+	go informer.RunWithContext(ctx)
 	go store.Run(ctx)
 	go snapshot.run(ctx)
 	go func() {

@@ -96,7 +96,7 @@ type launch struct {
 	args   []string
 	env    []string
 	health int
-	// ready is the path that tells whether it is ready, /readyz if empty.
+	// ready is the path that reports whether it is ready, /readyz if empty.
 	ready string
 	// hosts is a file to have for /etc/hosts, empty for none of its own.
 	hosts string

@@ -158,7 +158,7 @@ func followWorkers(ctx context.Context, c client.WithWatch) {
 	})
 }
 
-// Ready tells whether Gardener would take an object for reconciled.
+// Ready reports whether Gardener would take an object for reconciled.
 func Ready(obj extensionsv1alpha1.Object) bool {
 	status := obj.GetExtensionStatus()
 	last := status.GetLastOperation()

@@ -101,7 +101,7 @@ func (p Program) module() (*modfile.File, error) {
 	return mod, nil
 }
 
-// hasReplacement tells whether a module is replaced by a folder elsewhere, such as a checkout of Gardener, whose files change
+// hasReplacement reports whether a module is replaced by a folder elsewhere, such as a checkout of Gardener, whose files change
 // without a change of go.mod.
 func (p Program) hasReplacement() (bool, error) {
 	mod, err := p.module()
@@ -147,7 +147,7 @@ func (p Program) LinkerFlags() (string, error) {
 	return strings.Join(flags, " "), nil
 }
 
-// Build makes sure that the program is there and up to date, and tells whether it had to be built.
+// Build makes sure that the program is there and up to date, and reports whether it had to be built.
 func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	flags, err := p.LinkerFlags()
 	if err != nil {
@@ -217,7 +217,7 @@ func (b Builder) Keep(name string) (bool, error) {
 	return changed, nil
 }
 
-// Replace puts made in the place of out unless they are the same, and tells whether they differed.
+// Replace puts made in the place of out unless they are the same, and reports whether they differed.
 func Replace(made, out string) (bool, error) {
 	same, err := equal(made, out)
 	if err != nil {

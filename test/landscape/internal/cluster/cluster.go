@@ -95,7 +95,7 @@ func WaitNodeReady(ctx context.Context, c client.Client, name string, timeout ti
 	return nil
 }
 
-// LacksSysResource tells whether this machine has no CAP_SYS_RESOURCE to give, as in some virtual machines and containers.
+// LacksSysResource reports whether this machine has no CAP_SYS_RESOURCE to give, as in some virtual machines and containers.
 func LacksSysResource() (bool, error) {
 	content, err := os.ReadFile("/proc/self/status")
 	if err != nil {

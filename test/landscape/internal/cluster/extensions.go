@@ -39,7 +39,7 @@ type ExtensionObject struct {
 	Error string
 }
 
-// Succeeded tells whether the object is reconciled and stays so: Gardener asks for the same.
+// Succeeded reports whether the object is reconciled and stays so: Gardener asks for the same.
 func (o ExtensionObject) Succeeded() bool { return o.State == "Succeeded" }
 
 // Summarize reads an extension object.

@@ -301,7 +301,7 @@ func (c Cleaner) strayFiles() map[string]func(path string) bool {
 	}
 }
 
-// deadSocket tells whether nobody listens on a socket any more.
+// deadSocket reports whether nobody listens on a socket any more.
 func deadSocket(path string) bool {
 	connection, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
@@ -350,6 +350,7 @@ func (c Cleaner) RestoreKernel(ctx context.Context) error {
 			errs = append(errs, writeSysctl(parameter.name, old))
 		}
 	}
+	errs = append(errs, restoreImplied(c.Before.Sysctls, now.Sysctls))
 	// A privileged container shares the machine's cgroup namespace, and its mount takes these options away from all.
 	if !slices.Equal(c.Before.CgroupOptions, now.CgroupOptions) && len(c.Before.CgroupOptions) > 0 {
 		errs = append(errs, run(ctx, "mount", "-o", "remount,"+strings.Join(c.Before.CgroupOptions, ","), cgroupRoot))
@@ -358,6 +359,30 @@ func (c Cleaner) RestoreKernel(ctx context.Context) error {
 		errs = append(errs, unloadBridgeFilter(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// restoreImplied restores what the kernel has changed along with forwarding. before is the state before the landscape, and now
+// that before forwarding was restored: what others have set meanwhile stays.
+func restoreImplied(before, now map[string]string) error {
+	var errs []error
+	for name, withForwarding := range implied() {
+		want := now[name]
+		if want == withForwarding && !isForwarding(name) {
+			// Empty for a device that has come since: what the kernel has set is right for it.
+			want = before[name]
+		}
+		if value, err := readSysctl(name); err == nil && want != "" && value != want {
+			errs = append(errs, writeSysctl(name, want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isForwarding reports whether forwarding is on for the family of a parameter.
+func isForwarding(name string) bool {
+	family, _, _ := strings.Cut(strings.TrimPrefix(name, "net/"), "/")
+	value, err := readSysctl("net/" + family + "/conf/all/forwarding")
+	return err == nil && value == "1"
 }
 
 // landscapeProcesses finds processes by what they run: a program of the landscape's that was given the state folder.

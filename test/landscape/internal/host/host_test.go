@@ -265,3 +265,48 @@ func TestALandscapeThatChangedNothingOwnsNothingOnTheMachine(t *testing.T) {
 		})
 	}
 }
+
+// The kernel resets these parameters whenever forwarding is switched on or off.
+func TestWhatTheKernelChangesWithForwardingIsRestored(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	const redirects, device = "net/ipv4/conf/all/accept_redirects", "net/ipv4/conf/lo/forwarding"
+	read := func(g Gomega) map[string]string {
+		values := map[string]string{}
+		for name := range implied() {
+			value, err := readSysctl(name)
+			g.Expect(err).NotTo(HaveOccurred())
+			values[name] = value
+		}
+		return values
+	}
+	for name, meanwhile := range map[string]map[string]string{
+		"as it was": nil, "as somebody has set it meanwhile": {redirects: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(writeSysctl("net/ipv4/ip_forward", "0")).To(Succeed())
+			g.Expect(writeSysctl(redirects, "0")).To(Succeed())
+			g.Expect(writeSysctl(device, "1")).To(Succeed())
+			before := read(g)
+
+			g.Expect(writeSysctl("net/ipv4/ip_forward", "1")).To(Succeed())
+			for name, value := range meanwhile {
+				g.Expect(writeSysctl(name, value)).To(Succeed())
+			}
+			now := read(g)
+			g.Expect(restoreImplied(before, now)).To(Succeed())
+			g.Expect(read(g)).To(Equal(now), "forwarding is still on")
+
+			g.Expect(writeSysctl("net/ipv4/ip_forward", "0")).To(Succeed())
+			g.Expect(read(g)).NotTo(Equal(before))
+			g.Expect(restoreImplied(nil, now)).To(Succeed())
+			g.Expect(readSysctl(device)).To(Equal("0"), "of a device that has come since, the kernel's own value stays")
+			g.Expect(restoreImplied(before, now)).To(Succeed())
+			want := maps.Clone(before)
+			maps.Copy(want, meanwhile)
+			g.Expect(read(g)).To(Equal(want))
+		})
+	}
+}

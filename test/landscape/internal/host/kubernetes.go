@@ -14,32 +14,52 @@ import (
 	"strings"
 )
 
-// OtherKubernetes lists the processes of a Kubernetes that is not the landscape's and works on this machine's own network: those
-// in containers, such as kind's and the landscape's machines, have one of their own. own are the landscape's processes. Without
-// root it finds none.
+// OtherKubernetes lists the processes of a Kubernetes that is not the landscape's and works on this machine's own network. own
+// are the landscape's processes. Without root it finds none.
 func OtherKubernetes(own []int) []string {
 	programs := []string{"kubelet", "kube-proxy", "k3s", "k3s-server", "k3s-agent", "rke2", "k0s", "kubelite"}
+	var found []string
+	for _, process := range others(own) {
+		content, err := os.ReadFile(filepath.Join(process, "comm")) // #nosec G304 -- a kernel file.
+		if name := strings.TrimSpace(string(content)); err == nil && slices.Contains(programs, name) {
+			found = append(found, fmt.Sprintf("%s (PID %s)", name, filepath.Base(process)))
+		}
+	}
+	return found
+}
+
+// OtherLandscape returns the folder of the clone whose landscape runs on this machine; empty if there is none but the one with
+// the processes own. Without root it finds none.
+func OtherLandscape(own []int) string {
+	for _, process := range others(own) {
+		// Each landscape that has a cluster has a kubelet, which is a program of its clone.
+		program, err := os.Readlink(filepath.Join(process, "exe"))
+		if clone, isKubelet := strings.CutSuffix(strings.TrimSuffix(program, " (deleted)"), "/bin/landscape/kubelet"); err == nil && isKubelet {
+			return clone
+		}
+	}
+	return ""
+}
+
+// others returns the folders in /proc of the processes that work on this machine's own network, without own: those in containers,
+// such as kind's and the landscape's machines, have a network of their own, and may have any name.
+func others(own []int) []string {
 	ours, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		return nil
 	}
-	paths, err := filepath.Glob("/proc/[0-9]*/comm")
+	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil
 	}
-	var found []string
-	for _, path := range paths {
-		content, err := os.ReadFile(path) // #nosec G304 -- a kernel file.
-		name := strings.TrimSpace(string(content))
-		pid, atoi := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil || atoi != nil || !slices.Contains(programs, name) || slices.Contains(own, pid) {
-			continue
+	return slices.DeleteFunc(processes, func(process string) bool {
+		pid, err := strconv.Atoi(filepath.Base(process))
+		if err != nil || slices.Contains(own, pid) {
+			return true
 		}
-		if network, err := os.Readlink(filepath.Join(filepath.Dir(path), "ns", "net")); err == nil && network == ours {
-			found = append(found, fmt.Sprintf("%s (PID %d)", name, pid))
-		}
-	}
-	return found
+		network, err := os.Readlink(filepath.Join(process, "ns", "net"))
+		return err != nil || network != ours
+	})
 }
 
 // KubernetesChains lists the iptables chains of a Kubernetes.

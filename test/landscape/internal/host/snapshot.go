@@ -83,6 +83,21 @@ func sysctls() []sysctl {
 	}
 }
 
+// implied returns the parameters that the kernel sets itself when forwarding is switched on or off, and their values with
+// forwarding on: it overwrites what others have set for single devices.
+func implied() map[string]string {
+	values := map[string]string{"net/ipv4/conf/all/accept_redirects": "0"}
+	for _, pattern := range []string{"net/ipv4/conf/*/forwarding", "net/ipv6/conf/*/forwarding"} {
+		paths, _ := filepath.Glob(filepath.Join("/proc/sys", pattern))
+		for _, path := range paths {
+			if name := strings.TrimPrefix(path, "/proc/sys/"); !strings.Contains(name, "/conf/all/") {
+				values[name] = "1"
+			}
+		}
+	}
+	return values
+}
+
 // folders are those which containerd, kubelet or the CNI plugins make outside of the places they are told.
 func folders() []string {
 	return []string{
@@ -122,9 +137,13 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 		s.CgroupOptions = cgroupOptions(string(mountInfo))
 	}
 	s.Sysctls = map[string]string{}
+	names := slices.Collect(maps.Keys(implied()))
 	for _, parameter := range sysctls() {
-		if value, err := readSysctl(parameter.name); err == nil {
-			s.Sysctls[parameter.name] = value
+		names = append(names, parameter.name)
+	}
+	for _, name := range names {
+		if value, err := readSysctl(name); err == nil {
+			s.Sysctls[name] = value
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

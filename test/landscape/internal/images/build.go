@@ -50,7 +50,7 @@ type Pusher struct {
 func Repository(image string) string { return "real/" + image }
 
 // Push makes sure that the registry has the image as it is built from the present programs, tagged latest and in all its
-// versions, and tells whether it had to push.
+// versions, and reports whether it had to push.
 func (p Pusher) Push(ctx context.Context, real Real) (bool, error) {
 	if len(real.Versions) == 0 {
 		return p.push(ctx, real, "latest")
@@ -94,7 +94,7 @@ func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, erro
 	return true, nil
 }
 
-// Current tells whether the registry has an image of these inputs, and sees to it that the tags are that image: meanwhile
+// Current reports whether the registry has an image of these inputs, and ensures that the tags are that image: meanwhile
 // they may have been those of other inputs.
 func Current(ctx context.Context, repository name.Repository, inputs string, tags ...string) (bool, error) {
 	want, err := digest(ctx, repository.Tag(inputs))

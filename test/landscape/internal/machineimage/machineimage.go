@@ -51,7 +51,7 @@ type Builder struct {
 	Repository string
 }
 
-// Push makes sure that the registry has the image as its inputs describe it, tagged latest, and tells whether it had to
+// Push makes sure that the registry has the image as its inputs describe it, tagged latest, and reports whether it had to
 // push. It says by report what takes long.
 func (b Builder) Push(ctx context.Context, report func(format string, args ...any)) (bool, error) {
 	packages, err := readPackages(filepath.Join(b.Source, "debian", "packages"))

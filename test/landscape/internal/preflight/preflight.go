@@ -64,6 +64,8 @@ type Machine struct {
 	Routes []string
 	// Listeners are the sockets in use.
 	Listeners []process.Listener
+	// OtherLandscape is the folder of another clone whose landscape is up.
+	OtherLandscape string
 	// Kubernetes are other processes of a Kubernetes on this machine, and Chains the iptables chains of one.
 	Kubernetes []string
 	Chains     []string
@@ -91,6 +93,11 @@ func bad(name, found, cause, remedy string) Check {
 
 // Judge compares a machine with the needs.
 func Judge(m Machine, n Needs) []Check {
+	if m.OtherLandscape != "" {
+		// It has all that this one would need.
+		return []Check{root(m), bad("landscape", "another one", "the landscape of the clone "+m.OtherLandscape+" is up on this machine",
+			"use that one, or take it down: make -C "+m.OtherLandscape+" down")}
+	}
 	return []Check{
 		root(m), container(m), distribution(m), architecture(m), goVersion(m), memory(m, n), disk(m), modules(m), packages(m),
 		kubernetes(m), ports(m, n), routes(m, n),

@@ -42,6 +42,7 @@ func Read(ctx context.Context, needs Needs, own []int, up bool) (Machine, error)
 	if m.HasApt && len(m.MissingPackages) > 0 {
 		m.RemovedPackages = host.Removed(ctx, m.MissingPackages)
 	}
+	m.OtherLandscape = host.OtherLandscape(own)
 	m.Kubernetes = host.OtherKubernetes(own)
 	m.Routes, err = host.Routes(ctx)
 	// Without the program there is nothing that routes were made with.

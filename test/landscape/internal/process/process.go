@@ -64,7 +64,7 @@ type Keeper struct {
 }
 
 // Ensure makes sure that the process runs as specified: it leaves a matching one alone, replaces one whose command or
-// inputs changed, and starts one that is missing. It tells whether it started something.
+// inputs changed, and starts one that is missing. It reports whether it started something.
 func (k Keeper) Ensure(ctx context.Context, spec Spec) (bool, error) {
 	digest, err := spec.digest()
 	if err != nil {

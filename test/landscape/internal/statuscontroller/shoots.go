@@ -85,7 +85,7 @@ func (s *shoots) Reconcile(ctx context.Context, o object) (ctrl.Result, error) {
 	return ctrl.Result{}, nil
 }
 
-// stays tells whether gardenlet creates or reconciles the shoot of a Cluster. It writes the operation into the Cluster
+// stays reports whether gardenlet creates or reconciles the shoot of a Cluster. It writes the operation into the Cluster
 // before each; Clusters that others made for tests have none.
 func stays(cluster *unstructured.Unstructured) bool {
 	shoot := func(fields ...string) string {

@@ -109,7 +109,7 @@ type activity struct {
 	shoots map[string]bool
 }
 
-// of tells whether what has that namespace, or that name without a namespace, belongs to something on its way.
+// of reports whether what has that namespace, or that name without a namespace, belongs to something on its way.
 func (a activity) of(namespace, name string) bool {
 	for shoot, active := range a.shoots {
 		if namespace == shoot || (namespace == "" && strings.HasPrefix(name, shoot+"--")) {

@@ -103,5 +103,5 @@ func (l Landscape) next() {
 	for _, line := range lines {
 		_, _ = fmt.Fprintf(l.Out, "  # %s\n  %s\n", line[1], line[0])
 	}
-	_, _ = fmt.Fprintln(l.Out, "More: docs/getting-started.md")
+	_, _ = fmt.Fprintln(l.Out, "More: docs/usage/quick-start.md")
 }

@@ -89,7 +89,7 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 	cmd.WaitDelay = 10 * time.Second
 	// Images are built with the caches of the user.
 	l.Invoker.Run(cmd)
-	stop := l.heartbeat(ctx, func(time.Duration) { progress("%s", lastLine(log.Name())) })
+	stop := l.heartbeat(ctx, func(time.Duration) { progress("Skaffold: %s", lastLine(log.Name())) })
 	err = cmd.Run()
 	stop()
 	if err != nil {

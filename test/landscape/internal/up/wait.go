@@ -57,7 +57,7 @@ type milestone struct {
 	then func(ctx context.Context)
 }
 
-// available tells whether there is a Deployment whose name has the fragment, and whether all of these are available.
+// available reports whether there is a Deployment whose name has the fragment, and whether all of these are available.
 func available(objects []unstructured.Unstructured, fragment string) (bool, string) {
 	found := 0
 	for _, object := range objects {

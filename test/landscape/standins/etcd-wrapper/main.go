@@ -9,7 +9,7 @@
 //   - command and flags as etcd-druid v0.38.1 gives them (internal/component/statefulset/builder.go);
 //   - backup-restore initialises the data first, by a sanity check only if the last etcd ended cleanly, else by a full one;
 //   - the configuration comes from backup-restore, etcd runs inside of this process;
-//   - GET /readyz tells whether etcd answers a linearizable read, POST /stop ends the process, which kubelet then restarts.
+//   - GET /readyz reports whether etcd answers a linearizable read, POST /stop ends the process, which kubelet then restarts.
 //
 // It needs nothing of the image but itself, and writes nowhere but into the data volume. What it does not do: report metrics
 // of its own and log in the original's format.

@@ -197,7 +197,7 @@ func (i identity) selectedBy(selector map[string]string) bool {
 	return true
 }
 
-// exported tells whether what lives in namespace is visible to a gateway in the namespace self.
+// exported reports whether what lives in namespace is visible to a gateway in the namespace self.
 func exported(to []string, namespace, self string) bool {
 	if len(to) == 0 || slices.Contains(to, "*") || slices.Contains(to, self) {
 		return true

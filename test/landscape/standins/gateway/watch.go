@@ -107,7 +107,7 @@ func (w *watcher) rebuild() {
 	}
 }
 
-// ready tells whether everything has been read once.
+// ready reports whether everything has been read once.
 func (w *watcher) ready() bool { return w.current.Load() != nil }
 
 // byHost finds who serves a host.
@@ -119,7 +119,7 @@ func (w *watcher) byHost(host string) (backend, bool) {
 	return t.lookup(host)
 }
 
-// open tells whether a Gateway asks for HTTP on a port.
+// open reports whether a Gateway asks for HTTP on a port.
 func (w *watcher) open(port int) bool {
 	t := w.current.Load()
 	return t != nil && t.ports[port]

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+)
+
+// FieldOwner is the field manager of objects that are applied.
+const FieldOwner = "gardener-extension-provider-local"
+
+// formerOwners are the field managers of objects that earlier releases created and patched: the names of the programs.
+var formerOwners = sets.New("gardenlet-extension", "operator-extension")
+
+// Target is a cluster to which an Actuator writes objects.
+type Target struct {
+	// Client writes.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Cache reads what was written before, if the controller watches it; nil if it does not.
+	Cache client.Reader
+	// Unread is for objects whose state is of no interest: it is not read.
+	Unread bool
+	// ID tells the targets of one operation apart. It must be comparable.
+	ID any
+}
+
+// WithoutState returns the same cluster for objects whose state is of no interest.
+func (t Target) WithoutState() Target {
+	t.Unread = true
+	return t
+}
+
+func (t Target) get(ctx context.Context, obj client.Object, key client.ObjectKey) error {
+	if t.Cache != nil {
+		return t.Cache.Get(ctx, key, obj)
+	}
+	return t.Live.Get(ctx, key, obj)
+}
+
+// writtenMax is the number of extension objects whose writes are remembered.
+const writtenMax = 1024
+
+// written is what one operation on an extension object has written so far. It is kept between the attempts and dropped once
+// the operation has succeeded or another one is asked for: each operation writes each object at least once, which repairs
+// what others have changed.
+type written struct {
+	operation  gardencorev1beta1.LastOperationType
+	generation int64
+	objects    map[target]version
+}
+
+type target struct {
+	cluster any
+	kind    reflect.Type
+	key     client.ObjectKey
+}
+
+// version is what is known of an object after it was written.
+type version struct {
+	input           [sha256.Size]byte
+	uid             types.UID
+	resourceVersion string
+	deleted, gone   bool
+}
+
+// Apply makes an object what obj says, by server-side apply, and puts the answer of the API server into obj. Fields that
+// obj does not set are left as they are, unless an earlier Apply has set them.
+//
+// Nothing is sent if the operation has applied the same before. Then the state of obj is read, and it is applied again if it
+// is gone. If its state is of no interest, obj stays as it is.
+func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) error {
+	desired, err := toApply(obj, t.Client.Scheme())
+	if err != nil {
+		return about("applying", obj, err)
+	}
+	data, err := json.Marshal(desired)
+	if err != nil {
+		return about("applying", obj, err)
+	}
+	id, input := t.of(obj), sha256.Sum256(data)
+	if last, ok := o.written.objects[id]; ok && last.input == input {
+		if t.Unread {
+			return nil
+		}
+		current := blank(obj)
+		err := t.get(ctx, current, id.key)
+		if err == nil && current.GetUID() == last.uid && !isOlder(current, last) {
+			set(obj, current)
+			return nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return about("reading", obj, err)
+		}
+	}
+
+	delete(o.written.objects, id)
+	answer := desired.DeepCopy()
+	if err := apply(ctx, t.Client, answer); err != nil {
+		return about("applying", obj, err)
+	}
+	if isUpgraded, err := upgrade(ctx, t.Client, answer); err != nil {
+		return about("taking over the fields of", obj, err)
+	} else if isUpgraded {
+		answer = desired
+		if err := apply(ctx, t.Client, answer); err != nil {
+			return about("applying", obj, err)
+		}
+	}
+	current := blank(obj)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, current); err != nil {
+		return about("applying", obj, err)
+	}
+	set(obj, current)
+	o.written.objects[id] = version{input: input, uid: obj.GetUID(), resourceVersion: obj.GetResourceVersion()}
+	return nil
+}
+
+// Create creates an object unless there is one of its name, and puts what there is into obj. It is for objects that can't
+// be changed, as Pods, and for what is generated once, as keys.
+func (o *Operation[T]) Create(ctx context.Context, t Target, obj client.Object) error {
+	id, current := t.of(obj), blank(obj)
+	err := t.get(ctx, current, id.key)
+	if apierrors.IsNotFound(err) {
+		delete(o.written.objects, id)
+		if err = t.Client.Create(ctx, obj); !apierrors.IsAlreadyExists(err) {
+			return about("creating", obj, err)
+		}
+		// The cache has not seen it yet, or leaves it out.
+		err = t.Live.Get(ctx, id.key, current)
+	}
+	if err != nil {
+		return about("reading", obj, err)
+	}
+	set(obj, current)
+	return nil
+}
+
+// Delete deletes objects and returns those that are still there; none if their state is of no interest. An object that the
+// operation has deleted before is only read, unless somebody has created it again. Once the cache does not show it any more,
+// the API server is asked once, as the cache may not have seen yet that there was one.
+func (o *Operation[T]) Delete(ctx context.Context, t Target, objs []client.Object, opts ...client.DeleteOption) (left []client.Object, err error) {
+	for _, obj := range objs {
+		isGone, err := o.delete(ctx, t, obj, opts)
+		if err != nil {
+			return nil, err
+		}
+		if !isGone {
+			left = append(left, obj)
+		}
+	}
+	return left, nil
+}
+
+func (o *Operation[T]) delete(ctx context.Context, t Target, obj client.Object, opts []client.DeleteOption) (isGone bool, err error) {
+	id := t.of(obj)
+	if last := o.written.objects[id]; last.deleted && !t.Unread {
+		current, err := t.find(ctx, obj, last.gone)
+		switch {
+		case err != nil || current != nil && current.GetDeletionTimestamp() != nil:
+			return false, about("reading", obj, err)
+		case current == nil:
+			o.written.objects[id] = version{deleted: true, gone: true}
+			return true, nil
+		}
+		// Somebody has created it again, or the cache has not seen the deletion yet.
+	}
+	if err := t.Client.Delete(ctx, obj, opts...); client.IgnoreNotFound(err) != nil {
+		return false, about("deleting", obj, err)
+	} else if err != nil || t.Unread {
+		return true, nil
+	}
+	current, err := t.find(ctx, obj, false)
+	isGone = current == nil && err == nil
+	o.written.objects[id] = version{deleted: true, gone: isGone}
+	return isGone, about("reading", obj, err)
+}
+
+// find reads an object; it returns nil if there is none. Unless that is confirmed already, the API server is asked if the
+// cache has none.
+func (t Target) find(ctx context.Context, obj client.Object, confirmed bool) (client.Object, error) {
+	current, key := blank(obj), client.ObjectKeyFromObject(obj)
+	err := t.get(ctx, current, key)
+	if apierrors.IsNotFound(err) && t.Cache != nil && !confirmed {
+		err = t.Live.Get(ctx, key, current)
+	}
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return current, nil
+}
+
+// writtenBy returns what earlier attempts at an operation have written.
+func (r *Reconciler[T]) writtenBy(op *Operation[T]) *written {
+	uid := op.Object.GetUID()
+	if last, ok := r.written.Get(uid); ok && !op.Asked {
+		if last := last.(*written); last.operation == op.Type && last.generation == op.Object.GetGeneration() {
+			return last
+		}
+	}
+	now := &written{operation: op.Type, generation: op.Object.GetGeneration(), objects: map[target]version{}}
+	r.written.Add(uid, now)
+	return now
+}
+
+func (t Target) of(obj client.Object) target {
+	return target{cluster: t.ID, kind: reflect.TypeOf(obj), key: client.ObjectKeyFromObject(obj)}
+}
+
+func apply(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
+	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(FieldOwner), client.ForceOwnership)
+}
+
+// upgrade makes fields that an earlier release set by create and patch ours, so that applying without them removes them. It
+// reports whether there were any.
+func upgrade(ctx context.Context, c client.Client, obj *unstructured.Unstructured) (bool, error) {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(obj, formerOwners, FieldOwner)
+	if err != nil || patch == nil {
+		return false, err
+	}
+	return true, c.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch))
+}
+
+// toApply returns what is sent of an object: all but its status and what the API server sets.
+func toApply(obj client.Object, scheme *runtime.Scheme) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	desired := &unstructured.Unstructured{Object: content}
+	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Empty() {
+		kinds, _, err := scheme.ObjectKinds(obj)
+		if err != nil {
+			return nil, err
+		}
+		desired.SetGroupVersionKind(kinds[0])
+	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return desired, nil
+}
+
+// isOlder reports whether a cache has not seen yet what was written.
+func isOlder(obj client.Object, last version) bool {
+	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), last.resourceVersion)
+	return err != nil || order < 0
+}
+
+func blank(obj client.Object) client.Object {
+	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
+}
+
+func set(obj, value client.Object) {
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(value).Elem())
+}
+
+// NameOf returns "KIND NAMESPACE/NAME".
+func NameOf(obj client.Object) string {
+	return reflect.TypeOf(obj).Elem().Name() + " " + client.ObjectKeyFromObject(obj).String()
+}
+
+func about(doing string, obj client.Object, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", doing, NameOf(obj), err)
+}

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package host
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestTheLandscapeOfAnotherCloneIsFoundOnTheMachinesOwnNetworkOnly(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make a network namespace")
+	}
+	for name, tt := range map[string]struct {
+		command []string
+		found   bool
+	}{
+		"its kubelet":                         {nil, true},
+		"a program of that name in container": {[]string{"unshare", "--net"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			sleep, err := exec.LookPath("sleep")
+			g.Expect(err).NotTo(HaveOccurred())
+			program, err := os.ReadFile(sleep)
+			g.Expect(err).NotTo(HaveOccurred())
+			clone := t.TempDir()
+			kubelet := filepath.Join(clone, "bin", "landscape", "kubelet")
+			g.Expect(os.MkdirAll(filepath.Dir(kubelet), 0o700)).To(Succeed())
+			g.Expect(os.WriteFile(kubelet, program, 0o700)).To(Succeed()) // #nosec G306 -- it is a program
+
+			command := append(tt.command, kubelet, "60")
+			cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+			g.Expect(cmd.Start()).To(Succeed())
+			defer func() {
+				g.Expect(cmd.Process.Kill()).To(Succeed())
+				_ = cmd.Wait()
+			}()
+			g.Eventually(func() (string, error) {
+				return os.Readlink(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "exe"))
+			}).Should(Equal(kubelet), "it runs")
+
+			if tt.found {
+				g.Expect(OtherLandscape(nil)).To(Equal(clone))
+			} else {
+				g.Expect(OtherLandscape(nil)).NotTo(Equal(clone))
+			}
+			g.Expect(OtherLandscape([]int{cmd.Process.Pid})).NotTo(Equal(clone), "it is one's own")
+		})
+	}
+}
