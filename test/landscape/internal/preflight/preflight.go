@@ -171,7 +171,8 @@ func goVersion(m Machine) Check {
 	return ok(name, m.Go)
 }
 
-func gigabytes(bytes uint64) string { return fmt.Sprintf("%.1f GB", float64(bytes)/1e9) }
+// gigabytes rounds down: what is too little must not look like enough.
+func gigabytes(bytes uint64) string { return fmt.Sprintf("%d.%d GB", bytes/1e9, bytes%1e9/1e8) }
 
 func memory(m Machine, n Needs) Check {
 	const name = "memory"

@@ -49,6 +49,7 @@ func TestJudge(t *testing.T) {
 		{name: "refuses a small machine", change: func(m *Machine) { m.Memory = 4e9 }, causes: []string{"has 4.0 GB of memory, and this needs 7.0 GB"}, remedy: []string{"UNTIL=dns"}},
 		{name: "refuses a full machine", change: func(m *Machine) { m.Available = 1e9 }, causes: []string{"1.0 GB of memory is available"}, remedy: []string{"stop other programs"}},
 		{name: "adds up what one file system has to hold", change: func(m *Machine) { m.Disks[0].Free, m.Disks[1].Free = 5.5e9, 5.5e9 }, causes: []string{"/clone has 5.5 GB free, and this needs 6.0 GB"}, remedy: []string{"make room"}},
+		{name: "does not round up what is free", change: func(m *Machine) { m.Disks[0].Free, m.Disks[1].Free = 5.96e9, 5.96e9 }, causes: []string{"/clone has 5.9 GB free, and this needs 6.0 GB"}, remedy: []string{"make room"}},
 		{name: "takes small file systems for small things", change: func(m *Machine) { m.Disks[1].Free, m.Disks[1].FileSystem = 2e9, 2 }},
 		{name: "refuses a kernel without modules", change: func(m *Machine) { m.MissingModules = []string{"br_netfilter"} }, causes: []string{"no module br_netfilter"}, remedy: []string{"reboot if the kernel was upgraded"}},
 		{name: "never has packages removed", change: func(m *Machine) { m.MissingPackages, m.RemovedPackages = []string{"runc"}, "docker-ce" }, causes: []string{"installing runc would remove docker-ce"}, remedy: []string{"by hand"}},

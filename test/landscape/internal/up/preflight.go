@@ -7,6 +7,7 @@ package up
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,17 +23,19 @@ import (
 )
 
 // The needs in bytes, by the steps that are executed: memory for the cluster alone, for a Garden in it, and for the Seed and Shoots
-// as well; disk for the Go build and module caches of a first build, for what is built, for what runs, and what more of that there may be.
+// as well; disk for the Go build and module caches of a first build, and of one with full caches, for what is built, for what runs, and
+// what more of that there may be.
 const (
 	memoryNode   = 1_800_000_000
 	memoryGarden = 4_500_000_000
 	memoryAll    = 7_000_000_000
 
-	diskCaches = 16_000_000_000
-	diskBuilt  = 5_000_000_000
-	diskState  = 3_000_000_000
-	diskMore   = 500_000_000
-	diskTmp    = 1_000_000_000
+	diskCaches  = 16_000_000_000
+	diskRebuild = 4_000_000_000
+	diskBuilt   = 5_000_000_000
+	diskState   = 3_000_000_000
+	diskMore    = 500_000_000
+	diskTmp     = 1_000_000_000
 )
 
 // Doctor prints how the machine fits a landscape up to the step, and changes nothing. The error says how many problems there are.
@@ -138,9 +141,10 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 	}
 	needs.Disks = []preflight.Disk{state, {Folder: os.TempDir(), Purpose: "temporary files", Need: diskTmp}}
 	if !l.built() {
+		folders := l.goCaches()
 		needs.Disks = append(needs.Disks,
 			preflight.Disk{Folder: l.Layout.Binary(""), Purpose: "programs and images", Need: diskBuilt},
-			preflight.Disk{Folder: l.buildCache(), Purpose: "Go's caches", Need: diskCaches})
+			preflight.Disk{Folder: folders[0], Purpose: "Go's caches", Need: max(diskCaches-min(size(folders), diskCaches), diskRebuild)})
 	}
 	return needs, nil
 }
@@ -153,12 +157,30 @@ func (l Landscape) built() bool {
 	})
 }
 
-func (l Landscape) buildCache() string {
-	cmd := exec.Command("go", "env", "GOCACHE")
+// goCaches returns the folders of the Go build cache and the module cache.
+func (l Landscape) goCaches() []string {
+	cmd := exec.Command("go", "env", "GOCACHE", "GOMODCACHE")
 	cmd.Dir = "/"
 	out, err := l.Invoker.Run(cmd).Output()
-	if folder := strings.TrimSpace(string(out)); err == nil && filepath.IsAbs(folder) {
-		return folder
+	if folders := strings.Split(strings.TrimSpace(string(out)), "\n"); err == nil && len(folders) == 2 {
+		return folders
 	}
-	return l.Layout.Binary("")
+	return []string{l.Layout.Binary("")}
+}
+
+// size returns the bytes of the files in the folders. What cannot be read does not count.
+func size(folders []string) uint64 {
+	var sum uint64
+	for _, folder := range folders {
+		_ = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return nil
+			}
+			if info, err := entry.Info(); err == nil {
+				sum += uint64(info.Size()) // #nosec G115 -- a file's size is not negative.
+			}
+			return nil
+		})
+	}
+	return sum
 }

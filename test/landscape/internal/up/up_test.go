@@ -184,6 +184,30 @@ func TestNeedsGrowWithTheSteps(t *testing.T) {
 	g.Expect(needs.Network).To(Equal(l.Layout.Network))
 }
 
+func TestWhatGosCachesHoldIsNotNeededOnceMore(t *testing.T) {
+	g := NewWithT(t)
+	caches := t.TempDir()
+	t.Setenv("GOCACHE", filepath.Join(caches, "build"))
+	t.Setenv("GOMODCACHE", filepath.Join(caches, "modules"))
+	need := func() uint64 {
+		needs, err := Landscape{Layout: layout.Layout{Root: t.TempDir()}}.needs("dns")
+		g.Expect(err).NotTo(HaveOccurred())
+		return needs.Disks[3].Need
+	}
+	fill := func(folder string, bytes int64) {
+		folder = filepath.Join(caches, folder, "a")
+		g.Expect(os.MkdirAll(folder, 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(folder, "sparse"), nil, 0o600)).To(Succeed())
+		g.Expect(os.Truncate(filepath.Join(folder, "sparse"), bytes)).To(Succeed())
+	}
+	g.Expect(need()).To(BeEquivalentTo(diskCaches))
+	fill("build", 6e9)
+	fill("modules", 3e9)
+	g.Expect(need()).To(BeEquivalentTo(diskCaches - 9e9))
+	fill("build", 60e9)
+	g.Expect(need()).To(BeEquivalentTo(diskRebuild))
+}
+
 func TestARefusalNamesEveryProblemWithItsRemedy(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(refuse([]preflight.Check{{Name: "ok"}})).To(Succeed())
