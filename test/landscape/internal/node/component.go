@@ -130,7 +130,7 @@ func apiServer(l layout.Layout) Component {
 				"--kubelet-client-key=" + pki("kube-apiserver-kubelet.key"),
 				"--kubelet-preferred-address-types=InternalIP",
 				"--service-account-issuer=https://kubernetes.default.svc",
-				"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
+				"--service-account-key-file=" + pki("sa.key"), "--service-account-signing-key-file=" + pki("sa.key"),
 				"--service-cluster-ip-range=" + l.Network.ServiceCIDR(),
 				"--authorization-mode=Node,RBAC", "--allow-privileged=true",
 				"--audit-policy-file=" + policy, "--audit-log-path=" + l.AuditLog(),
@@ -140,7 +140,7 @@ func apiServer(l layout.Layout) Component {
 			// Some 450 MB live on its heap with the whole of Gardener and two Shoots, and more with a third. Collected at twice as much
 			// again instead of at as much, a Garden takes 10 % less time. A limit near to what lives would have it collect without end.
 			Env:    []string{"GOGC=200", "GOMEMLIMIT=4GiB"},
-			Inputs: []string{pki("ca.crt"), pki("kube-apiserver.crt"), pki("kube-apiserver-kubelet.crt"), pki("sa.pub"), policy},
+			Inputs: []string{pki("ca.crt"), pki("kube-apiserver.crt"), pki("kube-apiserver-kubelet.crt"), pki("sa.key"), policy},
 			Nice:   preferred,
 		},
 		Configs: []string{"audit-policy.yaml"},

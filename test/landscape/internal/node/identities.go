@@ -25,25 +25,23 @@ func Certificates(l layout.Layout, now func() time.Time) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := authority.ServiceAccountKey(); err != nil {
+	if err := authority.ServiceAccountKey(); err != nil {
 		return err
 	}
 	nodeUser := "system:node:" + layout.NodeName
-	for _, server := range []pki.Server{
+	for _, identity := range []pki.Identity{
 		{Name: "kube-apiserver", User: "kube-apiserver", Hosts: []string{
 			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 			"127.0.0.1", l.Network.KubernetesServiceIP(), l.Network.NodeIP(),
 		}},
 		{Name: "kubelet-serving", User: nodeUser, Groups: []string{"system:nodes"}, Hosts: []string{layout.NodeName, l.Network.NodeIP()}},
+		{Name: "kube-apiserver-kubelet", User: "kube-apiserver-kubelet", Groups: []string{"system:masters"}},
 	} {
-		if err := authority.Serve(server); err != nil {
+		if err := authority.Issue(identity); err != nil {
 			return err
 		}
 	}
-	if _, err := authority.Issue(pki.Client{Name: "kube-apiserver-kubelet", User: "kube-apiserver-kubelet", Groups: []string{"system:masters"}}); err != nil {
-		return err
-	}
-	for _, client := range []pki.Client{
+	for _, client := range []pki.Identity{
 		{Name: "kube-controller-manager", User: "system:kube-controller-manager"},
 		{Name: "kube-scheduler", User: "system:kube-scheduler"},
 		{Name: "kube-proxy", User: "system:kube-proxy"},
@@ -56,7 +54,7 @@ func Certificates(l layout.Layout, now func() time.Time) error {
 			return err
 		}
 	}
-	admin := pki.Client{Name: "admin", User: "admin", Groups: []string{"system:masters"}}
+	admin := pki.Identity{Name: "admin", User: "admin", Groups: []string{"system:masters"}}
 	if err := authority.WriteKubeconfig(admin, l.Network.APIServer(), l.Kubeconfig()); err != nil {
 		return err
 	}

@@ -10,10 +10,8 @@ package pki
 import (
 	"bytes"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -28,6 +26,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
@@ -36,21 +36,14 @@ const (
 	renewBefore = 30 * 24 * time.Hour
 )
 
-// Client is a user of the API server.
-type Client struct {
-	// Name is the file name of its kubeconfig, without extension.
+// Identity is a user of the API server, or something that serves TLS.
+type Identity struct {
+	// Name is that of its files, without extension.
 	Name string
 	// User and Groups are what the API server sees.
 	User   string
 	Groups []string
-}
-
-// Server is something that serves TLS.
-type Server struct {
-	Name   string
-	User   string
-	Groups []string
-	// Hosts are DNS names and IP addresses.
+	// Hosts are the DNS names and IP addresses that it serves; a user has none.
 	Hosts []string
 }
 
@@ -95,56 +88,41 @@ func (a *Authority) Key(name string) string { return filepath.Join(a.Dir, name+"
 // Kubeconfig is the path of a client's kubeconfig.
 func (a *Authority) Kubeconfig(name string) string { return filepath.Join(a.Dir, name+".kubeconfig") }
 
-// ServiceAccountKey makes sure that there is a key pair for ServiceAccount tokens, and returns the paths of its two halves.
-func (a *Authority) ServiceAccountKey() (private, public string, err error) {
-	private, public = a.Key("sa"), filepath.Join(a.Dir, "sa.pub")
-	if exists(private) && exists(public) {
-		return private, public, nil
+// ServiceAccountKey makes sure that there is a key for ServiceAccount tokens.
+func (a *Authority) ServiceAccountKey() error {
+	if _, _, err := keyutil.LoadOrGenerateKeyFile(a.Key("sa")); err != nil {
+		return fmt.Errorf("making the ServiceAccount key: %w", err)
 	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		return "", "", fmt.Errorf("making the ServiceAccount key: %w", err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return "", "", fmt.Errorf("making the ServiceAccount key: %w", err)
-	}
-	if err := writePEM(private, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key), 0o600); err != nil {
-		return "", "", err
-	}
-	return private, public, writePEM(public, "PUBLIC KEY", der, 0o600)
+	return nil
 }
 
-// Serve makes sure that there is a serving certificate with exactly these hosts.
-func (a *Authority) Serve(s Server) error {
+// Issue keeps a certificate that is signed by this CA, says what it should and lives long enough, or makes a new one.
+func (a *Authority) Issue(i Identity) error {
 	template := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: s.User, Organization: s.Groups},
+		Subject:     pkix.Name{CommonName: i.User, Organization: i.Groups},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	for _, host := range s.Hosts {
+	if len(i.Hosts) > 0 {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	}
+	for _, host := range i.Hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
 		} else {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	_, err := a.ensure(s.Name, template)
+	if cert, _, err := a.read(i.Name); err == nil && a.good(cert, template) {
+		return nil
+	}
+	_, _, err := a.issue(i.Name, template)
 	return err
 }
 
-// Issue makes sure that there is a client certificate.
-func (a *Authority) Issue(c Client) (changed bool, err error) {
-	return a.ensure(c.Name, &x509.Certificate{
-		Subject:     pkix.Name{CommonName: c.User, Organization: c.Groups},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-}
-
-// WriteKubeconfig writes a kubeconfig with everything embedded for a client, to path.
-func (a *Authority) WriteKubeconfig(c Client, server, path string) error {
-	if _, err := a.Issue(c); err != nil {
+// WriteKubeconfig writes a kubeconfig with everything embedded for a user, to path.
+func (a *Authority) WriteKubeconfig(c Identity, server, path string) error {
+	if err := a.Issue(c); err != nil {
 		return err
 	}
 	config := clientcmdapi.NewConfig()
@@ -173,19 +151,6 @@ func (a *Authority) WriteKubeconfig(c Client, server, path string) error {
 	return nil
 }
 
-// ensure keeps a certificate that is signed by this CA, says what the template says and lives long enough.
-func (a *Authority) ensure(name string, template *x509.Certificate) (bool, error) {
-	cert, _, err := a.read(name)
-	if err == nil && a.good(cert, template) {
-		return false, nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return false, fmt.Errorf("reading the certificate of %s: %w; remove it to make a new one", name, err)
-	}
-	_, _, err = a.issue(name, template)
-	return true, err
-}
-
 func (a *Authority) good(cert, want *x509.Certificate) bool {
 	sameIPs := slices.EqualFunc(cert.IPAddresses, want.IPAddresses, func(x, y net.IP) bool { return x.Equal(y) })
 	return cert.CheckSignatureFrom(a.cert) == nil &&
@@ -197,13 +162,22 @@ func (a *Authority) good(cert, want *x509.Certificate) bool {
 
 // issue signs the template with a new key; the CA itself, which has no certificate yet, signs its own.
 func (a *Authority) issue(name string, template *x509.Certificate) (*x509.Certificate, crypto.Signer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	wrap := func(err error) error { return fmt.Errorf("making the certificate of %s: %w", name, err) }
+	keyPEM, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the certificate of %s: %w", name, err)
+		return nil, nil, wrap(err)
 	}
+	if err := keyutil.WriteKey(a.Key(name), keyPEM); err != nil {
+		return nil, nil, wrap(err)
+	}
+	pair, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+	if err != nil {
+		return nil, nil, wrap(err)
+	}
+	key := pair.(crypto.Signer)
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the certificate of %s: %w", name, err)
+		return nil, nil, wrap(err)
 	}
 	template.SerialNumber = serial
 	// A machine's clock may be put back a little after the landscape came up.
@@ -214,65 +188,19 @@ func (a *Authority) issue(name string, template *x509.Certificate) (*x509.Certif
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the certificate of %s: %w", name, err)
+		return nil, nil, wrap(err)
 	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making the certificate of %s: %w", name, err)
+	if err := certutil.WriteCert(a.Certificate(name), pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})); err != nil {
+		return nil, nil, wrap(err)
 	}
-	if err := writePEM(a.Key(name), "EC PRIVATE KEY", keyDER, 0o600); err != nil {
-		return nil, nil, err
-	}
-	if err := writePEM(a.Certificate(name), "CERTIFICATE", der, 0o644); err != nil {
-		return nil, nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	return cert, key, err
+	return a.read(name)
 }
 
+// read returns a certificate with its key, an error if they are no pair.
 func (a *Authority) read(name string) (*x509.Certificate, crypto.Signer, error) {
-	certDER, err := readPEM(a.Certificate(name))
+	pair, err := tls.LoadX509KeyPair(a.Certificate(name), a.Key(name))
 	if err != nil {
 		return nil, nil, err
 	}
-	keyDER, err := readPEM(a.Key(name))
-	if err != nil {
-		return nil, nil, err
-	}
-	cert, err := x509.ParseCertificate(certDER)
-	if err != nil {
-		return nil, nil, err
-	}
-	key, err := x509.ParseECPrivateKey(keyDER)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, nil, fmt.Errorf("%s and %s are no pair", a.Certificate(name), a.Key(name))
-	}
-	return cert, key, nil
-}
-
-func readPEM(path string) ([]byte, error) {
-	content, err := os.ReadFile(path) // #nosec G304 -- the landscape's own file.
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(content)
-	if block == nil {
-		return nil, fmt.Errorf("%s has no PEM block", path)
-	}
-	return block.Bytes, nil
-}
-
-func writePEM(path, kind string, der []byte, mode os.FileMode) error {
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), mode); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
+	return pair.Leaf, pair.PrivateKey.(crypto.Signer), nil
 }

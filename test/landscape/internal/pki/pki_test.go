@@ -34,7 +34,7 @@ func TestServeMakesACertificateForItsHosts(t *testing.T) {
 	g := NewWithT(t)
 	authority, err := pki.Open(t.TempDir(), time.Now)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(authority.Serve(pki.Server{Name: "s", User: "s", Hosts: []string{"localhost", "172.18.0.2"}})).To(Succeed())
+	g.Expect(authority.Issue(pki.Identity{Name: "s", User: "s", Hosts: []string{"localhost", "172.18.0.2"}})).To(Succeed())
 	pool := x509.NewCertPool()
 	pool.AddCert(load(t, authority.Certificate("ca")))
 	cert := load(t, authority.Certificate("s"))
@@ -47,17 +47,17 @@ func TestServeMakesACertificateForItsHosts(t *testing.T) {
 }
 
 func TestServeKeepsWhatIsGoodAndRenewsWhatIsNot(t *testing.T) {
-	server := pki.Server{Name: "s", User: "s", Hosts: []string{"a", "10.0.0.1"}}
+	server := pki.Identity{Name: "s", User: "s", Hosts: []string{"a", "10.0.0.1"}}
 	for _, test := range []struct {
 		name string
 		// later is when the second run happens; changed is what it asks for.
 		later   time.Duration
-		changed pki.Server
+		changed pki.Identity
 		renewed bool
 	}{
 		{name: "keeps a certificate that is good", changed: server},
-		{name: "renews for other hosts", changed: pki.Server{Name: "s", User: "s", Hosts: []string{"a", "10.0.0.2"}}, renewed: true},
-		{name: "renews for another user", changed: pki.Server{Name: "s", User: "t", Hosts: server.Hosts}, renewed: true},
+		{name: "renews for other hosts", changed: pki.Identity{Name: "s", User: "s", Hosts: []string{"a", "10.0.0.2"}}, renewed: true},
+		{name: "renews for another user", changed: pki.Identity{Name: "s", User: "t", Hosts: server.Hosts}, renewed: true},
 		{name: "renews shortly before the end", later: 340 * 24 * time.Hour, changed: server, renewed: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -65,12 +65,12 @@ func TestServeKeepsWhatIsGoodAndRenewsWhatIsNot(t *testing.T) {
 			dir := t.TempDir()
 			authority, err := pki.Open(dir, time.Now)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(authority.Serve(server)).To(Succeed())
+			g.Expect(authority.Issue(server)).To(Succeed())
 			before := load(t, authority.Certificate("s"))
 
 			authority, err = pki.Open(dir, func() time.Time { return time.Now().Add(test.later) })
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(authority.Serve(test.changed)).To(Succeed())
+			g.Expect(authority.Issue(test.changed)).To(Succeed())
 			g.Expect(load(t, authority.Certificate("s")).Equal(before)).To(Equal(!test.renewed))
 		})
 	}
@@ -92,7 +92,7 @@ func TestWriteKubeconfigIsReadableAndStable(t *testing.T) {
 	authority, err := pki.Open(dir, time.Now)
 	g.Expect(err).NotTo(HaveOccurred())
 	path := authority.Kubeconfig("x")
-	who := pki.Client{Name: "x", User: "someone", Groups: []string{"team"}}
+	who := pki.Identity{Name: "x", User: "someone", Groups: []string{"team"}}
 	g.Expect(authority.WriteKubeconfig(who, "https://10.0.0.1:6443", path)).To(Succeed())
 	first, err := os.ReadFile(path)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -113,12 +113,22 @@ func TestServiceAccountKeyStays(t *testing.T) {
 	g := NewWithT(t)
 	authority, err := pki.Open(t.TempDir(), time.Now)
 	g.Expect(err).NotTo(HaveOccurred())
-	private, public, err := authority.ServiceAccountKey()
+	g.Expect(authority.ServiceAccountKey()).To(Succeed())
+	first, err := os.ReadFile(authority.Key("sa"))
 	g.Expect(err).NotTo(HaveOccurred())
-	first, err := os.ReadFile(private)
+	g.Expect(authority.ServiceAccountKey()).To(Succeed())
+	g.Expect(os.ReadFile(authority.Key("sa"))).To(Equal(first))
+}
+
+func TestACertificateThatIsCutOffIsMadeAgain(t *testing.T) {
+	g := NewWithT(t)
+	authority, err := pki.Open(t.TempDir(), time.Now)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, _, err = authority.ServiceAccountKey()
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.ReadFile(private)).To(Equal(first))
-	g.Expect(public).To(BeAnExistingFile())
+	who := pki.Identity{Name: "x", User: "someone"}
+	for _, path := range []string{authority.Certificate("x"), authority.Key("x")} {
+		g.Expect(authority.Issue(who)).To(Succeed())
+		g.Expect(os.Truncate(path, 20)).To(Succeed())
+		g.Expect(authority.Issue(who)).To(Succeed())
+		g.Expect(load(t, authority.Certificate("x")).Subject.CommonName).To(Equal("someone"))
+	}
 }
