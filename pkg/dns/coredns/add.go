@@ -71,7 +71,6 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 	server, err := NewServer(ServerOptions{
 		Client:         mgr.GetClient(),
 		Reader:         mgr.GetAPIReader(),
-		Informers:      mgr.GetCache(),
 		Log:            mgr.GetLogger().WithName("coredns"),
 		Renderer:       opts.Renderer,
 		Writer:         opts.Writer,
@@ -92,7 +91,7 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return provider, mgr.Add(server)
+	return provider, server.AddToManager(mgr)
 }
 
 // clusterIP is the address that CoreDNS' Service asks for; none if it is meant for another cluster.

@@ -6,7 +6,9 @@ package coredns
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,9 @@ import (
 	"time"
 
 	miekgdns "github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
@@ -55,6 +60,49 @@ type mark struct {
 	generation  uint64
 }
 
+// progress is a number that grows, and that callers wait for.
+type progress struct {
+	mu    sync.Mutex
+	value uint64
+	// last is why there was nothing to report; nil if there was.
+	last    error
+	changed chan struct{}
+}
+
+func newProgress() *progress { return &progress{changed: make(chan struct{})} }
+
+// report takes over a value, or why there is none.
+func (p *progress) report(value uint64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.value, p.last = max(p.value, value), err
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *progress) has(value uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.value >= value
+}
+
+// await returns nil once a value is reached.
+func (p *progress) await(ctx context.Context, value uint64) error {
+	for {
+		p.mu.Lock()
+		reached, last, changed := p.value >= value, p.last, p.changed
+		p.mu.Unlock()
+		if reached {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return orElse(last, ctx.Err())
+		}
+	}
+}
+
 // confirmer waits until servers serve a state. However many wait, each server is asked by one poll for each ConfigMap,
 // and only as long as somebody waits.
 type confirmer struct {
@@ -68,15 +116,11 @@ type pollKey struct {
 	server, shard, zone string
 }
 
+// poll is the generation that a server is at. waiting is how many wait for it, and wanted what the last of them waits for.
 type poll struct {
-	waiting []*waiter
-	// last is why the last query didn't give a generation.
-	last error
-}
-
-type waiter struct {
-	generation uint64
-	done       chan struct{}
+	*progress
+	waiting int
+	wanted  uint64
 }
 
 func newConfirmer(exchanger Exchanger) *confirmer {
@@ -86,61 +130,50 @@ func newConfirmer(exchanger Exchanger) *confirmer {
 // wait returns nil once a server is at a mark or after it.
 func (c *confirmer) wait(ctx context.Context, server string, m mark) error {
 	key := pollKey{server: server, shard: m.shard, zone: m.zone}
-	w := &waiter{generation: m.generation, done: make(chan struct{})}
-
 	c.mu.Lock()
 	p, running := c.polls[key]
 	if !running {
-		p = &poll{}
+		p = &poll{progress: newProgress()}
 		c.polls[key] = p
-	}
-	p.waiting = append(p.waiting, w)
-	c.mu.Unlock()
-	if !running {
 		// The poll is everybody's, so it doesn't end with the context of the one who started it.
 		go c.run(context.WithoutCancel(ctx), key, p)
 	}
+	p.waiting++
+	p.wanted = max(p.wanted, m.generation)
+	c.mu.Unlock()
 
-	select {
-	case <-w.done:
-		return nil
-	case <-ctx.Done():
-	}
+	err := p.await(ctx, m.generation)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.waiting = slices.DeleteFunc(p.waiting, func(other *waiter) bool { return other == w })
-	return fmt.Errorf("server %s does not serve generation %d of ConfigMap %s yet: %w", server, m.generation, m.shard, orElse(p.last, ctx.Err()))
+	p.waiting--
+	if err != nil {
+		return fmt.Errorf("server %s does not serve generation %d of ConfigMap %s yet: %w", server, m.generation, m.shard, err)
+	}
+	return nil
 }
 
 // run polls until nobody waits any more.
 func (c *confirmer) run(ctx context.Context, key pollKey, p *poll) {
-	backoff := firstBackoff
+	backoff, before := firstBackoff, uint64(0)
 	for {
 		generation, err := c.generation(ctx, key)
 
 		c.mu.Lock()
-		p.last = err
-		if err == nil {
-			p.last = fmt.Errorf("it serves generation %d", generation)
-		}
-		before := len(p.waiting)
-		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
-			if err == nil && w.generation <= generation {
-				close(w.done)
-				return true
-			}
-			return false
-		})
-		if len(p.waiting) == 0 {
+		if p.waiting == 0 || err == nil && generation >= p.wanted {
 			delete(c.polls, key)
+			p.report(generation, err)
 			c.mu.Unlock()
 			return
 		}
-		if len(p.waiting) < before {
-			backoff = firstBackoff
-		}
 		c.mu.Unlock()
+		if err == nil {
+			err = fmt.Errorf("it serves generation %d", generation)
+		}
+		p.report(generation, err)
 
+		if generation > before {
+			backoff, before = firstBackoff, generation
+		}
 		pause(ctx, backoff)
 		backoff = min(2*backoff, maxBackoff)
 	}
@@ -227,4 +260,45 @@ func orElse(err, other error) error {
 		return err
 	}
 	return other
+}
+
+// servers returns the addresses of all CoreDNS that are ready to be asked.
+func (p *Provider) servers(ctx context.Context) ([]string, error) {
+	if len(p.Servers) > 0 {
+		return p.Servers, nil
+	}
+	list := &discoveryv1.EndpointSliceList{}
+	if err := p.Client.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: ServiceName}); err != nil {
+		return nil, fmt.Errorf("listing the EndpointSlices of Service %s/%s: %w", p.Namespace, ServiceName, err)
+	}
+	var servers []string
+	for _, slice := range list.Items {
+		servers = append(servers, endpoints(slice)...)
+	}
+	if len(servers) == 0 {
+		return nil, errors.New("no pod of CoreDNS in namespace " + p.Namespace + " is ready")
+	}
+	slices.Sort(servers)
+	return slices.Compact(servers), nil
+}
+
+// endpoints returns the ready addresses of a slice. A pod with two families is in two slices: to ask it twice is to see
+// that it answers by both.
+func endpoints(slice discoveryv1.EndpointSlice) []string {
+	port := int32(0)
+	for _, candidate := range slice.Ports {
+		if candidate.Port != nil && candidate.Protocol != nil && *candidate.Protocol == corev1.ProtocolTCP {
+			port = *candidate.Port
+		}
+	}
+	var servers []string
+	for _, endpoint := range slice.Endpoints {
+		if port == 0 || (endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready) {
+			continue
+		}
+		for _, address := range endpoint.Addresses {
+			servers = append(servers, net.JoinHostPort(address, strconv.Itoa(int(port))))
+		}
+	}
+	return servers
 }

@@ -21,20 +21,15 @@ type desired struct {
 	owners map[types.NamespacedName]dns.Record
 	// elsewhere are the owners whose records another instance serves: their names are taken.
 	elsewhere map[types.NamespacedName]struct{}
-	// byName are the owners by the name of their record, byValue by its values, byNamespace by where they are: who has
-	// to be looked at again when a name, a gateway's address or the zone of a namespace changes.
-	byName      map[string]map[types.NamespacedName]struct{}
-	byValue     map[string]map[types.NamespacedName]struct{}
-	byNamespace map[string]map[types.NamespacedName]struct{}
+	// byName are the owners by the name of their record.
+	byName map[string]map[types.NamespacedName]struct{}
 }
 
 func newDesired() *desired {
 	return &desired{
-		owners:      map[types.NamespacedName]dns.Record{},
-		elsewhere:   map[types.NamespacedName]struct{}{},
-		byName:      map[string]map[types.NamespacedName]struct{}{},
-		byValue:     map[string]map[types.NamespacedName]struct{}{},
-		byNamespace: map[string]map[types.NamespacedName]struct{}{},
+		owners:    map[types.NamespacedName]dns.Record{},
+		elsewhere: map[types.NamespacedName]struct{}{},
+		byName:    map[string]map[types.NamespacedName]struct{}{},
 	}
 }
 
@@ -47,10 +42,6 @@ func (d *desired) set(record dns.Record) []string {
 	names := d.remove(record.Owner)
 	d.owners[record.Owner] = record
 	add(d.byName, record.Name, record.Owner)
-	add(d.byNamespace, record.Owner.Namespace, record.Owner)
-	for _, value := range record.Values {
-		add(d.byValue, value, record.Owner)
-	}
 	for _, name := range d.concerned(record.Name) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
@@ -91,36 +82,19 @@ func (d *desired) remove(owner types.NamespacedName) []string {
 	delete(d.owners, owner)
 	delete(d.elsewhere, owner)
 	drop(d.byName, record.Name, owner)
-	drop(d.byNamespace, owner.Namespace, owner)
-	for _, value := range record.Values {
-		drop(d.byValue, value, owner)
-	}
 	return d.concerned(record.Name)
 }
 
-// names returns all names, sorted.
-func (d *desired) names() []string {
-	return slices.Sorted(maps.Keys(d.byName))
-}
-
-// namesOf returns the names that have one of the values.
-func (d *desired) namesOf(values []string) []string {
-	names := map[string]struct{}{}
-	for _, value := range values {
-		for owner := range d.byValue[value] {
-			names[d.owners[owner].Name] = struct{}{}
+// names returns the names of the records that a function chooses, sorted.
+func (d *desired) names(chosen func(dns.Record) bool) []string {
+	var names []string
+	for _, record := range d.owners {
+		if chosen(record) {
+			names = append(names, record.Name)
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-// namesIn returns the names of the records of a namespace.
-func (d *desired) namesIn(namespace string) []string {
-	names := map[string]struct{}{}
-	for owner := range d.byNamespace[namespace] {
-		names[d.owners[owner].Name] = struct{}{}
-	}
-	return slices.Sorted(maps.Keys(names))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // first returns the record whose holder has a name: the highest class, then who came first. above are the first records of

@@ -89,14 +89,18 @@ func (w *writes) count() int {
 // cluster is a fake API server with informers that tell of what the test does.
 type cluster struct {
 	client.Client
-	writes    *writes
-	informers map[string]*controllertest.FakeInformer
+	// unobserved is the same without counting writes.
+	unobserved client.Client
+	writes     *writes
+	informers  map[string]*controllertest.FakeInformer
 }
 
 func newCluster(objects ...client.Object) *cluster {
 	c := &cluster{writes: &writes{}, informers: map[string]*controllertest.FakeInformer{}}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "extension-garden", UID: "garden-uid"}})
-	c.Client = fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	unobserved := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(objects...).Build()
+	c.unobserved = unobserved
+	c.Client = interceptor.NewClient(unobserved, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			if err := c.writes.record(object); err != nil {
 				return err
@@ -115,7 +119,7 @@ func newCluster(objects ...client.Object) *cluster {
 			}
 			return w.Delete(ctx, object, options...)
 		},
-	}).Build()
+	})
 	for _, object := range []client.Object{&extensionsv1alpha1.DNSRecord{}, &corev1.Service{}, &corev1.ConfigMap{}, &resourcesv1alpha1.ManagedResource{}, &corev1.Namespace{}} {
 		c.informers[fmt.Sprintf("%T", object)] = controllertest.NewFakeInformer(controllertest.Synced)
 	}

@@ -30,17 +30,18 @@ func TestBatchesAndWritesAreCounted(t *testing.T) {
 	want := func(owner, name string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.enqueue(p.desired.set(record(owner, name+"."+testZone, "A", "10.0.0.1")))
+		p.update(p.desired.set(record(owner, name+"."+testZone, "A", "10.0.0.1"))...)
 	}
 
 	for _, name := range []string{"a", "b", "c"} {
 		want(name, name)
 	}
-	g.Expect(p.flush(t.Context())).To(Succeed())
-	g.Expect(p.flush(t.Context())).To(Succeed(), "with nothing to write")
+	write := func() error { return p.writeShard(t.Context(), "coredns-custom-garden-0") }
+	g.Expect(write()).To(Succeed())
+	g.Expect(write()).To(Succeed(), "with nothing to write")
 	want("d", "d")
 	c.writes.fail(errors.New("no"))
-	g.Expect(p.flush(t.Context())).NotTo(Succeed())
+	g.Expect(write()).NotTo(Succeed())
 
 	g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP provider_local_dns_batch_names Names that changed since the last write for CoreDNS and went into the next one together.

@@ -19,12 +19,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,29 +106,21 @@ type Provider struct {
 	confirmer *confirmer
 	// started is closed once the state of the cluster is known.
 	started chan struct{}
-	// wake has room for one: what is pending is whether, not what.
-	wake chan struct{}
+	// queue has the names of the ConfigMaps to write, and restores how long those wait that somebody else keeps changing.
+	queue    workqueue.TypedRateLimitingInterface[string]
+	restores *flowcontrol.Backoff
 
 	mu       sync.Mutex
 	desired  *desired
 	gateways *gateways
 	shards   *shards
-	// pending are names to render, suspects ConfigMaps that may not be as they were written.
-	pending  map[string][]*ticket
-	suspects map[string]struct{}
-	// lastError is that of the latest write.
-	lastError error
-	owner     []metav1.OwnerReference
+	// unprepared is why the state of the cluster is not known yet.
+	unprepared error
+	// owner owns the ConfigMaps.
+	owner []metav1.OwnerReference
 }
 
 var _ dns.Provider = (*Provider)(nil)
-
-// ticket is for somebody who waits until a name is written.
-type ticket struct {
-	// left is the number of ConfigMaps that are not written yet.
-	left int
-	done chan struct{}
-}
 
 // New returns a Provider. An error is a mistake in the options.
 func New(opts Options) (*Provider, error) {
@@ -154,11 +147,10 @@ func New(opts Options) (*Provider, error) {
 		Options:   opts,
 		confirmer: newConfirmer(opts.Exchanger),
 		started:   make(chan struct{}),
-		wake:      make(chan struct{}, 1),
+		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, maxRetry)),
+		restores:  flowcontrol.NewBackOff(firstRetry, maxRestore),
 		desired:   newDesired(),
 		shards:    newShards(shardPrefix(opts.Instance)),
-		pending:   map[string][]*ticket{},
-		suspects:  map[string]struct{}{},
 	}
 	p.gateways = newGateways(p.gatewayNamespace())
 	return p, nil
@@ -181,13 +173,13 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	}
 
 	p.mu.Lock()
-	written := p.enqueue(p.desired.set(record))
+	pending := p.update(append(p.desired.set(record), record.Name)...)
 	conflict := p.desired.conflict(record)
 	p.mu.Unlock()
 	if conflict != nil {
 		return conflict
 	}
-	if err := p.waitWritten(ctx, written); err != nil {
+	if err := pending.await(ctx); err != nil {
 		return fmt.Errorf("writing %s record %s: %w", record.Type, record.Name, err)
 	}
 	if err := p.confirm(ctx, record); err != nil {
@@ -206,34 +198,12 @@ func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 	}
 
 	p.mu.Lock()
-	written := p.enqueue(p.desired.remove(owner))
+	pending := p.update(p.desired.remove(owner)...)
 	p.mu.Unlock()
-	if err := p.waitWritten(ctx, written); err != nil {
+	if err := pending.await(ctx); err != nil {
 		return fmt.Errorf("removing the record of DNSRecord %s: %w", owner, err)
 	}
 	return nil
-}
-
-// enqueue has names rendered and written. The ticket is done when they are; without names it is done already, unless a
-// write is outstanding: that may be of the same name.
-func (p *Provider) enqueue(names []string) *ticket {
-	t := &ticket{left: len(names), done: make(chan struct{})}
-	for _, name := range names {
-		p.pending[name] = append(p.pending[name], t)
-	}
-	if len(names) == 0 {
-		close(t.done)
-		return t
-	}
-	p.signal()
-	return t
-}
-
-func (p *Provider) signal() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
 }
 
 func (p *Provider) waitStarted(ctx context.Context) error {
@@ -244,18 +214,7 @@ func (p *Provider) waitStarted(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Errorf("the state of CoreDNS in namespace %s is not known yet: %w", p.Namespace, orElse(p.lastError, ctx.Err()))
-}
-
-func (p *Provider) waitWritten(ctx context.Context, t *ticket) error {
-	select {
-	case <-t.done:
-		return nil
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return orElse(p.lastError, ctx.Err())
+	return fmt.Errorf("the state of CoreDNS in namespace %s is not known yet: %w", p.Namespace, orElse(p.unprepared, ctx.Err()))
 }
 
 // confirm returns nil once all servers answer with a record in both views. What is expected is worked out anew for each
@@ -305,8 +264,8 @@ func (p *Provider) expectations(record dns.Record) (mark, []expectation, error) 
 	defer p.mu.Unlock()
 
 	in, ok := p.shards.where[record.Name]
-	if !ok || !in.exists || in.dirty {
-		return mark{}, nil, fmt.Errorf("it is not written: %w", orElse(p.lastError, errors.New("a write is outstanding")))
+	if !ok || !in.exists {
+		return mark{}, nil, errors.New("it is not written")
 	}
 	m := mark{shard: in.name, zone: in.entries[record.Name].zone, generation: in.generation}
 
@@ -335,9 +294,4 @@ func (p *Provider) probe(name string) string {
 		}
 	}
 	return "0" + name[1:]
-}
-
-// reference returns the owner reference of the ConfigMaps.
-func (p *Provider) reference() []metav1.OwnerReference {
-	return slices.Clone(p.owner)
 }

@@ -308,14 +308,47 @@ func TestALostOrEditedConfigMapIsWrittenAgain(t *testing.T) {
 	p.cluster.tell(edited, false)
 	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(written.Data))
 
-	g.Expect(p.cluster.Delete(ctx, written.DeepCopy())).To(Succeed())
-	p.cluster.tell(&written, true)
+	gone := p.cluster.configMaps(g)[0]
+	g.Expect(p.cluster.Delete(ctx, &gone)).To(Succeed())
+	p.cluster.tell(&gone, true)
 	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(written.Data))
 
 	stray := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "coredns-custom-garden-77", Labels: map[string]string{LabelConfig: "true"}}}
 	g.Expect(p.cluster.Create(ctx, stray)).To(Succeed())
 	p.cluster.tell(stray, false)
 	g.Eventually(func() error { return p.cluster.Get(ctx, client.ObjectKeyFromObject(stray), &corev1.ConfigMap{}) }).Should(MatchError(ContainSubstring("not found")))
+}
+
+// TestTwoLeadersDoNotWriteAgainstEachOtherAllTheTime has somebody else write the ConfigMap whenever this instance has: one that
+// still takes itself for the leader, or a user.
+func TestTwoLeadersDoNotWriteAgainstEachOtherAllTheTime(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster())
+	g.Expect(p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	key := client.ObjectKeyFromObject(&p.cluster.configMaps(g)[0])
+	interfere := func() (restored bool) {
+		found := &corev1.ConfigMap{}
+		g.Expect(p.cluster.Get(ctx, key, found)).To(Succeed())
+		if found.Data["other"] == "leader" {
+			return false
+		}
+		found.Data = map[string]string{"other": "leader"}
+		g.Expect(p.cluster.unobserved.Update(ctx, found)).To(Succeed())
+		p.cluster.tell(found, false)
+		return true
+	}
+
+	restored := 0
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if interfere() {
+			restored++
+		}
+	}
+	g.Expect(restored).To(And(BeNumerically(">", 2), BeNumerically("<", 10)), "it is restored, and less and less often")
+
+	before := p.cluster.writes.count()
+	_ = p.apply(ctx, record("b", "b.local.gardener.cloud", "A", "192.0.2.2"))
+	g.Expect(p.cluster.writes.count()).To(BeNumerically(">", before), "what changes is written at once")
 }
 
 func TestStartServesWhatWasReconciledAndPrunesTheRest(t *testing.T) {

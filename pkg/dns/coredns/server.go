@@ -17,11 +17,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
@@ -42,11 +49,10 @@ const (
 type ServerOptions struct {
 	Client client.Client
 	// Reader reads Namespaces from the API server.
-	Reader    client.Reader
-	Informers Informers
-	Log       logr.Logger
-	Renderer  *chart.Renderer
-	Writer    *resources.Writer
+	Reader   client.Reader
+	Log      logr.Logger
+	Renderer *chart.Renderer
+	Writer   *resources.Writer
 
 	// Instance is the name of this instance, unique in the cluster: "garden" or "seed".
 	Instance string
@@ -73,13 +79,11 @@ type ServerValues struct {
 	VPA bool
 }
 
-// Server is a manager.Runnable that ensures that one CoreDNS is in the cluster, though several instances may be, and
-// that this instance may write to it. It deploys by ManagedResources of class seed in namespace garden, which the
-// garbage collector removes when the Namespaces of all instances that use them are gone.
+// Server is a controller that ensures that one CoreDNS is in the cluster, though several instances may be, and that this
+// instance may write to it. It deploys by ManagedResources of class seed in namespace garden, which the garbage collector
+// removes when the Namespaces of all instances that use them are gone.
 type Server struct {
 	ServerOptions
-	// wake has room for one: what is pending is whether, not what.
-	wake chan struct{}
 }
 
 // NewServer returns a Server. An error is a mistake in the options.
@@ -93,49 +97,32 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	if opts.Chart == nil {
 		opts.Chart = chart.Embedded(components.FS, components.CoreDNS)
 	}
-	return &Server{ServerOptions: opts, wake: make(chan struct{}, 1)}, nil
+	return &Server{ServerOptions: opts}, nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (s *Server) NeedLeaderElection() bool { return true }
-
-// Start implements manager.Runnable. It deploys, and again when somebody changes or deletes what it deployed, until ctx
-// is done.
-func (s *Server) Start(ctx context.Context) error {
-	informer, err := s.Informers.GetInformer(ctx, &resourcesv1alpha1.ManagedResource{})
+// AddToManager has the Server deploy at the start, and again when somebody changes or deletes what it deployed.
+func (s *Server) AddToManager(mgr manager.Manager) error {
+	c, err := controller.New("coredns", mgr, controller.Options{
+		Reconciler:         s,
+		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, time.Minute),
+		SkipNameValidation: new(true), // tests run several instances in one process
+	})
 	if err != nil {
-		return fmt.Errorf("watching ManagedResources: %w", err)
+		return err
 	}
-	if _, err := informer.AddEventHandler(onChange(func(object client.Object) {
-		if object.GetNamespace() == v1beta1constants.GardenNamespace && slices.Contains([]string{ManagedResourceName, s.ownName()}, object.GetName()) {
-			s.signal()
-		}
-	})); err != nil {
-		return fmt.Errorf("watching ManagedResources: %w", err)
+	deploy := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
+	deployed := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetNamespace() == v1beta1constants.GardenNamespace && slices.Contains([]string{ManagedResourceName, s.ownName()}, object.GetName())
+	})
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &resourcesv1alpha1.ManagedResource{}, deploy, deployed)); err != nil {
+		return err
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return nil
-	}
+	return c.Watch(controllerutils.EnqueueOnce)
+}
 
-	s.signal()
-	retry := firstRetry
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.wake:
-		}
-		err := s.Deploy(ctx)
-		switch {
-		case err == nil:
-			retry = firstRetry
-		case ctx.Err() == nil:
-			s.Log.Error(err, "Deploying CoreDNS, trying again", "after", retry)
-			pause(ctx, retry)
-			retry = min(2*retry, time.Minute)
-			s.signal()
-		}
-	}
+// Reconcile implements reconcile.Reconciler.
+func (s *Server) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	return reconcile.Result{}, s.Deploy(ctx)
 }
 
 // Deploy brings the ManagedResources into the state that they should have. It is idempotent.
@@ -244,7 +231,7 @@ func (s *Server) permissions() []client.Object {
 			ObjectMeta: meta,
 			Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "create"}},
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: newShards(shardPrefix(s.Instance)).names(), Verbs: []string{"get", "update", "delete"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: newShards(shardPrefix(s.Instance)).names(), Verbs: []string{"update", "delete"}},
 				{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
 			},
 		},
@@ -257,13 +244,6 @@ func (s *Server) permissions() []client.Object {
 }
 
 func (s *Server) ownName() string { return ManagedResourceName + "-" + s.Instance }
-
-func (s *Server) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
 
 func (v ServerValues) values() map[string]any {
 	values := map[string]any{

@@ -8,13 +8,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,14 +36,17 @@ func (p *Provider) Start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if err := p.watch(ctx); err != nil || ctx.Err() != nil {
+	if err := p.watch(ctx, p.sources(ctx)); err != nil || ctx.Err() != nil {
 		return err
 	}
 	if err := p.rebuild(ctx); err != nil {
 		return fmt.Errorf("making the state of CoreDNS from the cluster: %w", err)
 	}
+	// What others do with the ConfigMaps can be told only once it is known what is to be in them.
+	if err := p.watch(ctx, []watched{{&corev1.ConfigMap{}, p.configMapChanged}}); err != nil || ctx.Err() != nil {
+		return err
+	}
 	close(p.started)
-	p.signal()
 	p.write(ctx)
 	return nil
 }
@@ -49,19 +54,17 @@ func (p *Provider) Start(ctx context.Context) error {
 // waitPrepared returns once prepare has succeeded. An instance whose CoreDNS is just being deployed isn't allowed to read
 // there yet. An informer would wait longer and longer for that, so it is made only when it is known to work.
 func (p *Provider) waitPrepared(ctx context.Context) {
-	retry := firstRetry
-	for ctx.Err() == nil {
+	backoff := wait.Backoff{Duration: firstRetry, Factor: 2, Cap: maxRetry / 2, Steps: math.MaxInt}
+	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := p.prepare(ctx)
-		if err == nil {
-			return
+		if err != nil {
+			p.Log.Info("Waiting for the namespace of CoreDNS", "namespace", p.Namespace, "reason", err.Error())
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.unprepared = err
 		}
-		p.Log.Info("Waiting for the namespace of CoreDNS", "namespace", p.Namespace, "reason", err.Error())
-		p.mu.Lock()
-		p.lastError = err
-		p.mu.Unlock()
-		pause(ctx, retry)
-		retry = min(2*retry, maxRetry/2)
-	}
+		return err == nil, nil
+	})
 }
 
 // prepare checks that the namespace of CoreDNS can be read and learns who owns the ConfigMaps.
@@ -95,38 +98,39 @@ func OwnerReference(ctx context.Context, reader client.Reader, name string) (met
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: name, UID: namespace.UID}, nil
 }
 
-// watch reacts to what others do with the objects that the state is made of.
-func (p *Provider) watch(ctx context.Context) error {
-	type watched struct {
-		object  client.Object
-		handler toolscache.ResourceEventHandler
-	}
+// watched are objects whose changes matter.
+type watched struct {
+	object  client.Object
+	changed func(object any, deleted bool)
+}
+
+// sources are the objects that the state is made of.
+func (p *Provider) sources(ctx context.Context) []watched {
 	all := []watched{
-		{&extensionsv1alpha1.DNSRecord{}, onChange(func(object client.Object) { p.dnsRecordChanged(ctx, object) })},
-		{&corev1.Service{}, toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { p.serviceChanged(object, false) },
-			UpdateFunc: func(_, object any) { p.serviceChanged(object, false) },
-			DeleteFunc: func(object any) { p.serviceChanged(object, true) },
-		}},
-		{&corev1.ConfigMap{}, onChange(func(object client.Object) { p.suspect(object.GetName()) })},
+		{&extensionsv1alpha1.DNSRecord{}, func(object any, _ bool) { p.dnsRecordChanged(ctx, object) }},
+		{&corev1.Service{}, p.serviceChanged},
 	}
 	if p.watchesNamespaces() {
-		all = append(all, watched{&corev1.Namespace{}, toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { p.namespaceChanged(object, false) },
-			UpdateFunc: func(_, object any) { p.namespaceChanged(object, false) },
-			DeleteFunc: func(object any) { p.namespaceChanged(object, true) },
-		}})
+		all = append(all, watched{&corev1.Namespace{}, p.namespaceChanged})
 	}
 	if len(p.Servers) == 0 {
-		all = append(all, watched{&discoveryv1.EndpointSlice{}, toolscache.ResourceEventHandlerFuncs{}})
+		all = append(all, watched{&discoveryv1.EndpointSlice{}, func(any, bool) {}}) // they are read when somebody asks
 	}
+	return all
+}
 
+// watch calls functions with what changes from now on, and with what there is already.
+func (p *Provider) watch(ctx context.Context, all []watched) error {
 	for _, w := range all {
 		informer, err := p.Informers.GetInformer(ctx, w.object)
 		if err != nil {
 			return fmt.Errorf("watching objects of type %T: %w", w.object, err)
 		}
-		registration, err := informer.AddEventHandler(w.handler)
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { w.changed(object, false) },
+			UpdateFunc: func(_, object any) { w.changed(object, false) },
+			DeleteFunc: func(object any) { w.changed(object, true) },
+		})
 		if err != nil {
 			return fmt.Errorf("watching objects of type %T: %w", w.object, err)
 		}
@@ -137,37 +141,28 @@ func (p *Provider) watch(ctx context.Context) error {
 	return nil
 }
 
-// onChange calls a function with the object of every event.
-func onChange(do func(object client.Object)) toolscache.ResourceEventHandler {
-	call := func(object any) {
-		if object, ok := unwrap(object); ok {
-			do(object)
-		}
-	}
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    call,
-		UpdateFunc: func(_, object any) { call(object) },
-		DeleteFunc: call,
-	}
-}
-
-func unwrap(object any) (client.Object, bool) {
+// unwrap returns the object of an event.
+func unwrap[T client.Object](object any) (T, bool) {
 	if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
 	}
-	out, ok := object.(client.Object)
+	out, ok := object.(T)
 	return out, ok
 }
 
 // dnsRecordChanged drops what no reconcile will drop: a DNSRecord that went without one, as Gardener's library skips
 // the deletion of what it takes for never created, one that is another instance's or extension's now,
 // and one that another provider serves. It follows the DNSRecords of another instance whose names are taken.
-func (p *Provider) dnsRecordChanged(ctx context.Context, object client.Object) {
+func (p *Provider) dnsRecordChanged(ctx context.Context, changed any) {
+	object, ok := unwrap[*extensionsv1alpha1.DNSRecord](changed)
+	if !ok {
+		return
+	}
 	key := client.ObjectKeyFromObject(object)
 	p.mu.Lock()
-	_, ok := p.desired.owners[key]
+	_, known := p.desired.owners[key]
 	p.mu.Unlock()
-	if record, isDNSRecord := object.(*extensionsv1alpha1.DNSRecord); !ok && (!isDNSRecord || !p.isElsewhere(record)) {
+	if !known && !p.isElsewhere(object) {
 		return
 	}
 
@@ -181,30 +176,23 @@ func (p *Provider) dnsRecordChanged(ctx context.Context, object client.Object) {
 	if err == nil && p.isMine(current) {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err == nil && p.isElsewhere(current) {
 		if record, err := dns.New(current, p.Zones, p.DefaultTTL); err == nil {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.enqueue(p.desired.setElsewhere(record))
+			p.update(p.desired.setElsewhere(record)...)
 			return
 		}
 	}
-	if !ok {
-		return
+	if names := p.desired.remove(key); len(names) > 0 {
+		p.Log.Info("Dropping the record of a DNSRecord that is gone or no more to be served here", "dnsRecord", key)
+		p.update(names...)
 	}
-	p.Log.Info("Dropping the record of a DNSRecord that is gone or no more to be served here", "dnsRecord", key)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.enqueue(p.desired.remove(key))
 }
 
 // serviceChanged renders the names again whose gateway may be another now.
-func (p *Provider) serviceChanged(object any, deleted bool) {
-	unwrapped, ok := unwrap(object)
-	if !ok {
-		return
-	}
-	service, ok := unwrapped.(*corev1.Service)
+func (p *Provider) serviceChanged(changed any, deleted bool) {
+	service, ok := unwrap[*corev1.Service](changed)
 	if !ok {
 		return
 	}
@@ -216,7 +204,28 @@ func (p *Provider) serviceChanged(object any, deleted bool) {
 	} else {
 		addresses = p.gateways.set(service)
 	}
-	p.enqueue(p.desired.namesOf(addresses))
+	if len(addresses) > 0 {
+		p.update(p.desired.names(func(record dns.Record) bool {
+			return slices.ContainsFunc(record.Values, func(value string) bool { return slices.Contains(addresses, value) })
+		})...)
+	}
+}
+
+// namespaceChanged renders the names of a namespace again if its control plane is in another zone now.
+func (p *Provider) namespaceChanged(changed any, deleted bool) {
+	namespace, ok := unwrap[client.Object](changed)
+	if !ok {
+		return
+	}
+	zone := ""
+	if !deleted {
+		zone = singleZone(namespace)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gateways.setZone(namespace.GetName(), zone) {
+		p.update(p.desired.names(func(record dns.Record) bool { return record.Owner.Namespace == namespace.GetName() })...)
+	}
 }
 
 func (p *Provider) isMine(object *extensionsv1alpha1.DNSRecord) bool {
@@ -272,16 +281,21 @@ func (p *Provider) rebuild(ctx context.Context) error {
 		p.desired.set(record)
 	}
 
-	for _, name := range p.desired.names() {
+	for _, name := range slices.Sorted(maps.Keys(p.desired.byName)) {
 		p.renderName(name)
 	}
 	p.shards.prune()
 	p.Log.Info("Serving the DNSRecords that were reconciled before", "names", len(p.desired.byName), "configMaps", len(p.shards.all))
 
-	// What is right already needs no write.
+	for _, s := range p.shards.all {
+		s.version++ // also one that nothing is in any more
+		p.queue.Add(s.name)
+	}
 	for i := range configMaps.Items {
-		if s, ok := p.shards.all[configMaps.Items[i].Name]; ok {
-			s.dirty = len(s.entries) == 0 || s.generation == 0 || !p.isAsWritten(&configMaps.Items[i], s)
+		if s, ok := p.shards.all[configMaps.Items[i].Name]; ok && s.generation > 0 && len(s.entries) > 0 {
+			if s.sent = p.configMap(s, s.generation); isAsWritten(&configMaps.Items[i], s.sent) {
+				s.written.report(s.version, nil)
+			}
 		}
 	}
 	return nil
@@ -322,45 +336,4 @@ func (p *Provider) restored(object *extensionsv1alpha1.DNSRecord) (dns.Record, e
 		return dns.Record{}, errors.New("it was not served before")
 	}
 	return record, nil
-}
-
-// servers returns the addresses of all CoreDNS that are ready to be asked.
-func (p *Provider) servers(ctx context.Context) ([]string, error) {
-	if len(p.Servers) > 0 {
-		return p.Servers, nil
-	}
-	list := &discoveryv1.EndpointSliceList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: ServiceName}); err != nil {
-		return nil, fmt.Errorf("listing the EndpointSlices of Service %s/%s: %w", p.Namespace, ServiceName, err)
-	}
-	var servers []string
-	for _, slice := range list.Items {
-		servers = append(servers, endpoints(slice)...)
-	}
-	if len(servers) == 0 {
-		return nil, errors.New("no pod of CoreDNS in namespace " + p.Namespace + " is ready")
-	}
-	slices.Sort(servers)
-	return slices.Compact(servers), nil
-}
-
-// endpoints returns the ready addresses of a slice. A pod with two families is in two slices: to ask it twice is to see
-// that it answers by both.
-func endpoints(slice discoveryv1.EndpointSlice) []string {
-	port := int32(0)
-	for _, candidate := range slice.Ports {
-		if candidate.Port != nil && candidate.Protocol != nil && *candidate.Protocol == corev1.ProtocolTCP {
-			port = *candidate.Port
-		}
-	}
-	var servers []string
-	for _, endpoint := range slice.Endpoints {
-		if port == 0 || (endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready) {
-			continue
-		}
-		for _, address := range endpoint.Addresses {
-			servers = append(servers, net.JoinHostPort(address, strconv.Itoa(int(port))))
-		}
-	}
-	return servers
 }
