@@ -92,7 +92,9 @@ type cluster struct {
 	// unobserved is the same without counting writes.
 	unobserved client.Client
 	writes     *writes
-	informers  map[string]*controllertest.FakeInformer
+	// echoes has each write of a ConfigMap told of before it returns.
+	echoes    bool
+	informers map[string]*controllertest.FakeInformer
 }
 
 func newCluster(objects ...client.Object) *cluster {
@@ -105,13 +107,13 @@ func newCluster(objects ...client.Object) *cluster {
 			if err := c.writes.record(object); err != nil {
 				return err
 			}
-			return w.Create(ctx, object, options...)
+			return errors.Join(w.Create(ctx, object, options...), c.echo(object))
 		},
 		Update: func(ctx context.Context, w client.WithWatch, object client.Object, options ...client.UpdateOption) error {
 			if err := c.writes.record(object); err != nil {
 				return err
 			}
-			return w.Update(ctx, object, options...)
+			return errors.Join(w.Update(ctx, object, options...), c.echo(object))
 		},
 		Delete: func(ctx context.Context, w client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			if err := c.writes.record(&corev1.Node{}); err != nil {
@@ -132,6 +134,13 @@ func (c *cluster) GetInformer(_ context.Context, object client.Object, _ ...cach
 		return nil, fmt.Errorf("no informer for %T", object)
 	}
 	return informer, nil
+}
+
+func (c *cluster) echo(object client.Object) error {
+	if configMap, ok := object.(*corev1.ConfigMap); ok && c.echoes {
+		c.tell(configMap.DeepCopy(), false)
+	}
+	return nil
 }
 
 func (c *cluster) tell(object client.Object, deleted bool) {

@@ -319,6 +319,21 @@ func TestALostOrEditedConfigMapIsWrittenAgain(t *testing.T) {
 	g.Eventually(func() error { return p.cluster.Get(ctx, client.ObjectKeyFromObject(stray), &corev1.ConfigMap{}) }).Should(MatchError(ContainSubstring("not found")))
 }
 
+func TestEventsOfItsOwnWritesChangeNothing(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster()
+	c.echoes = true
+	p := newProvider(t, c)
+	g.Expect(p.apply(ctx, record("a", "a.local.gardener.cloud", "A", "192.0.2.1"))).To(Succeed())
+	earlier := c.configMaps(g)[0]
+	g.Expect(p.apply(ctx, record("b", "b.local.gardener.cloud", "A", "192.0.2.2"))).To(Succeed())
+	latest := c.configMaps(g)[0]
+	c.tell(&latest, false)
+	c.tell(&earlier, false)
+	c.tell(&earlier, true)
+	g.Consistently(c.writes.count, "300ms").Should(Equal(2))
+}
+
 // TestTwoLeadersDoNotWriteAgainstEachOtherAllTheTime has somebody else write the ConfigMap whenever this instance has: one that
 // still takes itself for the leader, or a user.
 func TestTwoLeadersDoNotWriteAgainstEachOtherAllTheTime(t *testing.T) {
