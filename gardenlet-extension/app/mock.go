@@ -43,7 +43,7 @@ func (s *seed) addMock() error {
 func (s *seed) addMockNodes() (*nodes.Fleet, error) {
 	port := *s.config.Mock.Nodes.KubeletPort
 	fleet, err := nodes.New(nodes.Options{
-		Seed:            s.GetClient(),
+		Connect:         nodes.FromSecrets(s.GetClient()),
 		Kubelet:         nodes.KubeletEndpoint{Host: Name + "." + s.opts.Namespace + ".svc", Port: int32(port)}, // #nosec G115 -- validated
 		GPUResourceName: s.config.Machines.GPUResourceName,
 		Log:             s.GetLogger().WithName("mock-nodes"),
@@ -51,7 +51,11 @@ func (s *seed) addMockNodes() (*nodes.Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Add(&kubelet.Server{Address: fmt.Sprintf(":%d", port), Log: s.GetLogger().WithName("mock-kubelet")}); err != nil {
+	server, err := kubelet.New(fmt.Sprintf(":%d", port), s.GetLogger().WithName("mock-kubelet"))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Add(server); err != nil {
 		return nil, err
 	}
 	return fleet, s.Add(fleet)

@@ -35,6 +35,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -113,6 +114,12 @@ func (e *env) restart() {
 			}
 			return c.Delete(ctx, obj, opts...)
 		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := e.record("apply", obj.(client.Object)); err != nil {
+				return err
+			}
+			return c.Apply(ctx, obj, opts...)
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			if err := e.record("patch", obj); err != nil {
 				return err
@@ -134,7 +141,11 @@ func (e *env) restart() {
 }
 
 func (e *env) record(verb string, obj client.Object) error {
-	request := fmt.Sprintf("%s %s", verb, extensionscontroller.UnsafeGuessKind(obj))
+	kind := extensionscontroller.UnsafeGuessKind(obj)
+	if verb == "apply" {
+		kind = obj.GetObjectKind().GroupVersionKind().Kind
+	}
+	request := fmt.Sprintf("%s %s", verb, kind)
 	e.requests = append(e.requests, request)
 	if e.fail != nil {
 		return e.fail(request)
@@ -278,15 +289,19 @@ func newCluster(change func(*gardencorev1beta1.Shoot)) *extensionsv1alpha1.Clust
 // fakeNodes are Nodes that tell what is asked of them.
 type fakeNodes struct {
 	err   error
+	kept  bool
 	calls []string
 }
 
-func (n *fakeNodes) Apply(_ context.Context, _ logr.Logger, worker *extensionsv1alpha1.Worker, cluster *extensionscontroller.Cluster) error {
-	n.calls = append(n.calls, "apply "+worker.Name+" of "+cluster.Shoot.Name)
+func (n *fakeNodes) Keeps(*extensionsv1alpha1.Worker) bool { return n.kept }
+
+func (n *fakeNodes) Apply(_ context.Context, _ logr.Logger, worker *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster) error {
+	n.calls = append(n.calls, "apply "+worker.Name+" of "+cluster.Shoot().Name)
+	n.kept = n.kept || n.err == nil
 	return n.err
 }
 
-func (n *fakeNodes) Delete(_ context.Context, _ logr.Logger, worker *extensionsv1alpha1.Worker, _ *extensionscontroller.Cluster, force bool) error {
+func (n *fakeNodes) Delete(_ context.Context, _ logr.Logger, worker *extensionsv1alpha1.Worker, force bool) error {
 	n.calls = append(n.calls, fmt.Sprintf("delete %s, force %t", worker.Name, force))
 	return n.err
 }

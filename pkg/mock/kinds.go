@@ -7,14 +7,10 @@ package mock
 import (
 	"context"
 
-	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
 const (
@@ -30,7 +26,7 @@ const (
 type kind struct {
 	// name is the kind.
 	name string
-	// types are the types that are served, if there is another one than Type.
+	// types are further types that are served.
 	types []string
 	// inGarden tells that there are objects of class garden.
 	inGarden bool
@@ -47,7 +43,7 @@ type kind struct {
 
 // step is what a kind has done for an operation. What it returns is put on the object: a RequeueAfterError without codes as
 // the progress of the operation, any other error as its failure.
-type step func(ctx context.Context, p *provider, w *work) error
+type step func(ctx context.Context, p *provider, o *operation) error
 
 // provider is what steps need.
 type provider struct {
@@ -55,16 +51,6 @@ type provider struct {
 	clock    clock.PassiveClock
 	hostPath string
 	nodes    Nodes
-}
-
-// work is an operation on an object.
-type work struct {
-	log logr.Logger
-	obj extensionsv1alpha1.Object
-	// cluster is that of the object's shoot; nil if there is none.
-	cluster *extensioncluster.Cluster
-	// force tells that a user has forced the deletion of the object.
-	force bool
 }
 
 // kinds are all kinds of extension objects.
@@ -84,7 +70,7 @@ func kinds() []kind {
 		{name: extensionsv1alpha1.NetworkResource, newObject: newOf[extensionsv1alpha1.Network], apply: on(applyNetwork)},
 		{
 			name: extensionsv1alpha1.OperatingSystemConfigResource, newObject: newOf[extensionsv1alpha1.OperatingSystemConfig],
-			types: []string{Type, TypeOS}, apply: on(applyOperatingSystemConfig),
+			types: []string{TypeOS}, apply: on(applyOperatingSystemConfig),
 		},
 		{name: extensionsv1alpha1.SelfHostedShootExposureResource, newObject: newOf[extensionsv1alpha1.SelfHostedShootExposure], apply: on(applyExposure)},
 		{
@@ -92,20 +78,6 @@ func kinds() []kind {
 			apply: on(applyWorker), remove: on(removeWorker), migrate: on(migrateWorker),
 		},
 	}
-}
-
-// allTypes are the types that are served.
-func (k *kind) allTypes() []string {
-	if k.types == nil {
-		return []string{Type}
-	}
-	return k.types
-}
-
-// technicalID returns the namespace of the shoot, or of the garden, that a BackupEntry is for.
-func technicalID(backupEntry string) string {
-	namespace, _ := backupentry.ExtractShootDetailsFromBackupEntryName(backupEntry)
-	return namespace
 }
 
 func newOf[T any, P interface {
@@ -116,8 +88,8 @@ func newOf[T any, P interface {
 }
 
 // on makes a step of a function for one kind.
-func on[T extensionsv1alpha1.Object](do func(context.Context, *provider, *work, T) error) step {
-	return func(ctx context.Context, p *provider, w *work) error {
-		return do(ctx, p, w, w.obj.(T))
+func on[T extensionsv1alpha1.Object](do func(context.Context, *provider, *operation, T) error) step {
+	return func(ctx context.Context, p *provider, o *operation) error {
+		return do(ctx, p, o, o.Object.(T))
 	}
 }

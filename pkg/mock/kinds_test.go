@@ -14,11 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
 // newObject returns an object of a kind.
@@ -194,6 +197,71 @@ func TestAMigratedWorkerLeavesItsNodesToTheNextSeed(t *testing.T) {
 	e.annotate(worker, "migrate")
 	e.reconcile(worker)
 	e.Expect(nodes.calls).To(HaveExactElements("apply a of a", "release a"))
+}
+
+func TestAWorkerHasItsNodesTakenUpAfterARestart(t *testing.T) {
+	last := func(operation gardencorev1beta1.LastOperationType, state gardencorev1beta1.LastOperationState) *gardencorev1beta1.LastOperation {
+		return &gardencorev1beta1.LastOperation{Type: operation, State: state, LastUpdateTime: metav1.Time{Time: start}}
+	}
+	const create, succeeded = gardencorev1beta1.LastOperationTypeCreate, gardencorev1beta1.LastOperationStateSucceeded
+	failed := func(shoot *gardencorev1beta1.Shoot) {
+		shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
+	}
+	seed := extensionsv1alpha1.ExtensionClassSeed
+	for name, tc := range map[string]struct {
+		worker   func(*extensionsv1alpha1.Worker)
+		cluster  func(*gardencorev1beta1.Shoot)
+		expected []string
+	}{
+		"as an earlier run has kept them alive": {nil, nil, []string{"apply a of a"}},
+		"also if its last operation has failed": {func(w *extensionsv1alpha1.Worker) {
+			w.Status.LastOperation = last(create, gardencorev1beta1.LastOperationStateError)
+		}, nil, []string{"apply a of a"}},
+		"also if its shoot has failed": {nil, failed, []string{"apply a of a"}},
+		"but has none if the shoot sleeps": {nil, func(shoot *gardencorev1beta1.Shoot) {
+			shoot.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: new(true)}
+		}, nil},
+		"but not if it is of another type":   {func(w *extensionsv1alpha1.Worker) { w.Spec.Type = "local" }, nil, nil},
+		"but not if it is of no shoot":       {func(w *extensionsv1alpha1.Worker) { w.Spec.Class = &seed }, nil, nil},
+		"but not if it was never reconciled": {func(w *extensionsv1alpha1.Worker) { w.Status.LastOperation = nil }, failed, nil},
+		"but not if another seed has it now": {func(w *extensionsv1alpha1.Worker) { w.Status.LastOperation = last("Migrate", succeeded) }, nil, nil},
+		"but not if it is about to be deleted": {func(w *extensionsv1alpha1.Worker) {
+			w.DeletionTimestamp, w.Finalizers = &metav1.Time{Time: start}, []string{"others"}
+		}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			worker := newObject[*extensionsv1alpha1.Worker]()
+			worker.Annotations = nil
+			worker.Status.LastOperation = last(create, succeeded)
+			if tc.worker != nil {
+				tc.worker(worker)
+			}
+			nodes := &fakeNodes{}
+			e := newEnv(t, []configv1alpha1.MockBehaviour{{ErrorRate: 1}}, newCluster(tc.cluster), worker)
+			e.opts.Nodes = nodes
+			e.restart()
+			r := e.reconcilerFor(worker)
+			reconcileOnce := func() time.Duration {
+				result, err := r.Wrap(r).Reconcile(e.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(worker)})
+				e.Expect(err).NotTo(HaveOccurred())
+				return result.RequeueAfter
+			}
+			isQueued := r.IsDue(worker) || r.IsAmiss(e.ctx, worker)
+			if len(tc.expected) > 0 {
+				e.Expect(isQueued).To(BeTrue(), "by the event of the start")
+				nodes.err = errors.New("the shoot does not answer")
+				e.Expect(reconcileOnce()).NotTo(BeZero(), "it is tried again")
+				nodes.err, nodes.calls = nil, nil
+			}
+			reconcileOnce()
+			e.Expect(nodes.calls).To(Equal(tc.expected))
+			if worker.Status.LastOperation != nil && worker.Status.LastOperation.State == succeeded {
+				e.Expect(e.requests).To(BeEmpty(), "the object says nothing of it")
+			}
+			reconcileOnce()
+			e.Expect(nodes.calls).To(Equal(tc.expected), "once")
+		})
+	}
 }
 
 func TestAnOperatingSystemConfigHasTheSecretThatGardenletReads(t *testing.T) {

@@ -49,8 +49,8 @@ var (
 
 // applyInfrastructure tells the ranges of the shoot, which gardenlet puts into the Shoot's status, one of each family. What
 // the shoot's spec lacks comes from its status or is made up.
-func applyInfrastructure(_ context.Context, _ *provider, w *work, infra *extensionsv1alpha1.Infrastructure) error {
-	shoot := w.cluster.Shoot()
+func applyInfrastructure(_ context.Context, _ *provider, o *operation, infra *extensionsv1alpha1.Infrastructure) error {
+	shoot := o.Cluster.Shoot()
 	if shoot == nil && isOfShoot(infra) {
 		return noCluster(infra.Namespace)
 	}
@@ -122,7 +122,7 @@ func (p purpose) choose(families []gardencorev1beta1.IPFamily, spec *string, sta
 
 // applyNetwork tells that the network has the families which the spec asks for. gardenlet waits for that when a shoot gets a
 // second one.
-func applyNetwork(_ context.Context, _ *provider, _ *work, network *extensionsv1alpha1.Network) error {
+func applyNetwork(_ context.Context, _ *provider, _ *operation, network *extensionsv1alpha1.Network) error {
 	network.Status.IPFamilies = slices.Clone(network.Spec.IPFamilies)
 	if len(network.Status.IPFamilies) == 0 {
 		network.Status.IPFamilies = []extensionsv1alpha1.IPFamily{extensionsv1alpha1.IPFamilyIPv4}
@@ -131,7 +131,7 @@ func applyNetwork(_ context.Context, _ *provider, _ *work, network *extensionsv1
 }
 
 // applyDNSRecord tells the zone: all but the first label of the name, unless the spec says another one.
-func applyDNSRecord(_ context.Context, _ *provider, _ *work, record *extensionsv1alpha1.DNSRecord) error {
+func applyDNSRecord(_ context.Context, _ *provider, _ *operation, record *extensionsv1alpha1.DNSRecord) error {
 	record.Status.Zone = record.Spec.Zone
 	if record.Spec.Zone == nil || *record.Spec.Zone == "" {
 		_, parent, _ := strings.Cut(record.Spec.Name, ".")
@@ -141,13 +141,13 @@ func applyDNSRecord(_ context.Context, _ *provider, _ *work, record *extensionsv
 }
 
 // applyBastion tells an address, without which gardenlet does not hand the Bastion on to the user.
-func applyBastion(_ context.Context, _ *provider, _ *work, bastion *extensionsv1alpha1.Bastion) error {
+func applyBastion(_ context.Context, _ *provider, _ *operation, bastion *extensionsv1alpha1.Bastion) error {
 	bastion.Status.Ingress = &corev1.LoadBalancerIngress{IP: addressFor(bastions, bastion.Namespace+"/"+bastion.Name).String()}
 	return nil
 }
 
 // applyExposure tells an address, to which gardenlet points the DNSRecord of the control plane.
-func applyExposure(_ context.Context, _ *provider, _ *work, exposure *extensionsv1alpha1.SelfHostedShootExposure) error {
+func applyExposure(_ context.Context, _ *provider, _ *operation, exposure *extensionsv1alpha1.SelfHostedShootExposure) error {
 	exposure.Status.Ingress = []corev1.LoadBalancerIngress{{IP: addressFor(exposures, exposure.Namespace+"/"+exposure.Name).String()}}
 	return nil
 }

@@ -41,12 +41,12 @@ func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 		provider:   provider{client: c, clock: opts.Clock, hostPath: opts.HostPath, nodes: opts.Nodes},
 		behaviours: newBehaviours(kind.name, opts.Config),
 	}
-	r.Reconciler = reconciler.New(reconciler.Options[extensionsv1alpha1.Object]{
+	options := reconciler.Options[extensionsv1alpha1.Object]{
 		Shared:       opts.Shared,
 		Client:       c,
 		Kind:         kind.name,
 		NewObject:    kind.newObject,
-		Types:        kind.allTypes(),
+		Types:        append([]string{Type}, kind.types...),
 		ExistsFor:    class.All(),
 		Finalizer:    FinalizerName,
 		Actuator:     actuator{r},
@@ -56,7 +56,11 @@ func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 		Gone:         r.behaviours.forget,
 		Clock:        opts.Clock,
 		Quiet:        -1, // what an operation waits for is what the configuration has it wait for
-	})
+	}
+	if kind.name == extensionsv1alpha1.WorkerResource {
+		options.IsAmiss, options.Wrap = r.isForgotten, r.remember
+	}
+	r.Reconciler = reconciler.New(options)
 	return r
 }
 
@@ -97,7 +101,7 @@ func (r *kindReconciler) operate(ctx context.Context, o *operation, do step) err
 	}
 	err := p.failure
 	if err == nil && do != nil {
-		err = do(ctx, &r.provider, &work{log: o.Log, obj: o.Object, cluster: o.Cluster, force: o.Force})
+		err = do(ctx, &r.provider, o)
 	}
 
 	var later *reconcilerutils.RequeueAfterError

@@ -271,10 +271,10 @@ func TestTheControllersOfTheGardenAreForItsKinds(t *testing.T) {
 func TestAnErrorOfAStepIsPutOnTheObjectAndTriedAgainLater(t *testing.T) {
 	osc := newObjectOf(kinds()[9]).(*extensionsv1alpha1.OperatingSystemConfig)
 	e := newEnv(t, nil, newCluster(nil), osc)
-	e.fail = failOn("create Secret")
+	e.fail = failOn("apply Secret")
 	e.Expect(e.reconcile(osc)).To(Equal(defaultRetry))
 	e.Expect(state(osc)).To(Equal("Create Error"))
-	e.Expect(osc.Status.LastError.Description).To(ContainSubstring("no answer to create Secret"))
+	e.Expect(osc.Status.LastError.Description).To(ContainSubstring("no answer to apply Secret"))
 	e.Expect(osc.Annotations).NotTo(HaveKey("gardener.cloud/operation"))
 
 	e.fail = nil

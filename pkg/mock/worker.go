@@ -5,13 +5,16 @@
 package mock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -21,37 +24,78 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
+// retryNodes is between two attempts to take up the Nodes of a Worker after a start.
+const retryNodes = 30 * time.Second
+
 // applyWorker tells the MachineDeployments, which nothing stands behind, and has the shoot's fake Nodes made.
-func applyWorker(ctx context.Context, p *provider, w *work, obj *extensionsv1alpha1.Worker) error {
-	if w.cluster.Shoot() == nil && isOfShoot(obj) {
+func applyWorker(ctx context.Context, p *provider, o *operation, obj *extensionsv1alpha1.Worker) error {
+	if o.Cluster.Shoot() == nil && isOfShoot(obj) {
 		return noCluster(obj.Namespace)
 	}
-	if err := recordInPlaceUpdates(w, obj); err != nil {
+	if err := recordInPlaceUpdates(o, obj); err != nil {
 		return err
 	}
 	obj.Status.MachineDeployments = machineDeployments(obj)
 	obj.Status.MachineDeploymentsLastUpdateTime = &metav1.Time{Time: deploymentTime(obj, p.clock.Now())}
 
-	if p.nodes == nil || w.cluster.Shoot() == nil {
+	if p.nodes == nil || o.Cluster.Shoot() == nil {
 		return nil
 	}
-	return p.nodes.Apply(ctx, w.log, obj, clusterFor(w, obj.Namespace))
+	return p.nodes.Apply(ctx, o.Log, obj, o.Cluster)
 }
 
 // removeWorker has the fake Nodes taken away.
-func removeWorker(ctx context.Context, p *provider, w *work, obj *extensionsv1alpha1.Worker) error {
+func removeWorker(ctx context.Context, p *provider, o *operation, obj *extensionsv1alpha1.Worker) error {
 	if p.nodes == nil {
 		return nil
 	}
-	return p.nodes.Delete(ctx, w.log, obj, clusterFor(w, obj.Namespace), w.force)
+	return p.nodes.Delete(ctx, o.Log, obj, o.Force)
 }
 
 // migrateWorker leaves the fake Nodes to the other seed.
-func migrateWorker(_ context.Context, p *provider, _ *work, obj *extensionsv1alpha1.Worker) error {
+func migrateWorker(_ context.Context, p *provider, _ *operation, obj *extensionsv1alpha1.Worker) error {
 	if p.nodes != nil {
 		p.nodes.Release(obj)
 	}
 	return nil
+}
+
+// isForgotten reports whether an earlier run of the program has kept the fake Nodes of a Worker alive, and this one does not yet. A
+// Worker that never was reconciled will be, and one that was migrated is that of another seed.
+func (r *kindReconciler) isForgotten(_ context.Context, obj extensionsv1alpha1.Object) bool {
+	w, ok := obj.(*extensionsv1alpha1.Worker)
+	if !ok || r.nodes == nil || !isOfShoot(w) || w.DeletionTimestamp != nil {
+		return false
+	}
+	last := w.Status.LastOperation
+	return last != nil && last.Type != gardencorev1beta1.LastOperationTypeMigrate && !r.nodes.Keeps(w)
+}
+
+// remember has the fake Nodes of forgotten Workers kept alive, also those of a shoot that has failed, before next looks at the
+// Worker. Their status says nothing of it.
+func (r *kindReconciler) remember(next reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		w := &extensionsv1alpha1.Worker{}
+		if err := r.client.Get(ctx, request.NamespacedName, w); err != nil || !slices.Contains(r.Types, w.Spec.Type) || !r.Classes.Has(w) || !r.isForgotten(ctx, w) {
+			return next.Reconcile(ctx, request)
+		}
+		cluster, err := r.ShootClusters.Get(ctx, w.Namespace)
+		if err == nil && !cluster.IsHibernated() { // A shoot that sleeps has no Nodes.
+			err = r.nodes.Apply(ctx, logf.FromContext(ctx), w, cluster)
+		}
+		var (
+			result  reconcile.Result
+			failure error
+		)
+		if r.IsDue(w) {
+			result, failure = next.Reconcile(ctx, request)
+		}
+		if err != nil {
+			logf.FromContext(ctx).Error(err, "Taking up the Nodes of a Worker after a start; trying again", "after", retryNodes)
+			result.RequeueAfter = cmp.Or(result.RequeueAfter, retryNodes)
+		}
+		return result, failure
+	})
 }
 
 // machineDeployments returns one for each pool and zone, as any provider has them.
@@ -82,14 +126,14 @@ func deploymentTime(obj *extensionsv1alpha1.Worker, now time.Time) time.Time {
 }
 
 // recordInPlaceUpdates tells that all pools which are updated in place have been. gardenlet waits for it.
-func recordInPlaceUpdates(w *work, obj *extensionsv1alpha1.Worker) error {
+func recordInPlaceUpdates(o *operation, obj *extensionsv1alpha1.Worker) error {
 	hashes := map[string]string{}
 	for _, pool := range obj.Spec.Pools {
 		if !v1beta1helper.IsUpdateStrategyInPlace(pool.UpdateStrategy) {
 			continue
 		}
 		var credentials *gardencorev1beta1.ShootCredentials
-		if shoot := w.cluster.Shoot(); shoot != nil {
+		if shoot := o.Cluster.Shoot(); shoot != nil {
 			credentials = shoot.Status.Credentials
 		}
 		hash, err := gardenerutils.CalculateWorkerPoolHashForInPlaceUpdate(pool.Name, pool.KubernetesVersion, pool.KubeletConfig, pool.MachineImage.Version, credentials)
@@ -103,17 +147,4 @@ func recordInPlaceUpdates(w *work, obj *extensionsv1alpha1.Worker) error {
 		obj.Status.InPlaceUpdates = &extensionsv1alpha1.InPlaceUpdatesWorkerStatus{WorkerPoolToHashMap: hashes}
 	}
 	return nil
-}
-
-// clusterFor returns the Cluster in the form that Gardener's library has for it.
-func clusterFor(w *work, namespace string) *extensionscontroller.Cluster {
-	if w.cluster == nil {
-		return nil
-	}
-	return &extensionscontroller.Cluster{
-		ObjectMeta:   metav1.ObjectMeta{Name: namespace},
-		CloudProfile: w.cluster.CloudProfile(),
-		Seed:         w.cluster.Seed(),
-		Shoot:        w.cluster.Shoot(),
-	}
 }

@@ -10,60 +10,51 @@ import (
 	"sync"
 )
 
-// addresses hands out addresses, each to one holder at a time. Package doc tells the ranges.
+// addresses hands out addresses of Nodes and pods. Those in use are what the caches show. What was handed out but is in no
+// cache yet is not handed out again, as the search goes on behind the last one; so addresses are reused late, too.
 type addresses struct {
-	lock   sync.Mutex
-	holder map[netip.Addr]string
-	held   map[string][]netip.Addr
-	// last is the address given out last in a range: the search goes on behind it, so that addresses are reused late.
+	lock sync.Mutex
+	used map[netip.Addr]struct{}
 	last map[netip.Prefix]netip.Addr
 }
 
 func newAddresses() *addresses {
-	return &addresses{holder: map[netip.Addr]string{}, held: map[string][]netip.Addr{}, last: map[netip.Prefix]netip.Addr{}}
+	return &addresses{used: map[netip.Addr]struct{}{}, last: map[netip.Prefix]netip.Addr{}}
 }
 
-// hold notes addresses that a holder has already.
-func (a *addresses) hold(holder string, texts ...string) {
+// replace notes that an object has other addresses than before.
+func (a *addresses) replace(before, after []string) {
+	if slices.Equal(before, after) {
+		return
+	}
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	for _, text := range texts {
+	for _, text := range before {
 		if address, err := netip.ParseAddr(text); err == nil {
-			a.take(holder, address)
+			delete(a.used, address)
+		}
+	}
+	for _, text := range after {
+		if address, err := netip.ParseAddr(text); err == nil {
+			a.used[address] = struct{}{}
 		}
 	}
 }
 
-func (a *addresses) take(holder string, address netip.Addr) {
-	if _, ok := a.holder[address]; ok {
-		return
-	}
-	a.holder[address] = holder
-	a.held[holder] = append(a.held[holder], address)
-}
-
-// release gives back all that a holder has.
-func (a *addresses) release(holder string) {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	for _, address := range a.held[holder] {
-		delete(a.holder, address)
-	}
-	delete(a.held, holder)
-}
-
-// get returns an address from each range, those that the holder has already first. A range that is full gives none.
-func (a *addresses) get(holder string, ranges ...netip.Prefix) []string {
+// next returns an address from each range: one that the object has, or one that is free. A range that is full gives none.
+func (a *addresses) next(has []string, ranges ...netip.Prefix) []string {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	var out []string
 	for _, prefix := range ranges {
-		address, ok := a.in(holder, prefix.Masked())
-		if !ok {
-			continue
+		if i := slices.IndexFunc(has, func(text string) bool {
+			address, err := netip.ParseAddr(text)
+			return err == nil && prefix.Contains(address)
+		}); i >= 0 {
+			out = append(out, has[i])
+		} else if address, ok := a.free(prefix.Masked()); ok {
+			out = append(out, address.String())
 		}
-		a.take(holder, address)
-		out = append(out, address.String())
 	}
 	return out
 }
@@ -71,10 +62,7 @@ func (a *addresses) get(holder string, ranges ...netip.Prefix) []string {
 // maxSearch is how many addresses of a range are looked at.
 const maxSearch = 1 << 16
 
-func (a *addresses) in(holder string, prefix netip.Prefix) (netip.Addr, bool) {
-	if i := slices.IndexFunc(a.held[holder], prefix.Contains); i >= 0 {
-		return a.held[holder][i], true
-	}
+func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
 	first := prefix.Addr().Next()
 	next := first
 	if last, ok := a.last[prefix]; ok {
@@ -85,7 +73,7 @@ func (a *addresses) in(holder string, prefix netip.Prefix) (netip.Addr, bool) {
 		if !prefix.Contains(next) || (next.Is4() && !prefix.Contains(next.Next())) {
 			next = first.Next()
 		}
-		if _, ok := a.holder[next]; !ok && next != first && prefix.Contains(next) {
+		if _, ok := a.used[next]; !ok && next != first && prefix.Contains(next) {
 			a.last[prefix] = next
 			return next, true
 		}

@@ -5,7 +5,6 @@
 package nodes
 
 import (
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -16,38 +15,41 @@ func TestAddresses(t *testing.T) {
 		g, a := NewWithT(t), newAddresses()
 		ranges := prefixes("10.0.0.0/29")
 		seen := map[string]bool{}
-		for i := range 5 {
-			got := a.get(fmt.Sprint(i), ranges...)
+		for range 5 {
+			got := a.next(nil, ranges...)
 			g.Expect(got).To(HaveLen(1))
 			seen[got[0]] = true
 		}
-		g.Expect(seen).To(HaveLen(5))
+		g.Expect(seen).To(HaveLen(5), "though no cache has them yet")
 		g.Expect(seen).NotTo(HaveKey("10.0.0.0"))
 		g.Expect(seen).NotTo(HaveKey("10.0.0.1"))
 		g.Expect(seen).NotTo(HaveKey("10.0.0.7"))
-		g.Expect(a.get("5", ranges...)).To(BeEmpty())
+		for address := range seen {
+			a.replace(nil, []string{address})
+		}
+		g.Expect(a.next(nil, ranges...)).To(BeEmpty())
 
-		a.release("3")
-		g.Expect(a.get("5", ranges...)).To(HaveLen(1))
+		a.replace([]string{"10.0.0.4"}, nil)
+		g.Expect(a.next(nil, ranges...)).To(HaveExactElements("10.0.0.4"))
 	})
 
 	t.Run("a holder keeps its own", func(t *testing.T) {
 		g, a := NewWithT(t), newAddresses()
-		a.hold("x", "10.0.0.2", "nonsense")
-		a.hold("y", "10.0.0.2")
-		g.Expect(a.get("x", prefixes("10.0.0.0/24")...)).To(Equal([]string{"10.0.0.2"}))
-		g.Expect(a.get("y", prefixes("10.0.0.0/24")...)).To(Equal([]string{"10.0.0.3"}))
-		g.Expect(a.get("y", prefixes("10.0.0.0/24")...)).To(Equal([]string{"10.0.0.3"}))
-		a.release("nobody")
+		a.replace(nil, []string{"10.0.0.2", "nonsense"})
+		g.Expect(a.next([]string{"10.0.0.2"}, prefixes("10.0.0.0/24")...)).To(Equal([]string{"10.0.0.2"}))
+		g.Expect(a.next([]string{"nonsense"}, prefixes("10.0.0.0/24")...)).To(Equal([]string{"10.0.0.3"}))
+		a.replace([]string{"10.0.0.2"}, []string{"10.0.0.4"})
+		g.Expect(a.used).To(HaveLen(1))
+		a.replace([]string{"nobody"}, nil)
 	})
 
 	t.Run("each range gives one, of both families", func(t *testing.T) {
 		g, a := NewWithT(t), newAddresses()
-		g.Expect(a.get("x", prefixes("10.0.1.128/25", "2001:db8::/64", "nonsense")...)).To(Equal([]string{"10.0.1.130", "2001:db8::2"}))
+		g.Expect(a.next(nil, prefixes("10.0.1.128/25", "2001:db8::/64", "nonsense")...)).To(Equal([]string{"10.0.1.130", "2001:db8::2"}))
 	})
 
 	t.Run("a range that has no room for anybody gives none", func(t *testing.T) {
 		g, a := NewWithT(t), newAddresses()
-		g.Expect(a.get("x", prefixes("10.0.0.1/32", "10.0.0.0/31")...)).To(BeEmpty())
+		g.Expect(a.next(nil, prefixes("10.0.0.1/32", "10.0.0.0/31")...)).To(BeEmpty())
 	})
 }

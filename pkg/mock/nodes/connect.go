@@ -77,64 +77,52 @@ func newClient(config *rest.Config, namespace string, connect Connector) (kubern
 	config.UserAgent = "gardener-extension-provider-local/mock-nodes"
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	if config.BearerToken != "" {
-		tokens := &tokens{current: config.BearerToken, renew: func(ctx context.Context) (string, error) {
-			fresh, err := connect(ctx, namespace)
-			if err != nil {
-				return "", err
-			}
-			return fresh.BearerToken, nil
-		}}
+	if token := config.BearerToken; token != "" {
 		config.BearerToken = ""
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bearer{tokens: tokens, next: next} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return &bearer{next: next, token: token, read: func(ctx context.Context) (*rest.Config, error) { return connect(ctx, namespace) }}
+		})
 	}
 	return kubernetes.NewForConfig(config)
 }
 
-// renewPause is how long a token that was refused is offered nevertheless before the Secret is read again.
-const renewPause = 5 * time.Second
-
-type tokens struct {
-	renew func(context.Context) (string, error)
-
-	lock    sync.Mutex
-	current string
-	asked   time.Time
-}
-
-func (t *tokens) get() string {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	return t.current
-}
-
-// refused fetches another token. The requests that come meanwhile wait, but the Secret is read once for all of them.
-func (t *tokens) refused(ctx context.Context, token string) {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	if t.current != token || time.Since(t.asked) < renewPause {
-		return
-	}
-	t.asked = time.Now()
-	if fresh, err := t.renew(ctx); err == nil && fresh != "" {
-		t.current = fresh
-	}
-}
+// readPause is how long a token that was refused is offered nevertheless before the Secret is read again.
+const readPause = 5 * time.Second
 
 // bearer puts the current token on requests. One that is refused is for its sender to send again, as all here do.
 type bearer struct {
-	tokens *tokens
-	next   http.RoundTripper
+	next http.RoundTripper
+	read func(context.Context) (*rest.Config, error)
+
+	lock   sync.Mutex
+	token  string
+	isRead time.Time
 }
 
 // RoundTrip implements http.RoundTripper.
 func (b *bearer) RoundTrip(request *http.Request) (*http.Response, error) {
-	token := b.tokens.get()
+	b.lock.Lock()
+	token := b.token
+	b.lock.Unlock()
 	request = request.Clone(request.Context())
 	request.Header.Set("Authorization", "Bearer "+token)
 	response, err := b.next.RoundTrip(request)
 	if err == nil && response.StatusCode == http.StatusUnauthorized {
-		b.tokens.refused(request.Context(), token)
+		b.renew(request.Context(), token)
 	}
 	return response, err
+}
+
+// renew reads the token that comes after one that was refused. The requests that come meanwhile wait, but the Secret is read
+// once for all of them.
+func (b *bearer) renew(ctx context.Context, refused string) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	if b.token != refused || time.Since(b.isRead) < readPause {
+		return
+	}
+	b.isRead = time.Now()
+	if config, err := b.read(ctx); err == nil && config.BearerToken != "" {
+		b.token = config.BearerToken
+	}
 }

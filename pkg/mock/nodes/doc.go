@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nodes makes the fake Nodes of Workers of type mock, and has the pods on them run, so that a shoot with workers
-// becomes healthy without machines (docs/usage/mock-nodes.md). The
-// controllers of package mock say what is wanted by Apply and Delete of a Fleet, which is a runnable of their manager.
+// becomes healthy without machines (docs/usage/mock-nodes.md). The controllers of package mock say what is wanted by Apply and
+// Delete of a Fleet, which is a runnable of their manager.
 //
 // # What there is
 //
@@ -18,7 +18,8 @@
 // the checksum of the operating system config, which is taken from the Secret in the shoot as soon as that is there or changes.
 //
 // Pods that are bound to these Nodes run, become ready, complete if they are of a Job, and go at once when they are
-// deleted. How Nodes and pods pass from state to state is data: stages.yaml, read by package stage.
+// deleted. nextStage says what becomes of a pod next, isAsWanted when a Node needs another status. Delays are counted from
+// times in the objects, so nothing is remembered for them.
 //
 // # Cheap
 //
@@ -33,17 +34,18 @@
 //
 // A pod has an address from each range of its Node (spec.podCIDRs, which kube-controller-manager assigns), those on Nodes
 // without one from 198.18.0.0/16; Nodes have theirs from the shoot's spec.networking.nodes, or 198.19.0.0/16. No two have
-// the same. What there was before a restart is learned from the objects.
+// the same. Those in use are learned from the objects in the caches.
 //
 // # Restart
 //
-// A Fleet keeps nothing on disk. When it starts it lists the Workers of type mock that were reconciled before, and keeps their
-// Nodes alive from what is in them and in their Clusters. It finds its Nodes by a label.
+// A Fleet keeps nothing on disk, and finds its Nodes by a label. When the program starts, the controller for Workers of package mock
+// looks at all Workers, and calls Apply for those that were reconciled before. As one queue serves a Worker, that never overtakes
+// its deletion, migration or hibernation.
 //
 // # Why not kwok's library
 //
 // kwok (sigs.k8s.io/kwok v0.8.0) is the model, and is not imported. Its controllers make no Nodes: somebody has to, so that each
 // takes a second request to become Ready, and pools, their replacement and what Gardener wants of a Node would be ours
 // all the same. What could be shared is its engine for stages: 42 further packages in the program, and a run of jq for each
-// expression and each event, where package stage has 400 lines.
+// expression and each event, for what are two functions here.
 package nodes

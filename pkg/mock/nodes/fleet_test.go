@@ -27,11 +27,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
 // testFleet is a Fleet whose shoots are all the same fake one.
@@ -83,6 +84,11 @@ func (f *testFleet) run(t *testing.T) {
 	})
 }
 
+// applied is a Cluster as the reconcilers have it.
+func applied(cluster *extensionscontroller.Cluster) *extensioncluster.Cluster {
+	return extensioncluster.From(cluster)
+}
+
 func (f *testFleet) nodes(t *testing.T) map[string]*corev1.Node {
 	t.Helper()
 	list, err := f.shoot.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -107,12 +113,8 @@ func (f *testFleet) requests(verb, resource string) int {
 func TestNewRefusesMistakes(t *testing.T) {
 	connect := func(context.Context, string) (*rest.Config, error) { return &rest.Config{}, nil }
 	for name, opts := range map[string]Options{
-		"no way to shoots":        {},
-		"a kubelet without port":  {Connect: connect, Kubelet: KubeletEndpoint{Host: "a"}},
-		"too seldom a heartbeat":  {Connect: connect, Renewal: LeaseDuration},
-		"too often a heartbeat":   {Connect: connect, Renewal: time.Millisecond},
-		"fewer than no requests":  {Connect: connect, Parallel: -1},
-		"stages that are nothing": {Connect: connect, Stages: []byte("nonsense")},
+		"no way to shoots":       {},
+		"a kubelet without port": {Connect: connect, Kubelet: KubeletEndpoint{Host: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(opts)
@@ -128,7 +130,7 @@ func TestNodesAreMadeByOneRequestEach(t *testing.T) {
 			Namespace: "kube-system", Name: "gardener-node-agent-pool-1",
 			Labels: map[string]string{"gardener.cloud/role": "operating-system-config"}, Annotations: map[string]string{"checksum/data-script": "sum"},
 		}})
-	g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(3), testCluster())).To(Succeed(), "before the start")
+	g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(3), applied(testCluster()))).To(Succeed(), "before the start")
 	f.run(t)
 	g.Eventually(func() map[string]*corev1.Node { return f.nodes(t) }, "10s").Should(HaveLen(3))
 	for name, node := range f.nodes(t) {
@@ -158,7 +160,7 @@ func TestNodesAreMadeInSpiteOfErrors(t *testing.T) {
 		return failures <= 3, nil, apierrors.NewInternalError(errors.New("trouble"))
 	})
 	f.run(t)
-	g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(2), testCluster())).To(Succeed())
+	g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(2), applied(testCluster()))).To(Succeed())
 	g.Eventually(func() map[string]*corev1.Node { return f.nodes(t) }, "10s").Should(HaveLen(2))
 	for _, node := range f.nodes(t) {
 		g.Expect(node.Status.Addresses[0]).To(Equal(corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}))
@@ -169,7 +171,7 @@ func TestNodesAreMadeOnceThoughTheCacheIsBehind(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakeClock(time.Unix(1000, 0))
 	f := newTestFleet(t, func(o *Options) { o.Clock = clock })
-	s := newShoot(f.opts, f.stages, client.ObjectKey{Name: "w"}, f.shoot, "")
+	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
 	t.Cleanup(s.stop)
 	groups, err := groupsFor(testWorker(1), testCluster())
 	g.Expect(err).NotTo(HaveOccurred())
@@ -193,7 +195,7 @@ func TestNodesThatStayAreBroughtUpToDate(t *testing.T) {
 	g := NewWithT(t)
 	f := newTestFleet(t, nil)
 	f.run(t)
-	g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), testCluster())).To(Succeed())
+	g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(testCluster()))).To(Succeed())
 	g.Eventually(func() map[string]*corev1.Node { return f.nodes(t) }, "10s").Should(HaveLen(1))
 
 	conflicts := 0
@@ -214,7 +216,7 @@ func TestNodesThatStayAreBroughtUpToDate(t *testing.T) {
 		p.KubernetesVersion = new("1.36.4")
 		p.KubeletConfig = &gardencorev1beta1.KubeletConfig{MaxPods: new(int32(200))}
 	})
-	g.Expect(f.Apply(t.Context(), logr.Discard(), w, testCluster())).To(Succeed())
+	g.Expect(f.Apply(t.Context(), logr.Discard(), w, applied(testCluster()))).To(Succeed())
 	g.Eventually(func(g Gomega) {
 		for _, node := range f.nodes(t) {
 			g.Expect(node.Labels).To(HaveKeyWithValue("own", "other"))
@@ -232,7 +234,7 @@ func TestPodsElsewhereAreLeftAlone(t *testing.T) {
 	f := newTestFleet(t, nil, testPod(func(p *corev1.Pod) { p.Name, p.Spec.NodeName = "other", "a-real-node" }), testPod(func(p *corev1.Pod) { p.Spec.NodeName = "pool-z1-x" }),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a-real-node"}})
 	f.run(t)
-	g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), testCluster())).To(Succeed())
+	g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(testCluster()))).To(Succeed())
 	g.Eventually(func() map[string]*corev1.Node { return f.nodes(t) }, "10s").Should(HaveLen(2))
 	var ours string
 	for name := range f.nodes(t) {
@@ -256,9 +258,9 @@ func TestDelays(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakeClock(time.Unix(1000, 0))
 	f := newTestFleet(t, func(o *Options) { o.Clock = clock }, testPod(ofJob, func(p *corev1.Pod) { p.Spec.NodeName = "" }))
-	s := newShoot(f.opts, f.stages, client.ObjectKey{Name: "w"}, f.shoot, "")
+	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
 	g.Expect(s.nodes.GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})).To(Succeed())
-	pod := runningPod(ofJob, func(p *corev1.Pod) { p.ResourceVersion = "5" })
+	pod := runningPod(ofJob, func(p *corev1.Pod) { p.ResourceVersion, p.Status.StartTime = "5", new(metav1.NewTime(clock.Now())) })
 	g.Expect(s.pods.GetStore().Add(pod)).To(Succeed())
 	key := item{kind: kindPod, namespace: "default", name: "pod"}
 
@@ -277,7 +279,7 @@ func TestDelays(t *testing.T) {
 	g.Expect(f.requests("patch", "pods")).To(Equal(1), "the cache is behind")
 
 	again := pod.DeepCopy()
-	again.UID, again.ResourceVersion = "another", "9"
+	again.UID, again.ResourceVersion, again.Status.StartTime = "another", "9", new(metav1.NewTime(clock.Now()))
 	g.Expect(s.pods.GetStore().Update(again)).To(Succeed())
 	g.Expect(s.syncPod(t.Context(), key)).To(Succeed())
 	g.Expect(f.requests("patch", "pods")).To(Equal(1), "another pod of the name has its own delay")
@@ -289,7 +291,7 @@ func TestLeases(t *testing.T) {
 	setUp := func(t *testing.T, objects ...runtime.Object) (*testFleet, *shoot, *testclock.FakeClock) {
 		clock := testclock.NewFakeClock(time.Unix(1000, 0))
 		f := newTestFleet(t, func(o *Options) { o.Clock = clock }, objects...)
-		s := newShoot(f.opts, f.stages, client.ObjectKey{Name: "w"}, f.shoot, "")
+		s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
 		t.Cleanup(s.stop)
 		NewWithT(t).Expect(s.nodes.GetStore().Add(node)).To(Succeed())
 		return f, s, clock
@@ -310,7 +312,7 @@ func TestLeases(t *testing.T) {
 		g.Expect(created.Spec.LeaseDurationSeconds).To(HaveValue(BeEquivalentTo(40)))
 		g.Expect(created.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("1"))))
 
-		clock.Step(DefaultRenewal*11/10 + time.Second)
+		clock.Step(renewal*11/10 + time.Second)
 		g.Eventually(s.leases.Len, "5s").Should(Equal(1), "it is due")
 		g.Expect(s.beat(t.Context(), "node")).To(Succeed())
 		g.Expect(f.requests("update", "leases")).To(Equal(1))
@@ -356,11 +358,11 @@ func TestAccess(t *testing.T) {
 		f := newTestFleet(t, nil)
 		f.run(t)
 		for range 3 {
-			g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), testCluster())).To(Succeed())
+			g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(testCluster()))).To(Succeed())
 		}
 		g.Expect(f.made).To(Equal(1))
 		f.config.Host = "another"
-		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), testCluster())).To(Succeed())
+		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(testCluster()))).To(Succeed())
 		g.Expect(f.made).To(Equal(2))
 		g.Eventually(func() map[string]*corev1.Node { return f.nodes(t) }, "10s").Should(HaveLen(1))
 	})
@@ -368,15 +370,15 @@ func TestAccess(t *testing.T) {
 		g := NewWithT(t)
 		f := newTestFleet(t, nil)
 		f.err = ErrNoCredentials
-		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), testCluster())).To(MatchError(ErrNoCredentials))
-		g.Expect(f.Delete(t.Context(), logr.Discard(), testWorker(1), nil, false)).To(Succeed())
+		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(testCluster()))).To(MatchError(ErrNoCredentials))
+		g.Expect(f.Delete(t.Context(), logr.Discard(), testWorker(1), false)).To(Succeed())
 	})
 	t.Run("a deletion without access fails, unless it is forced", func(t *testing.T) {
 		g := NewWithT(t)
 		f := newTestFleet(t, nil)
 		f.err = errors.New("trouble")
-		g.Expect(f.Delete(t.Context(), logr.Discard(), testWorker(1), nil, false)).To(MatchError("trouble"))
-		g.Expect(f.Delete(t.Context(), logr.Discard(), testWorker(1), nil, true)).To(Succeed())
+		g.Expect(f.Delete(t.Context(), logr.Discard(), testWorker(1), false)).To(MatchError("trouble"))
+		g.Expect(f.Delete(t.Context(), logr.Discard(), testWorker(1), true)).To(Succeed())
 	})
 	t.Run("a shoot that sleeps is not asked, one that falls asleep is", func(t *testing.T) {
 		g := NewWithT(t)
@@ -384,113 +386,33 @@ func TestAccess(t *testing.T) {
 		f.err = errors.New("trouble")
 		cluster := testCluster()
 		cluster.Shoot.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: new(true)}
-		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), cluster)).To(Succeed(), "created asleep")
+		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(cluster))).To(Succeed(), "created asleep")
 		cluster.Shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeReconcile}
-		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), cluster)).To(MatchError("trouble"))
+		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(cluster))).To(MatchError("trouble"))
 		cluster.Shoot.Status.IsHibernated = true
-		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), cluster)).To(Succeed())
+		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(cluster))).To(Succeed())
 	})
 	t.Run("what a user did wrong leaves Nodes as they are", func(t *testing.T) {
 		g := NewWithT(t)
 		f := newTestFleet(t, nil)
 		w := testWorker(1, func(p *extensionsv1alpha1.WorkerPool) { p.MachineType = "huge" })
-		g.Expect(f.Apply(t.Context(), logr.Discard(), w, testCluster())).To(MatchError(ContainSubstring("huge")))
+		g.Expect(f.Apply(t.Context(), logr.Discard(), w, applied(testCluster()))).To(MatchError(ContainSubstring("huge")))
 		g.Expect(f.made).To(BeZero())
 		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), nil)).To(MatchError(ContainSubstring("no shoot")))
 	})
 }
 
-func TestRestore(t *testing.T) {
-	scheme := runtime.NewScheme()
-	NewWithT(t).Expect(extensionsv1alpha1.AddToScheme(scheme)).To(Succeed())
-	worker := func(name string, change ...func(*extensionsv1alpha1.Worker)) *extensionsv1alpha1.Worker {
-		w := testWorker(1)
-		w.Namespace, w.Name = name, name
-		w.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeReconcile}
-		for _, c := range change {
-			c(w)
-		}
-		return w
-	}
-	clock := testclock.NewFakeClock(time.Unix(1000, 0))
-	lock, failures := sync.Mutex{}, 1
-	seed := fakeclient.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			lock.Lock()
-			defer lock.Unlock()
-			if failures--; failures >= 0 {
-				return errors.New("trouble")
-			}
-			return c.List(ctx, list, opts...)
-		},
-	}).WithObjects(
-		worker("kept"),
-		worker("other", func(w *extensionsv1alpha1.Worker) { w.Spec.Type = "local" }),
-		worker("new", func(w *extensionsv1alpha1.Worker) { w.Status.LastOperation = nil }),
-		worker("migrated", func(w *extensionsv1alpha1.Worker) {
-			w.Status.LastOperation.Type = gardencorev1beta1.LastOperationTypeMigrate
-		}),
-		worker("without-cluster"),
-		encoded(t, "kept"), encoded(t, "other"), encoded(t, "new"), encoded(t, "migrated"),
-	).Build()
+func TestAShootIsKeptUntilItIsReleased(t *testing.T) {
 	g := NewWithT(t)
-	f := newTestFleet(t, func(o *Options) { o.Seed, o.Clock = seed, clock })
-	known := func() []string {
-		f.Fleet.lock.Lock()
-		defer f.Fleet.lock.Unlock()
-		var out []string
-		for key := range f.shoots {
-			out = append(out, key.Name)
-		}
-		return out
-	}
+	f := newTestFleet(t, nil)
 	f.run(t)
-	g.Eventually(clock.HasWaiters, "5s").Should(BeTrue())
-	g.Expect(known()).To(BeEmpty())
-	clock.Step(restorePause)
-	g.Eventually(known, "5s").Should(ConsistOf("kept"))
-	g.Expect(f.Start(t.Context())).To(MatchError(ContainSubstring("before")), "a second time")
-
-	f.Release(worker("kept"))
-	f.Release(worker("kept"))
-	g.Expect(known()).To(BeEmpty())
-}
-
-func TestAWorkerThatIsReleasedDuringTheStartIsNotTakenUp(t *testing.T) {
-	scheme := runtime.NewScheme()
-	NewWithT(t).Expect(extensionsv1alpha1.AddToScheme(scheme)).To(Succeed())
 	w := testWorker(1)
-	w.Namespace, w.Name = "a", "a"
-	w.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeReconcile}
-	asleep := testCluster()
-	asleep.Shoot.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: new(true)}
-
-	for name, meanwhile := range map[string]func(Gomega, *testFleet){
-		"it is migrated": func(_ Gomega, f *testFleet) { f.Release(w) },
-		"it is deleted": func(g Gomega, f *testFleet) {
-			g.Expect(f.Delete(t.Context(), logr.Discard(), w, nil, false)).To(Succeed())
-		},
-		"it is hibernated": func(g Gomega, f *testFleet) { g.Expect(f.Apply(t.Context(), logr.Discard(), w, asleep)).To(Succeed()) },
-		"it is hibernated and woken up": func(g Gomega, f *testFleet) {
-			g.Expect(f.Apply(t.Context(), logr.Discard(), w, asleep)).To(Succeed())
-			g.Expect(f.Apply(t.Context(), logr.Discard(), w, testCluster())).To(Succeed())
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			var f *testFleet
-			// The list of Workers is there already when the first Cluster is read.
-			seed := fakeclient.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-					err := c.Get(ctx, key, obj, opts...)
-					meanwhile(g, f)
-					return err
-				},
-			}).WithObjects(w.DeepCopy(), encoded(t, "a")).Build()
-			f = newTestFleet(t, func(o *Options) { o.Seed = seed })
-			g.Expect(f.restoreOnce(t.Context())).To(Succeed())
-			_, isKnown := f.shoots[client.ObjectKeyFromObject(w)]
-			g.Expect(isKnown).To(Equal(name == "it is hibernated and woken up"))
-		})
-	}
+	g.Expect(f.Keeps(w)).To(BeFalse())
+	g.Expect(f.Apply(t.Context(), logr.Discard(), w, applied(testCluster()))).To(Succeed())
+	g.Expect(f.Keeps(w)).To(BeTrue())
+	g.Eventually(func() map[string]*corev1.Node { return f.nodes(t) }, "10s").Should(HaveLen(1))
+	f.Release(w)
+	f.Release(w)
+	g.Expect(f.Keeps(w)).To(BeFalse())
+	g.Expect(f.nodes(t)).To(HaveLen(1), "they stay")
 }

@@ -58,13 +58,20 @@ type group struct {
 	// oscSecret is the Secret in the shoot with the operating system config that the Nodes claim to have applied.
 	oscSecret string
 
-	capacity, allocatable        corev1.ResourceList
-	version, osImage, providerID string
-	architecture                 string
+	capacity, allocatable                      corev1.ResourceList
+	version, osImage, providerID, architecture string
 }
 
 // nodeName returns the name of the Node with a number.
 func (g *group) nodeName(number int) string { return fmt.Sprintf("%s-%s-%d", g.name, g.hash, number) }
+
+// nodeInfo is what a Node of the group says of its system.
+func (g *group) nodeInfo(node string) corev1.NodeSystemInfo {
+	return corev1.NodeSystemInfo{
+		MachineID: node, SystemUUID: node, BootID: node, KernelVersion: "mock", OSImage: g.osImage, ContainerRuntimeVersion: "mock://1.0.0",
+		KubeletVersion: g.version, KubeProxyVersion: g.version, OperatingSystem: "linux", Architecture: g.architecture,
+	}
+}
 
 // groupsOf returns the groups of a Worker. What a user has to put right has a code of Gardener.
 func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, gpu corev1.ResourceName) ([]*group, error) {
@@ -98,6 +105,7 @@ func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, g
 		for index, zone := range zones {
 			g := newGroup(w, pool, zone, int32(index), int32(len(zones)))
 			g.hash, g.version = hash, "v"+strings.TrimPrefix(version, "v")
+			g.labels[LabelHash] = hash
 			g.capacity, g.allocatable = capacityOf(pool, machineType, gpu)
 			if cluster.IsHibernated() {
 				g.want = 0

@@ -73,7 +73,7 @@ func (s *shoot) beat(ctx context.Context, name string) error {
 	s.beats[name] = beat{node: node.UID, version: written.ResourceVersion}
 	s.lock.Unlock()
 	share := 1 + renewalJitter*(2*rand.Float64()-1) // #nosec G404 -- jitter
-	s.leases.AddAfter(name, time.Duration(share*float64(s.opts.Renewal)))
+	s.leases.AddAfter(name, time.Duration(share*float64(renewal)))
 	return nil
 }
 

@@ -8,20 +8,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"hash/fnv"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nodeagentconfigv1alpha1 "github.com/gardener/gardener/pkg/apis/config/nodeagent/v1alpha1"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes/stage"
 )
 
 // nodeRange is for Nodes of shoots that do not say where their Nodes are, and podRange for pods on Nodes without a range of
@@ -29,52 +30,50 @@ import (
 const (
 	nodeRange = "198.19.0.0/16"
 	podRange  = "198.18.0.0/16"
+
+	// heartbeat and heartbeatJitter are the time between two heartbeats in the status of a Node: at least, and how much longer at
+	// most. Leases are the heartbeat that is looked at. This is for people who look at the Node, and seldom, as a Node is large.
+	heartbeat       = 10 * time.Minute
+	heartbeatJitter = 10 * time.Minute
 )
 
-// plan decides which Nodes there are to be next, and has those looked at of which it decided something.
-func (s *shoot) plan() {
-	byGroup := map[string][]existing{}
-	all := s.nodes.GetStore().List()
-	for _, obj := range all {
-		if node, ok := obj.(*corev1.Node); ok {
-			name := node.Labels[LabelGroup]
-			byGroup[name] = append(byGroup[name], existingOf(node))
-		}
-	}
+// nodeConditions are those of a Node that is well.
+var nodeConditions = []corev1.NodeCondition{
+	{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "no kubelet is behind this node"},
+	{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "this node has no memory to run out of"},
+	{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "this node has no disk"},
+	{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "this node has no processes"},
+	{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "NoNetworkNeeded", Message: "this node has no network"},
+}
 
+// plan decides which Nodes are missing and which are too many, and has these looked at; all, if all are to be.
+func (s *shoot) plan() {
+	byGroup, due := map[string][]existing{}, sets.New[string]()
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	intents, due := make(map[string]intent, len(all)), []string{}
-	for name, nodes := range byGroup {
-		g := s.groups[name]
-		for _, node := range nodes {
-			switch {
-			case g == nil:
-				intents[node.name] = intent{remove: true}
-				due = append(due, node.name)
-				continue
-			case node.hash == g.hash:
-				intents[node.name] = intent{group: g}
-			default:
-				intents[node.name] = intent{}
-			}
-			if s.anew {
-				due = append(due, node.name)
-			}
+	s.missing, s.surplus = map[string]*group{}, sets.New[string]()
+	for _, obj := range s.nodes.GetStore().List() {
+		node, ok := obj.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		name := node.Labels[LabelGroup]
+		if byGroup[name] = append(byGroup[name], existingOf(node)); s.groups[name] == nil {
+			s.surplus.Insert(node.Name)
+		}
+		if s.anew {
+			due.Insert(node.Name)
 		}
 	}
 	for name, g := range s.groups {
 		create, remove := plan(g, byGroup[name])
 		for _, node := range create {
-			intents[node] = intent{group: g}
+			s.missing[node] = g
 		}
-		for _, node := range remove {
-			intents[node] = intent{remove: true}
-		}
-		due = append(append(due, create...), remove...)
+		s.surplus.Insert(remove...)
 	}
-	s.intents, s.anew = intents, false
-	for _, name := range due {
+	s.anew = false
+	for name := range due.Union(s.surplus).Union(sets.KeySet(s.missing)) {
 		s.queue.Add(item{kind: kindNode, name: name})
 	}
 }
@@ -88,135 +87,161 @@ func (s *shoot) node(name string) *corev1.Node {
 	return node
 }
 
-// syncNode does what the plan says of a Node, and takes it to its next stage.
+// syncNode does what the plan says of a Node, and else keeps it as its group says, or as it is if that has another hash by now.
 func (s *shoot) syncNode(ctx context.Context, key item) error {
-	s.lock.Lock()
-	want, planned := s.intents[key.name]
-	s.lock.Unlock()
 	node := s.node(key.name)
+	s.lock.Lock()
+	g, isSurplus := s.missing[key.name], s.surplus.Has(key.name)
+	if node != nil {
+		g = s.groups[node.Labels[LabelGroup]]
+	}
+	s.lock.Unlock()
 	switch {
-	case !planned || (node != nil && node.DeletionTimestamp != nil):
-		return nil
-	case want.remove:
-		return s.removeNode(ctx, node)
-	case node == nil && want.group == nil:
+	case node == nil && g == nil, node != nil && node.DeletionTimestamp != nil:
 		return nil
 	case node == nil:
 		if wait := s.making(key.name); wait > 0 {
 			s.queue.AddAfter(key, wait)
 			return nil
 		}
-		err := s.createNode(ctx, want.group, key.name)
+		err := s.createNode(ctx, g, key.name)
 		if err != nil {
 			s.seen(key.name)
 		}
 		return err
+	case isSurplus:
+		return s.removeNode(ctx, node)
+	case g != nil && g.hash != node.Labels[LabelHash]:
+		g = nil
 	}
-	if want.group != nil && want.group.hash == node.Labels[LabelHash] {
-		if err := s.ensureMetadata(ctx, want.group, node); err != nil {
+	if g != nil {
+		if err := s.ensureMetadata(ctx, g, node); err != nil {
 			return err
 		}
 	}
-	object, err := s.nodeObject(want.group, node)
+
+	status := s.nodeStatus(g, node)
+	if isAsWanted(&node.Status, &status) {
+		due := heartbeatOf(node).Add(heartbeat + share(node.Name, heartbeatJitter))
+		if wait := due.Sub(s.opts.Clock.Now()); wait > 0 {
+			s.queue.AddAfter(key, wait)
+			return nil
+		}
+	}
+	if s.isOutdated(key, node.ResourceVersion) {
+		return nil
+	}
+	patch, err := statusPatch(node.UID, status)
 	if err != nil {
 		return err
 	}
-	return s.pass(key, string(node.UID), node.ResourceVersion, object, func(next *stage.Compiled) (string, error) {
-		if next.Next.Delete {
-			return "", s.removeNode(ctx, node)
-		}
-		status, err := next.Status(object)
-		if err != nil {
-			return "", err
-		}
-		patched, err := s.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, statusPatch(node.UID, status), metav1.PatchOptions{}, "status")
-		return versionOf(patched, gone(err)), gone(err)
-	})
+	answer, err := s.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return s.patched(key, node.ResourceVersion, answer, err)
 }
 
-// createNode creates a Node in the state to which its first stage leads.
+// nodeStatus returns the status that a Node is to have now, of which it keeps all but the conditions and addresses if it is about
+// to be replaced and has no group therefore.
+func (s *shoot) nodeStatus(g *group, node *corev1.Node) corev1.NodeStatus {
+	now := metav1.NewTime(s.opts.Clock.Now())
+	status := corev1.NodeStatus{Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable, NodeInfo: node.Status.NodeInfo, Addresses: s.nodeAddresses(node)}
+	if g != nil {
+		status.Capacity, status.Allocatable, status.NodeInfo = g.capacity, g.allocatable, g.nodeInfo(node.Name)
+	}
+	if s.opts.Kubelet.Host != "" {
+		status.DaemonEndpoints.KubeletEndpoint.Port = s.opts.Kubelet.Port
+	}
+	status.Conditions = slices.Clone(nodeConditions)
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		c.LastHeartbeatTime, c.LastTransitionTime = now, now
+		for _, has := range node.Status.Conditions {
+			if has.Type == c.Type && has.Status == c.Status && !has.LastTransitionTime.IsZero() {
+				c.LastTransitionTime = has.LastTransitionTime
+			}
+		}
+	}
+	return status
+}
+
+// isAsWanted reports whether a Node needs nothing but a heartbeat. It is not ready before its first status, and after
+// kube-controller-manager has missed its heartbeats. A patch version of Kubernetes, the CloudProfile and the reserved resources change
+// for machines that stay, and the fake kubelet may be reached elsewhere.
+func isAsWanted(has, wanted *corev1.NodeStatus) bool {
+	return slices.ContainsFunc(has.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}) &&
+		has.NodeInfo.KubeletVersion == wanted.NodeInfo.KubeletVersion &&
+		sameCapacity(has.Capacity, wanted.Capacity) && sameCapacity(has.Allocatable, wanted.Allocatable) &&
+		has.DaemonEndpoints == wanted.DaemonEndpoints &&
+		// An address of a type that is not wanted any more stays, as addresses are merged by type.
+		!slices.ContainsFunc(wanted.Addresses, func(address corev1.NodeAddress) bool { return !slices.Contains(has.Addresses, address) })
+}
+
+// heartbeatOf is the last heartbeat in the status of a Node.
+func heartbeatOf(node *corev1.Node) time.Time {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastHeartbeatTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// share is a part of a duration, always the same for a name and different for others, so that what was created together does not
+// stay together.
+func share(name string, of time.Duration) time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	return time.Duration(float64(of) * float64(hash.Sum32()) / math.MaxUint32)
+}
+
+// createNode creates a Node with its first status, as a kubelet does it, so that one request makes a Ready Node.
 func (s *shoot) createNode(ctx context.Context, g *group, name string) error {
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(g.labels), Annotations: maps.Clone(g.annotations)},
-		Spec:       corev1.NodeSpec{ProviderID: g.providerID + name, Taints: slices.Clone(g.taints)},
-	}
-	node.Labels[LabelHash] = g.hash
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: g.providerID + name}}
+	s.setMetadata(g, node)
 	node.Labels[corev1.LabelHostname] = hostname(name)
-	if checksum := s.checksum(g); checksum != "" {
-		node.Annotations[nodeagentconfigv1alpha1.AnnotationKeyChecksumAppliedOperatingSystemConfig] = checksum
-	}
-	object, err := s.nodeObject(g, node)
-	if err != nil {
-		return err
-	}
-	if first := s.stages.Match(kindNode, object); first != nil && !first.Next.Delete {
-		status, err := first.Status(object)
-		if err != nil {
-			return err
-		}
-		if err := json.Unmarshal(status, &node.Status); err != nil {
-			return fmt.Errorf("stage %q does not make a status of a Node: %w", first.Name, err)
-		}
-	}
+	node.Status = s.nodeStatus(g, node)
 	if _, err := s.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Node %s: %w", name, err)
 	}
 	return nil
 }
 
-// ensureMetadata brings labels, annotations and taints that changed to a Node that stays. What a pool has no longer stays.
+// ensureMetadata brings labels, annotations and taints that changed to a Node that stays. What a pool has no longer stays. The
+// patch is for the version that was looked at, as it has all taints and others set theirs.
 func (s *shoot) ensureMetadata(ctx context.Context, g *group, node *corev1.Node) error {
-	annotations := maps.Clone(g.annotations)
-	if checksum := s.checksum(g); checksum != "" {
-		annotations[nodeagentconfigv1alpha1.AnnotationKeyChecksumAppliedOperatingSystemConfig] = checksum
-	}
-	metadata, spec := map[string]any{}, map[string]any{}
-	if missing := missingFrom(node.Labels, g.labels); len(missing) > 0 {
-		metadata["labels"] = missing
-	}
-	if missing := missingFrom(node.Annotations, annotations); len(missing) > 0 {
-		metadata["annotations"] = missing
-	}
-	for _, taint := range g.taints {
-		if !slices.ContainsFunc(node.Spec.Taints, func(has corev1.Taint) bool { return has.MatchTaint(&taint) && has.Value == taint.Value }) {
-			// All at once, on the version that was looked at: taints are merged by key alone, and others set theirs.
-			spec["taints"] = withTaints(node.Spec.Taints, g.taints)
-			metadata["resourceVersion"] = node.ResourceVersion
-		}
-	}
-	if len(metadata) == 0 && len(spec) == 0 {
+	wanted := node.DeepCopy()
+	if s.setMetadata(g, wanted); apiequality.Semantic.DeepEqual(node, wanted) {
 		return nil
 	}
-	metadata["uid"] = node.UID
-	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
+	before := node.DeepCopy()
+	before.UID, before.ResourceVersion = "", "" // so that the patch has them
+	patch, err := client.MergeFrom(before).Data(wanted)
 	if err != nil {
 		return err
 	}
 	_, err = s.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if len(spec) > 0 && apierrors.IsConflict(err) {
-		return err
-	}
-	return gone(err)
+	return client.IgnoreNotFound(err)
 }
 
-func missingFrom(has, wanted map[string]string) map[string]string {
-	missing := map[string]string{}
-	for name, value := range wanted {
-		if current, ok := has[name]; !ok || current != value {
-			missing[name] = value
+// setMetadata gives a Node the labels, annotations and taints of its group.
+func (s *shoot) setMetadata(g *group, node *corev1.Node) {
+	for name, value := range g.labels {
+		metav1.SetMetaDataLabel(&node.ObjectMeta, name, value)
+	}
+	for name, value := range g.annotations {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, name, value)
+	}
+	if checksum := s.checksum(g); checksum != "" {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodeagentconfigv1alpha1.AnnotationKeyChecksumAppliedOperatingSystemConfig, checksum)
+	}
+	for _, taint := range g.taints {
+		if i := slices.IndexFunc(node.Spec.Taints, func(has corev1.Taint) bool { return has.MatchTaint(&taint) }); i >= 0 {
+			node.Spec.Taints[i].Value = taint.Value
+		} else {
+			node.Spec.Taints = append(node.Spec.Taints, taint)
 		}
 	}
-	return missing
-}
-
-func withTaints(has, wanted []corev1.Taint) []corev1.Taint {
-	out := slices.Clone(wanted)
-	for _, taint := range has {
-		if !slices.ContainsFunc(wanted, func(w corev1.Taint) bool { return w.MatchTaint(&taint) }) {
-			out = append(out, taint)
-		}
-	}
-	return out
 }
 
 // checksum is that of the operating system config which the Nodes of a group claim to have applied, once it is there.
@@ -230,9 +255,6 @@ func (s *shoot) checksum(g *group) string {
 
 // removeNode deletes a Node and the pods on it, which nobody else would do for the better part of a minute.
 func (s *shoot) removeNode(ctx context.Context, node *corev1.Node) error {
-	if node == nil {
-		return nil
-	}
 	err := s.client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(node.UID))})
 	if gone(err) != nil {
 		return fmt.Errorf("deleting Node %s: %w", node.Name, err)
@@ -251,78 +273,35 @@ func (s *shoot) removeNode(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// nodeObject is a Node as stages see it. Without a group, which is so for Nodes that are about to be replaced, the facts are
-// what is on the Node.
-func (s *shoot) nodeObject(g *group, node *corev1.Node) (map[string]any, error) {
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(node)
-	if err != nil {
-		return nil, fmt.Errorf("reading Node %s: %w", node.Name, err)
-	}
-	capacity, allocatable := node.Status.Capacity, node.Status.Allocatable
-	info := node.Status.NodeInfo
-	version, architecture, osImage := info.KubeletVersion, info.Architecture, info.OSImage
-	if g != nil {
-		capacity, allocatable, version, architecture, osImage = g.capacity, g.allocatable, g.version, g.architecture, g.osImage
-	}
-	facts := map[string]any{
-		"now":            s.opts.Clock.Now().UTC().Format(time.RFC3339),
-		"kubeletVersion": version,
-		"architecture":   architecture,
-		"osImage":        osImage,
-		"capacity":       capacity,
-		"allocatable":    allocatable,
-		"addresses":      s.nodeAddresses(node.Name),
-		"resized":        !sameCapacity(capacity, node.Status.Capacity) || !sameCapacity(allocatable, node.Status.Allocatable),
-	}
-	if s.opts.Kubelet.Host != "" {
-		facts["kubeletPort"] = int64(s.opts.Kubelet.Port)
-	}
-	object["facts"] = facts
-	return object, nil
-}
-
 // nodeAddresses are what a Node reports. KubeletEndpoint tells them.
-func (s *shoot) nodeAddresses(name string) []any {
-	address := func(kind corev1.NodeAddressType, value string) any {
-		return map[string]any{"type": string(kind), "address": value}
-	}
-	var out []any
-	host := s.opts.Kubelet.Host
+func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
+	host, hostname := s.opts.Kubelet.Host, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node.Name}
 	if _, err := netip.ParseAddr(host); err == nil {
-		return append(out, address(corev1.NodeInternalIP, host), address(corev1.NodeHostName, name))
+		return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}, hostname}
 	}
 	s.lock.Lock()
 	ranges := s.ranges
 	s.lock.Unlock()
-	if len(ranges) == 0 {
-		ranges = prefixes(nodeRange)
+	var out []corev1.NodeAddress
+	for _, own := range s.addresses.next(internalIPs(node), ranges...) {
+		out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: own})
 	}
-	for _, own := range s.addresses.get(kindNode+"/"+name, ranges...) {
-		out = append(out, address(corev1.NodeInternalIP, own))
-	}
-	out = append(out, address(corev1.NodeHostName, name))
+	out = append(out, hostname)
 	if host != "" {
-		out = append(out, address(corev1.NodeExternalDNS, host))
+		out = append(out, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: host})
 	}
 	return out
 }
 
 // statusPatch is a patch of a status that does not apply to another object of the same name.
-func statusPatch(uid types.UID, status []byte) []byte {
-	return fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":%s}`, uid, status)
+func statusPatch(uid types.UID, status any) ([]byte, error) {
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
 }
 
-// gone takes it for no error that an object is gone, or another one has its name by now: an event tells, or has told.
+// gone returns nil for an object that is gone, or replaced by another one of its name: an event tells, or has told.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
-}
-
-func versionOf(obj metav1.Object, err error) string {
-	if err != nil || obj == nil {
-		return ""
-	}
-	return obj.GetResourceVersion()
 }

@@ -5,18 +5,71 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes/stage"
+	"k8s.io/utils/ptr"
 )
+
+// podStage is what becomes of a pod next.
+type podStage string
+
+const (
+	// podStays as it is.
+	podStays podStage = ""
+	// podRuns: images are there, init containers run through, sidecars stay, and all that has to be ready is. Gates of readiness
+	// that nobody opens, for lack of a load balancer, say, are open.
+	podRuns podStage = "runs"
+	// podSucceeds: what a Job starts does its work in a moment.
+	podSucceeds podStage = "succeeds"
+	// podEnds: the containers of a pod with a finalizer end before it goes. Who waits for such a pod, like the controller of
+	// Jobs, takes the finalizer off only then.
+	podEnds podStage = "ends"
+	// podGoes: it is deleted without grace, which is what a kubelet asks for when all is down.
+	podGoes podStage = "goes"
+
+	// jobDelay and jobJitter are how long a pod of a Job runs: at least, and how much longer at most.
+	jobDelay  = 500 * time.Millisecond
+	jobJitter = 500 * time.Millisecond
+)
+
+// nextStage returns what becomes of a pod next: the first case that applies.
+func nextStage(pod *corev1.Pod) podStage {
+	var (
+		status   = &pod.Status
+		isGoing  = pod.DeletionTimestamp != nil
+		hasEnded = status.Phase == corev1.PodSucceeded || status.Phase == corev1.PodFailed
+	)
+	switch {
+	case isGoing && len(pod.Finalizers) > 0 && !hasEnded:
+		return podEnds
+	case isGoing && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) > 0:
+		return podGoes
+	case isGoing, hasEnded: // A pod that goes was asked to go at once before.
+		return podStays
+	case status.Phase != corev1.PodRunning:
+		return podRuns
+	case isOfJob(pod):
+		return podSucceeds
+	case pod.Generation != 0 && pod.Generation != status.ObservedGeneration:
+		return podRuns // A new image, other resources, an ephemeral container.
+	case !slices.ContainsFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }):
+		return podRuns // kube-controller-manager takes the readiness away when no heartbeat of the Node came.
+	}
+	return podStays
+}
+
+func isOfJob(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "Job" && (pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure)
+}
 
 // syncPod takes a pod on one of our Nodes to its next stage. Pods elsewhere are not ours to touch.
 func (s *shoot) syncPod(ctx context.Context, key item) error {
@@ -28,53 +81,163 @@ func (s *shoot) syncPod(ctx context.Context, key item) error {
 	if !ok {
 		return nil
 	}
-	node := s.node(pod.Spec.NodeName)
-	if node == nil {
+	node, stage, now := s.node(pod.Spec.NodeName), nextStage(pod), metav1.NewTime(s.opts.Clock.Now())
+	if node == nil || stage == podStays || s.isOutdated(key, pod.ResourceVersion) {
 		return nil
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
-	if err != nil {
-		return fmt.Errorf("reading pod %s/%s: %w", key.namespace, key.name, err)
+
+	var status *corev1.PodStatus
+	switch stage {
+	case podGoes:
+		if err := deletePod(ctx, s.client, pod); err != nil {
+			return err
+		}
+		s.wrote(key, pod.ResourceVersion, "")
+		return nil
+	case podSucceeds:
+		due := ptr.Deref(pod.Status.StartTime, metav1.Time{}).Add(jobDelay + share(string(pod.UID), jobJitter))
+		if wait := due.Sub(now.Time); wait > 0 {
+			s.queue.AddAfter(key, wait)
+			return nil
+		}
+		status = endedStatus(pod, now, corev1.PodSucceeded, "PodCompleted", corev1.ContainerStateTerminated{Reason: "Completed"})
+		status.Conditions = append(status.Conditions, podCondition(pod, corev1.PodInitialized, corev1.ConditionTrue, "PodCompleted", now))
+	case podEnds:
+		status = endedStatus(pod, now, corev1.PodFailed, "PodFailed", corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 143})
+	default:
+		status = s.runningStatus(pod, node, now)
 	}
-	facts := map[string]any{"now": s.opts.Clock.Now().UTC().Format(time.RFC3339)}
-	object["facts"] = facts
-	return s.pass(key, string(pod.UID), pod.ResourceVersion, object, func(next *stage.Compiled) (string, error) {
-		if next.Next.Delete {
-			return "", deletePod(ctx, s.client, pod)
+	patch, err := statusPatch(pod.UID, status)
+	if err != nil {
+		return err
+	}
+	patched, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	return s.patched(key, pod.ResourceVersion, patched, err)
+}
+
+// runningStatus is that of a pod that runs and is ready.
+func (s *shoot) runningStatus(pod *corev1.Pod, node *corev1.Node, now metav1.Time) *corev1.PodStatus {
+	status := &corev1.PodStatus{Phase: corev1.PodRunning, ObservedGeneration: pod.Generation, StartTime: cmp.Or(pod.Status.StartTime, &now)}
+	hostIPs, podIPs := s.podAddresses(pod, node)
+	for _, ip := range hostIPs {
+		status.HostIP, status.HostIPs = hostIPs[0], append(status.HostIPs, corev1.HostIP{IP: ip})
+	}
+	for _, ip := range podIPs {
+		status.PodIP, status.PodIPs = podIPs[0], append(status.PodIPs, corev1.PodIP{IP: ip})
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		status.Conditions = append(status.Conditions, podCondition(pod, kind, corev1.ConditionTrue, "", now))
+	}
+	for _, gate := range pod.Spec.ReadinessGates {
+		status.Conditions = append(status.Conditions, podCondition(pod, gate.ConditionType, corev1.ConditionTrue, "", now))
+	}
+
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		out, started := containerStatus(pod, c, now)
+		out.Ready, out.Started, out.State.Running = true, new(true), &corev1.ContainerStateRunning{StartedAt: started}
+		if len(c.Resources.Requests)+len(c.Resources.Limits)+len(c.Resources.Claims) > 0 {
+			out.Resources = &c.Resources
 		}
-		facts["hostIPs"], facts["podIPs"] = s.podAddresses(pod, node)
-		status, err := next.Status(object)
-		if err != nil {
-			return "", err
+		status.ContainerStatuses = append(status.ContainerStatuses, out)
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		out, started := containerStatus(pod, c, now)
+		isSidecar := ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+		out.Ready, out.Started = true, &isSidecar
+		if isSidecar {
+			out.State.Running = &corev1.ContainerStateRunning{StartedAt: started}
+		} else {
+			out.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: started, FinishedAt: started}
 		}
-		patched, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, statusPatch(pod.UID, status), metav1.PatchOptions{}, "status")
-		return versionOf(patched, gone(err)), gone(err)
-	})
+		status.InitContainerStatuses = append(status.InitContainerStatuses, out)
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, ImageID: c.Image,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}},
+		})
+	}
+	return status
+}
+
+// endedStatus is that of a pod whose containers have all ended in the same way.
+func endedStatus(pod *corev1.Pod, now metav1.Time, phase corev1.PodPhase, reason string, end corev1.ContainerStateTerminated) *corev1.PodStatus {
+	status := &corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{
+		podCondition(pod, corev1.PodReady, corev1.ConditionFalse, reason, now),
+		podCondition(pod, corev1.ContainersReady, corev1.ConditionFalse, reason, now),
+	}}
+	for i := range pod.Spec.Containers {
+		out, started := containerStatus(pod, &pod.Spec.Containers[i], now)
+		end.StartedAt, end.FinishedAt = started, now
+		out.Started, out.State.Terminated = new(false), end.DeepCopy()
+		status.ContainerStatuses = append(status.ContainerStatuses, out)
+	}
+	return status
+}
+
+// podCondition returns a condition. It has been in its status since the pod has it.
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, reason string, now metav1.Time) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind && c.Status == status && !c.LastTransitionTime.IsZero() {
+			now = c.LastTransitionTime
+		}
+	}
+	return corev1.PodCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: now}
+}
+
+// containerStatus returns what all statuses of a container have, and when it was started. Each new image starts it again.
+func containerStatus(pod *corev1.Pod, c *corev1.Container, now metav1.Time) (out corev1.ContainerStatus, started metav1.Time) {
+	out = corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: "mock://" + string(pod.UID) + "-" + c.Name}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for _, before := range statuses {
+			if before.Name != c.Name {
+				continue
+			}
+			out.RestartCount = before.RestartCount
+			switch {
+			case before.Image != c.Image:
+				out.RestartCount++
+			case before.State.Running != nil:
+				started = before.State.Running.StartedAt
+			case before.State.Terminated != nil:
+				started = before.State.Terminated.StartedAt
+			}
+		}
+	}
+	if started.IsZero() {
+		started = now
+	}
+	return out, started
 }
 
 // podAddresses are those of the Node and of a pod on it: an address from each range of the Node, those of the Node itself
 // for a pod in its network.
 func (s *shoot) podAddresses(pod *corev1.Pod, node *corev1.Node) (hostIPs, podIPs []string) {
-	for _, address := range node.Status.Addresses {
-		if address.Type == corev1.NodeInternalIP {
-			hostIPs = append(hostIPs, address.Address)
-		}
-	}
+	hostIPs = internalIPs(node)
 	if pod.Spec.HostNetwork {
 		return hostIPs, hostIPs
 	}
-	var has []string
-	for _, ip := range pod.Status.PodIPs {
-		has = append(has, ip.IP)
-	}
-	if len(has) > 0 {
-		return hostIPs, has
+	if podIPs = ipsOf(pod); len(podIPs) > 0 {
+		return hostIPs, podIPs
 	}
 	ranges := node.Spec.PodCIDRs
 	if len(ranges) == 0 {
 		ranges = []string{podRange}
 	}
-	return hostIPs, s.addresses.get(string(pod.UID), prefixes(ranges...)...)
+	return hostIPs, s.addresses.next(nil, prefixes(ranges...)...)
+}
+
+// ipsOf are the addresses that a pod has, but for those of its Node.
+func ipsOf(pod *corev1.Pod) []string {
+	var out []string
+	for _, ip := range pod.Status.PodIPs {
+		if !pod.Spec.HostNetwork {
+			out = append(out, ip.IP)
+		}
+	}
+	return out
 }
 
 // deletePod deletes a pod without grace. Its finalizers are for others to take off.

@@ -6,19 +6,18 @@ package nodes
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes/stage"
 )
 
 const (
@@ -31,6 +30,8 @@ const (
 	// retryFirst and retryLast are the pauses before something that failed is tried again.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = 10 * time.Second
+	// parallel is how many requests for Nodes and pods of one shoot are under way at most.
+	parallel = 16
 	// seenAfter is how long the cache may be behind.
 	seenAfter = 30 * time.Second
 	// leaseParallel is how many Leases are renewed at a time.
@@ -42,42 +43,15 @@ type item struct {
 	kind, namespace, name string
 }
 
-// intent is what the last plan says of a Node: to be as its group says, to stay as it is if there is none, or to go.
-type intent struct {
-	group  *group
-	remove bool
-}
-
-// passage is a stage that an object waits for, or has passed.
-type passage struct {
-	uid   string
-	stage string
-	at    time.Time
-	// passed is the resource version in which the object passed, and written the one that this led to. What is in the first,
-	// or older than the second, is no news.
-	passed, written string
-}
-
-func (p passage) outdates(uid, version string) bool {
-	if p.uid != uid || version == "" {
-		return false
-	}
-	if p.passed == version {
-		return true
-	}
-	written, err := strconv.ParseUint(p.written, 10, 64)
-	if err != nil {
-		return false
-	}
-	seen, err := strconv.ParseUint(version, 10, 64)
-	return err == nil && seen < written
+// write is the last write of an object's status: the version that was looked at, and the one that this led to, if it is known.
+type write struct {
+	seen, written string
 }
 
 // shoot keeps the Nodes of one Worker alive. It has a fixed number of goroutines, however many Nodes there are: what waits,
 // waits in a queue.
 type shoot struct {
 	opts   Options
-	stages *stage.Set
 	worker string
 	client kubernetes.Interface
 	// access tells connections apart.
@@ -85,6 +59,7 @@ type shoot struct {
 	log    logr.Logger
 
 	nodes, pods, oscs cache.SharedIndexInformer
+	synced            []cache.InformerSynced
 	addresses         *addresses
 	queue             workqueue.TypedRateLimitingInterface[item]
 	leases            workqueue.TypedRateLimitingInterface[string]
@@ -93,10 +68,12 @@ type shoot struct {
 	groups map[string]*group
 	ranges []netip.Prefix
 	// anew makes the next plan look at all Nodes.
-	anew     bool
-	intents  map[string]intent
-	passages map[item]passage
-	beats    map[string]beat
+	anew bool
+	// missing and surplus are what the last plan says of Nodes.
+	missing map[string]*group
+	surplus sets.Set[string]
+	writes  map[item]write
+	beats   map[string]beat
 	// made tells when Nodes were created that the cache is yet to see.
 	made map[string]time.Time
 
@@ -104,18 +81,17 @@ type shoot struct {
 	ended  sync.WaitGroup
 }
 
-func newShoot(opts Options, stages *stage.Set, key client.ObjectKey, clients kubernetes.Interface, access string) *shoot {
+func newShoot(opts Options, key client.ObjectKey, clients kubernetes.Interface, access string) *shoot {
 	s := &shoot{
 		opts:      opts,
-		stages:    stages,
 		worker:    key.Name,
 		client:    clients,
 		access:    access,
 		log:       opts.Log.WithValues("worker", key),
 		addresses: newAddresses(),
 		groups:    map[string]*group{},
-		intents:   map[string]intent{},
-		passages:  map[item]passage{},
+		ranges:    prefixes(nodeRange),
+		writes:    map[item]write{},
 		beats:     map[string]beat{},
 		made:      map[string]time.Time{},
 	}
@@ -134,7 +110,6 @@ func newShoot(opts Options, stages *stage.Set, key client.ObjectKey, clients kub
 // want says what there is to be, and has all Nodes looked at.
 func (s *shoot) want(groups []*group, ranges []netip.Prefix) {
 	s.lock.Lock()
-	defer s.lock.Unlock()
 	s.groups = map[string]*group{}
 	for _, g := range groups {
 		s.groups[g.name] = g
@@ -142,8 +117,8 @@ func (s *shoot) want(groups []*group, ranges []netip.Prefix) {
 	if len(ranges) > 0 {
 		s.ranges = ranges
 	}
-	s.anew = true
-	s.queue.AddAfter(item{kind: kindPlan}, planPause)
+	s.lock.Unlock()
+	s.lookAtAll()
 }
 
 // lookAtAll has all Nodes looked at.
@@ -167,11 +142,10 @@ func (s *shoot) start(ctx context.Context) {
 	})
 	s.ended.Go(func() {
 		// Before all is known, Nodes would be made that there are, and addresses given out twice.
-		if !cache.WaitForCacheSync(ctx.Done(), s.nodes.HasSynced, s.pods.HasSynced, s.oscs.HasSynced) {
+		if !cache.WaitForCacheSync(ctx.Done(), s.synced...) {
 			return
 		}
-		s.holdAddresses()
-		for range s.opts.Parallel {
+		for range parallel {
 			s.ended.Go(func() { work(ctx, s, s.queue, s.process) })
 		}
 		for range leaseParallel {
@@ -222,46 +196,41 @@ func (s *shoot) process(ctx context.Context, next item) error {
 	}
 }
 
-// pass carries out the stage that is next for an object, once its delay is over. An object without one, and one in the state in
-// which it has passed already, is left alone: what comes of that is yet to be seen.
-func (s *shoot) pass(key item, uid, version string, object map[string]any, play func(*stage.Compiled) (string, error)) error {
-	next := s.stages.Match(key.kind, object)
-	if next == nil {
-		s.forget(key)
-		return nil
-	}
-
-	now := s.opts.Clock.Now()
+// isOutdated reports whether the cache has an object in a state in which, or before which, its status was written. What comes of
+// that is yet to be seen.
+func (s *shoot) isOutdated(key item, version string) bool {
 	s.lock.Lock()
-	last, ok := s.passages[key]
-	if last.outdates(uid, version) {
-		s.lock.Unlock()
-		return nil
+	defer s.lock.Unlock()
+	last, ok := s.writes[key]
+	if !ok {
+		return false
 	}
-	if !ok || last.uid != uid || last.stage != next.Name || last.at.IsZero() {
-		last = passage{uid: uid, stage: next.Name, at: now.Add(next.Wait(rand.Float64()))} // #nosec G404 -- jitter
-		s.passages[key] = last
-	}
-	s.lock.Unlock()
-	if wait := last.at.Sub(now); wait > 0 {
-		s.queue.AddAfter(key, wait)
-		return nil
-	}
+	order, err := resourceversion.CompareResourceVersion(version, last.written)
+	return last.seen == version || err == nil && order < 0
+}
 
-	written, err := play(next)
-	if err != nil {
-		return err
+// patched notes that the status of an object was written. That it is gone by now, or another one has its name, is no error.
+func (s *shoot) patched(key item, seen string, answer metav1.Object, err error) error {
+	written := ""
+	if err == nil {
+		written = answer.GetResourceVersion()
 	}
+	if err = gone(err); err == nil {
+		s.wrote(key, seen, written)
+	}
+	return err
+}
+
+func (s *shoot) wrote(key item, seen, written string) {
 	s.lock.Lock()
-	s.passages[key] = passage{uid: uid, stage: next.Name, passed: version, written: written}
-	s.lock.Unlock()
-	return nil
+	defer s.lock.Unlock()
+	s.writes[key] = write{seen: seen, written: written}
 }
 
 func (s *shoot) forget(key item) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	delete(s.passages, key)
+	delete(s.writes, key)
 }
 
 // making notes that a Node is being created. It returns how long that is not to be done once more, as it has been done and the

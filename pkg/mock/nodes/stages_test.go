@@ -5,16 +5,19 @@
 package nodes
 
 import (
+	"bytes"
 	"encoding/json"
-	"strings"
+	"maps"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes/stage"
+	clienttesting "k8s.io/client-go/testing"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const testNow = "2030-01-01T00:00:00Z"
@@ -58,72 +61,62 @@ func deleting(pod *corev1.Pod) {
 
 func held(pod *corev1.Pod) { pod.Finalizers = []string{"batch.kubernetes.io/job-tracking"} }
 
-func object(t *testing.T, obj any, facts map[string]any) map[string]any {
-	t.Helper()
-	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	facts["now"] = testNow
-	out["facts"] = facts
-	return out
-}
-
-func builtIn(t *testing.T) *stage.Set {
-	t.Helper()
-	set, err := loadStages(nil)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return set
-}
-
 func TestPodsPassToTheirNextStage(t *testing.T) {
-	set := builtIn(t)
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
-		want string
+		want podStage
 	}{
-		"a new one runs":                                 {testPod(), "pod-running"},
-		"one without a phase runs":                       {testPod(func(p *corev1.Pod) { p.Status.Phase = "" }), "pod-running"},
-		"one that runs stays":                            {runningPod(), ""},
-		"one of a Job runs first":                        {testPod(ofJob), "pod-running"},
-		"one of a Job completes":                         {runningPod(ofJob), "pod-completed"},
-		"one of a Job that has completed stays":          {runningPod(ofJob, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), ""},
-		"one that never restarts but has no Job stays":   {runningPod(func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }), ""},
-		"one that a Job owns but does not control stays": {runningPod(ofJob, func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), ""},
-		"one with another generation is changed":         {runningPod(func(p *corev1.Pod) { p.Generation = 2 }), "pod-changed"},
-		"one from before generations stays":              {runningPod(func(p *corev1.Pod) { p.Generation = 0; p.Status.ObservedGeneration = 0 }), ""},
+		"a new one runs":                                 {testPod(), podRuns},
+		"one without a phase runs":                       {testPod(func(p *corev1.Pod) { p.Status.Phase = "" }), podRuns},
+		"one that runs stays":                            {runningPod(), podStays},
+		"one of a Job runs first":                        {testPod(ofJob), podRuns},
+		"one of a Job completes":                         {runningPod(ofJob), podSucceeds},
+		"one of a Job that has completed stays":          {runningPod(ofJob, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), podStays},
+		"one that never restarts but has no Job stays":   {runningPod(func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }), podStays},
+		"one that a Job owns but does not control stays": {runningPod(ofJob, func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }), podStays},
+		"one with another generation is changed":         {runningPod(func(p *corev1.Pod) { p.Generation = 2 }), podRuns},
+		"one from before generations stays":              {runningPod(func(p *corev1.Pod) { p.Generation = 0; p.Status.ObservedGeneration = 0 }), podStays},
 		"one that lost its readiness gets it back": {runningPod(func(p *corev1.Pod) {
 			p.Status.Conditions[1].Status = corev1.ConditionFalse
-		}), "pod-ready-again"},
-		"one that is deleted goes":                             {runningPod(deleting), "pod-deleted"},
-		"one that is deleted before it runs goes":              {testPod(deleting), "pod-deleted"},
-		"one that is deleted but held ends first":              {runningPod(deleting, held), "pod-terminated"},
-		"one that is held and has ended goes":                  {runningPod(deleting, held, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), "pod-deleted"},
-		"one that is held and was asked to go at once is left": {runningPod(deleting, held, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; *p.DeletionGracePeriodSeconds = 0 }), ""},
-		"one that has failed stays":                            {runningPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), ""},
+		}), podRuns},
+		"one that is deleted goes":                             {runningPod(deleting), podGoes},
+		"one that is deleted before it runs goes":              {testPod(deleting), podGoes},
+		"one that is deleted but held ends first":              {runningPod(deleting, held), podEnds},
+		"one that is held and has ended goes":                  {runningPod(deleting, held, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), podGoes},
+		"one that is held and was asked to go at once is left": {runningPod(deleting, held, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed; *p.DeletionGracePeriodSeconds = 0 }), podStays},
+		"one that has failed stays":                            {runningPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), podStays},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ""
-			if next := set.Match(kindPod, object(t, test.pod, map[string]any{})); next != nil {
-				got = next.Name
-			}
-			NewWithT(t).Expect(got).To(Equal(test.want))
+			NewWithT(t).Expect(nextStage(test.pod)).To(Equal(test.want))
 		})
 	}
 }
 
-// podStatus renders the next status of a pod.
+// podStatus returns the next status of a pod, as it is sent.
 func podStatus(t *testing.T, pod *corev1.Pod) *corev1.PodStatus {
 	t.Helper()
 	g := NewWithT(t)
-	data := object(t, pod, map[string]any{"hostIPs": []string{"10.250.0.2"}, "podIPs": []string{"10.64.0.2", "2001:db8::2"}})
-	next := builtIn(t).Match(kindPod, data)
-	g.Expect(next).NotTo(BeNil())
-	raw, err := next.Status(data)
-	g.Expect(err).NotTo(HaveOccurred())
-	status := &corev1.PodStatus{}
-	decoder := json.NewDecoder(strings.NewReader(string(raw)))
+	clock := testclock.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	f := newTestFleet(t, func(o *Options) { o.Clock = clock })
+	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
+	t.Cleanup(s.stop)
+	g.Expect(s.nodes.GetStore().Add(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.64.0.0/24", "2001:db8::/64"}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.250.0.2"}}},
+	})).To(Succeed())
+	g.Expect(s.pods.GetStore().Add(pod)).To(Succeed())
+	var sent []byte
+	f.shoot.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		sent = action.(clienttesting.PatchAction).GetPatch()
+		return true, pod, nil
+	})
+	g.Expect(s.syncPod(t.Context(), item{kind: kindPod, namespace: pod.Namespace, name: pod.Name})).To(Succeed())
+	patch := &corev1.Pod{}
+	decoder := json.NewDecoder(bytes.NewReader(sent))
 	decoder.DisallowUnknownFields()
-	g.Expect(decoder.Decode(status)).To(Succeed())
-	return status
+	g.Expect(decoder.Decode(patch)).To(Succeed())
+	g.Expect(patch.UID).To(Equal(pod.UID), "it is for no other pod of the name")
+	return &patch.Status
 }
 
 func TestPodStatuses(t *testing.T) {
@@ -181,46 +174,82 @@ func TestPodStatuses(t *testing.T) {
 }
 
 func TestNodesPassToTheirNextStage(t *testing.T) {
-	set := builtIn(t)
-	ready := func(change ...func(*corev1.Node)) *corev1.Node {
-		node := &corev1.Node{Status: corev1.NodeStatus{
-			Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
-			NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
-			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
-		}}
-		for _, c := range change {
-			c(node)
+	now := time.Unix(1000, 0)
+	set := func(change ...func(*corev1.Node)) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			for _, c := range change {
+				c(n)
+			}
 		}
-		return node
 	}
 	for name, test := range map[string]struct {
-		node  *corev1.Node
-		facts map[string]any
-		want  string
+		change  func(*corev1.Node)
+		after   time.Duration
+		patches int
 	}{
-		"a new one becomes ready":         {&corev1.Node{}, nil, "node-ready"},
-		"one that was lost becomes ready": {ready(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }), nil, "node-ready"},
-		"one that is ready beats":         {ready(), nil, "node-heartbeat"},
-		"another version of the kubelet":  {ready(), map[string]any{"kubeletVersion": "v1.36.4"}, "node-kubelet-updated"},
-		"another size":                    {ready(), map[string]any{"resized": true}, "node-resized"},
-		"another address":                 {ready(), map[string]any{"addresses": []any{map[string]any{"type": "InternalIP", "address": "10.0.0.2"}}}, "node-moved"},
-		"another port":                    {ready(), map[string]any{"kubeletPort": int64(10251)}, "node-port-changed"},
-		"one that is deleted is left":     {ready(func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Unix(1, 0)) }), nil, ""},
+		"one without a status becomes ready": {func(n *corev1.Node) { n.Status = corev1.NodeStatus{} }, 0, 1},
+		"one that was lost becomes ready":    {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, 0, 1},
+		"one that is ready beats":            {set(), heartbeat + heartbeatJitter, 1},
+		"but not yet":                        {set(), heartbeat - time.Second, 0},
+		"another version of the kubelet":     {func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.0" }, 0, 1},
+		"another size":                       {func(n *corev1.Node) { n.Status.Capacity = corev1.ResourceList{} }, 0, 1},
+		"another address":                    {func(n *corev1.Node) { n.Status.Addresses[0].Address = "192.0.2.1" }, 0, 1},
+		"another port":                       {func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port++ }, 0, 1},
+		"one that is deleted is left":        {func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Unix(1, 0)) }, time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := map[string]any{
-				"kubeletVersion": "v1.36.3", "resized": false, "kubeletPort": int64(10250),
-				"addresses": []any{map[string]any{"type": "InternalIP", "address": "10.0.0.1"}},
+			g := NewWithT(t)
+			clock := testclock.NewFakeClock(now)
+			f := newTestFleet(t, func(o *Options) {
+				o.Clock, o.Kubelet = clock, KubeletEndpoint{Host: "kubelet.example.org", Port: 10250}
+			})
+			s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
+			t.Cleanup(s.stop)
+			groups, err := groupsFor(testWorker(1), testCluster())
+			g.Expect(err).NotTo(HaveOccurred())
+			s.want(groups, nil)
+			node := existingNode(s, groups[0])
+			test.change(node)
+			g.Expect(s.nodes.GetStore().Add(node)).To(Succeed())
+			s.plan()
+			var patch *corev1.Node
+			f.shoot.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				patch = &corev1.Node{}
+				g.Expect(json.Unmarshal(action.(clienttesting.PatchAction).GetPatch(), patch)).To(Succeed())
+				return true, node, nil
+			})
+			clock.Step(test.after)
+			g.Expect(s.syncNode(t.Context(), item{kind: kindNode, name: node.Name})).To(Succeed())
+			g.Expect(f.requests("patch", "nodes")).To(Equal(test.patches))
+			if patch != nil {
+				g.Expect(existingOf(patch).ready).To(BeTrue())
+				g.Expect(patch.Status.NodeInfo.KubeletVersion).To(Equal(groups[0].version))
+				g.Expect(patch.Status.Addresses[0].Address).To(HavePrefix("198.19."))
+				g.Expect(patch.Status.DaemonEndpoints.KubeletEndpoint.Port).To(BeEquivalentTo(10250))
+				g.Expect(patch.Status.Conditions[0].LastHeartbeatTime.Unix()).To(Equal(clock.Now().Unix()))
 			}
-			for key, value := range test.facts {
-				facts[key] = value
-			}
-			got := ""
-			if next := set.Match(kindNode, object(t, test.node, facts)); next != nil {
-				got = next.Name
-			}
-			NewWithT(t).Expect(got).To(Equal(test.want))
 		})
 	}
+}
+
+func TestANodeThatIsAboutToBeReplacedKeepsItsStatus(t *testing.T) {
+	g := NewWithT(t)
+	f := newTestFleet(t, nil)
+	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
+	t.Cleanup(s.stop)
+	groups, err := groupsFor(testWorker(1), testCluster())
+	g.Expect(err).NotTo(HaveOccurred())
+	node := existingNode(s, groups[0])
+	status := s.nodeStatus(nil, node)
+	g.Expect(status.NodeInfo).To(Equal(node.Status.NodeInfo))
+	g.Expect(status.Capacity).To(Equal(node.Status.Capacity))
+	g.Expect(status.Addresses).To(Equal(node.Status.Addresses))
+	g.Expect(isAsWanted(&node.Status, &status)).To(BeTrue())
+}
+
+// existingNode is a Node as the API server has it once it was created.
+func existingNode(s *shoot, g *group) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: g.nodeName(0), UID: "1", ResourceVersion: "5", Labels: maps.Clone(g.labels), Annotations: maps.Clone(g.annotations)}}
+	node.Status = s.nodeStatus(g, node)
+	return node
 }

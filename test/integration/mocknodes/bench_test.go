@@ -85,7 +85,7 @@ func benchmarkNodes(b *testing.B, e *environment.Environment, count int32) {
 	before := heap()
 	start := time.Now()
 	w := newWorker("bench", count)
-	if err := fleet.Apply(ctx, logr.Discard(), w, newCluster()); err != nil {
+	if err := fleet.Apply(ctx, logr.Discard(), w, cluster()); err != nil {
 		b.Fatal(err)
 	}
 	ready := map[string]bool{}
@@ -121,7 +121,7 @@ func benchmarkNodes(b *testing.B, e *environment.Environment, count int32) {
 	fmt.Fprintf(os.Stderr, "%d nodes Ready in %s, %d requests\n", count, took, requests.Load())
 
 	start = time.Now()
-	if err := fleet.Delete(ctx, logr.Discard(), w, nil, false); err != nil {
+	if err := fleet.Delete(ctx, logr.Discard(), w, false); err != nil {
 		b.Error(err)
 	}
 	b.ReportMetric(float64(count)/time.Since(start).Seconds(), "deleted/s")

@@ -6,7 +6,6 @@ package mocknodes_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +27,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
@@ -64,6 +63,8 @@ func newCluster() *extensionscontroller.Cluster {
 	}
 }
 
+func cluster() *extensioncluster.Cluster { return extensioncluster.From(newCluster()) }
+
 // newWorker returns a Worker with one pool; its name is that of the spec's own Nodes.
 func newWorker(name string, minimum int32) *extensionsv1alpha1.Worker {
 	return &extensionsv1alpha1.Worker{
@@ -84,9 +85,9 @@ func newWorker(name string, minimum int32) *extensionsv1alpha1.Worker {
 // apply applies a Worker and has its Nodes deleted at the end of the spec.
 func apply(ctx context.Context, fleet *nodes.Fleet, w *extensionsv1alpha1.Worker) {
 	GinkgoHelper()
-	Expect(fleet.Apply(ctx, logf.Log, w, newCluster())).To(Succeed())
+	Expect(fleet.Apply(ctx, logf.Log, w, cluster())).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
-		Expect(fleet.Delete(ctx, logf.Log, w, newCluster(), false)).To(Succeed())
+		Expect(fleet.Delete(ctx, logf.Log, w, false)).To(Succeed())
 	})
 }
 
@@ -187,21 +188,4 @@ func beHealthy[T any](check func(*T) error) types.GomegaMatcher {
 		}
 		return ""
 	}, BeEmpty())
-}
-
-// encodedCluster is newCluster as it is in a seed.
-func encodedCluster(name string) *extensionsv1alpha1.Cluster {
-	GinkgoHelper()
-	decoded := newCluster()
-	decoded.Shoot.SetGroupVersionKind(gardencorev1beta1.SchemeGroupVersion.WithKind("Shoot"))
-	decoded.CloudProfile.SetGroupVersionKind(gardencorev1beta1.SchemeGroupVersion.WithKind("CloudProfile"))
-	encode := func(obj any) runtime.RawExtension {
-		raw, err := json.Marshal(obj)
-		Expect(err).NotTo(HaveOccurred())
-		return runtime.RawExtension{Raw: raw}
-	}
-	return &extensionsv1alpha1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       extensionsv1alpha1.ClusterSpec{CloudProfile: encode(decoded.CloudProfile), Shoot: encode(decoded.Shoot)},
-	}
 }

@@ -17,17 +17,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
-	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/client/kubernetes"
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 	healthchecker "github.com/gardener/gardener/pkg/utils/kubernetes/health/checker"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
-	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
 
 var _ = Describe("Fake nodes", func() {
@@ -181,14 +179,14 @@ var _ = Describe("Fake nodes", func() {
 
 		By("Another patch version")
 		w.Spec.Pools[0].KubernetesVersion = new("1.36.4")
-		Expect(fleet.Apply(ctx, logf.Log, w, newCluster())).To(Succeed())
+		Expect(fleet.Apply(ctx, logf.Log, w, cluster())).To(Succeed())
 		Eventually(ctx, func() []corev1.Node { return nodesOf(ctx, "roll") }).Should(HaveEach(HaveField("Status.NodeInfo.KubeletVersion", "v1.36.4")))
 		Expect(names(nodesOf(ctx, "roll"))).To(ConsistOf(names(before)))
 
 		By("Another minor version")
 		w.Spec.Pools[0].KubernetesVersion = new("1.37.0")
 		w.Spec.Pools[0].NodeAgentSecretName = new("gardener-node-agent-roll-2")
-		Expect(fleet.Apply(ctx, logf.Log, w, newCluster())).To(Succeed())
+		Expect(fleet.Apply(ctx, logf.Log, w, cluster())).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			list := nodesOf(ctx, "roll")
 			g.Expect(len(list)).To(BeNumerically("<=", 5), "one more than wanted is allowed")
@@ -208,7 +206,7 @@ var _ = Describe("Fake nodes", func() {
 		apply(ctx, fleet, w)
 		eventuallyReady(ctx, "scale", 2)
 		w.Spec.Pools[0].Minimum = 6
-		Expect(fleet.Apply(ctx, logf.Log, w, newCluster())).To(Succeed())
+		Expect(fleet.Apply(ctx, logf.Log, w, cluster())).To(Succeed())
 		list := eventuallyReady(ctx, "scale", 6)
 
 		By("One that somebody deletes")
@@ -216,29 +214,26 @@ var _ = Describe("Fake nodes", func() {
 		Eventually(ctx, func() []corev1.Node { return nodesOf(ctx, "scale") }).Should(And(HaveLen(6), HaveEach(HaveField("UID", Not(Equal(list[0].UID))))))
 
 		w.Spec.Pools[0].Minimum = 3
-		Expect(fleet.Apply(ctx, logf.Log, w, newCluster())).To(Succeed())
+		Expect(fleet.Apply(ctx, logf.Log, w, cluster())).To(Succeed())
 		list = eventuallyReady(ctx, "scale", 3)
 
 		By("A machine type that is not there")
 		w.Spec.Pools[0].MachineType = "unheard-of"
-		Expect(fleet.Apply(ctx, logf.Log, w, newCluster())).To(MatchError(ContainSubstring("unheard-of")))
+		Expect(fleet.Apply(ctx, logf.Log, w, cluster())).To(MatchError(ContainSubstring("unheard-of")))
 		Expect(nodesOf(ctx, "scale")).To(HaveLen(3))
 
 		By("Deletion")
 		Expect(env.Client.Create(ctx, bound(list[0].Name, "scale-pod"))).To(Succeed())
 		Eventually(ctx, func() []corev1.Pod { return podsOf(ctx, "scale-pod") }).Should(ConsistOf(HaveField("Status.Phase", corev1.PodRunning)))
-		Expect(fleet.Delete(ctx, logf.Log, w, newCluster(), false)).To(Succeed())
+		Expect(fleet.Delete(ctx, logf.Log, w, false)).To(Succeed())
 		Expect(nodesOf(ctx, "scale")).To(BeEmpty())
 		Expect(podsOf(ctx, "scale-pod")).To(BeEmpty())
 		Eventually(ctx, func() int { return len(leasesOf(ctx, "scale")) }).Should(BeZero())
-		Expect(fleet.Delete(ctx, logf.Log, w, newCluster(), false)).To(Succeed(), "a second time")
+		Expect(fleet.Delete(ctx, logf.Log, w, false)).To(Succeed(), "a second time")
 	})
 
 	It("live on after a restart, and were missed meanwhile", func(ctx SpecContext) {
 		w := newWorker("restart", 2)
-		w.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeCreate, State: gardencorev1beta1.LastOperationStateSucceeded}
-		seed := fakeclient.NewClientBuilder().WithScheme(suite.NewScheme(extensionsv1alpha1.AddToScheme)).WithObjects(w, encodedCluster(w.Namespace)).Build()
-
 		fleet, running := newFleet()
 		apply(ctx, fleet, w)
 		before := eventuallyReady(ctx, "restart", 2)
@@ -249,8 +244,10 @@ var _ = Describe("Fake nodes", func() {
 		Eventually(ctx, func() []corev1.Node { return nodesOf(ctx, "restart") }).Should(HaveEach(HaveField("Status.Conditions", ContainElement(
 			And(HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionUnknown))))))
 
-		again, _ := newFleet(func(o *nodes.Options) { o.Seed = seed })
-		DeferCleanup(func(ctx SpecContext) { Expect(again.Delete(ctx, logf.Log, w, nil, false)).To(Succeed()) })
+		again, _ := newFleet()
+		Expect(again.Keeps(w)).To(BeFalse())
+		apply(ctx, again, w)
+		Expect(again.Keeps(w)).To(BeTrue())
 		after := eventuallyReady(ctx, "restart", 2)
 		Expect(names(after)).To(ConsistOf(names(before)))
 		Expect(after[0].Status.Addresses).To(Equal(before[0].Status.Addresses))
@@ -268,10 +265,10 @@ var _ = Describe("Fake nodes", func() {
 
 		asleep := newCluster()
 		asleep.Shoot.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: new(true)}
-		Expect(fleet.Apply(ctx, logf.Log, w, asleep)).To(Succeed())
+		Expect(fleet.Apply(ctx, logf.Log, w, extensioncluster.From(asleep))).To(Succeed())
 		Expect(nodesOf(ctx, "sleep")).To(BeEmpty())
 
-		Expect(fleet.Apply(ctx, logf.Log, w, newCluster())).To(Succeed())
+		Expect(fleet.Apply(ctx, logf.Log, w, cluster())).To(Succeed())
 		eventuallyReady(ctx, "sleep", 2)
 	})
 
@@ -284,8 +281,8 @@ var _ = Describe("Fake nodes", func() {
 			}
 		})
 		w := newWorker("gone", 1)
-		Expect(fleet.Delete(ctx, logf.Log, w, newCluster(), false)).To(MatchError(ContainSubstring("refused")))
-		Expect(fleet.Delete(ctx, logf.Log, w, newCluster(), true)).To(Succeed())
+		Expect(fleet.Delete(ctx, logf.Log, w, false)).To(MatchError(ContainSubstring("refused")))
+		Expect(fleet.Delete(ctx, logf.Log, w, true)).To(Succeed())
 	})
 })
 

@@ -76,7 +76,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(suite.FreePort()), "--kube-api-qps=500", "--kube-api-burst=1000")
 
 	kubeletPort = suite.FreePort()
-	server := &kubelet.Server{Address: "127.0.0.1:" + strconv.Itoa(kubeletPort)}
+	server, err := kubelet.New("127.0.0.1:"+strconv.Itoa(kubeletPort), logf.Log)
+	Expect(err).NotTo(HaveOccurred())
 	suite.Background("the stand-in for kubelets", server.Start)
 })
 

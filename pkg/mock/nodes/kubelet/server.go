@@ -14,22 +14,20 @@
 package kubelet
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 const (
@@ -41,64 +39,37 @@ const (
 	certificateLife = 10 * 365 * 24 * time.Hour
 )
 
-// Server is a runnable of a manager that runs on all instances, not just on the leader.
-type Server struct {
-	// Address is "HOST:PORT" to listen on; the host may be empty.
-	Address string
-	// Log is the logger.
-	Log logr.Logger
-
-	// listening is told the address once it listens; tests need it.
-	listening func(net.Addr)
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (s *Server) NeedLeaderElection() bool { return false }
-
-// Start serves until the context ends.
-func (s *Server) Start(ctx context.Context) error {
+// New returns a runnable of a manager that serves on "HOST:PORT", where the host may be empty, on all instances rather than just
+// on the leader. Connections that were upgraded are not waited for at the end.
+func New(address string, log logr.Logger) (*manager.Server, error) {
 	certificate, err := selfSigned()
 	if err != nil {
-		return fmt.Errorf("making a certificate for the stand-in of kubelets: %w", err)
+		return nil, fmt.Errorf("making a certificate for the stand-in of kubelets: %w", err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
+	// Connections are upgraded to SPDY, which HTTP/2 cannot do.
+	listener, err := tls.Listen("tcp", address, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	if err != nil {
-		return fmt.Errorf("listening as stand-in of kubelets: %w", err)
+		return nil, fmt.Errorf("listening as stand-in of kubelets: %w", err)
 	}
-	if s.listening != nil {
-		s.listening(listener.Addr())
-	}
-
-	server := &http.Server{
-		Handler:           s.handler(),
-		ReadHeaderTimeout: headerTimeout,
-		// Connections are upgraded to SPDY, which HTTP/2 cannot do.
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
-		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.ServeTLS(listener, "", "") }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serving as stand-in of kubelets: %w", err)
-	case <-ctx.Done():
-	}
-	// Those that were upgraded are not waited for.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(server.Close())
-	}
-	return nil
+	return &manager.Server{
+		Name:            "mock-kubelet",
+		Server:          &http.Server{Handler: (&server{log}).handler(), ReadHeaderTimeout: headerTimeout},
+		Listener:        listener,
+		ShutdownTimeout: new(shutdownTimeout),
+	}, nil
 }
 
-func (s *Server) handler() http.Handler {
+type server struct {
+	log logr.Logger
+}
+
+func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	say := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			if _, err := io.WriteString(w, text); err != nil {
-				s.Log.V(1).Info("A client went before it had its answer", "reason", err.Error())
+				s.log.V(1).Info("A client went before it had its answer", "reason", err.Error())
 			}
 		}
 	}
@@ -118,17 +89,9 @@ func selfSigned() (tls.Certificate, error) {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: "mock-kubelet"},
-		DNSNames:     []string{"mock-kubelet"},
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(certificateLife),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "mock-kubelet"}, DNSNames: []string{"mock-kubelet"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, nil
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
 }

@@ -7,11 +7,11 @@ package kubelet
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"testing"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -23,8 +23,8 @@ import (
 func start(t *testing.T) *rest.Config {
 	t.Helper()
 	g := NewWithT(t)
-	addresses := make(chan net.Addr, 1)
-	server := &Server{Address: "127.0.0.1:0", listening: func(a net.Addr) { addresses <- a }}
+	server, err := New("127.0.0.1:0", logr.Discard())
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.NeedLeaderElection()).To(BeFalse())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -33,9 +33,7 @@ func start(t *testing.T) *rest.Config {
 		cancel()
 		NewWithT(t).Eventually(ended, "5s").Should(Receive(BeNil()))
 	})
-	var address net.Addr
-	g.Eventually(addresses, "5s").Should(Receive(&address))
-	return &rest.Config{Host: "https://" + address.String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	return &rest.Config{Host: "https://" + server.Listener.Addr().String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
 func get(t *testing.T, config *rest.Config, path string) (int, string) {
@@ -109,6 +107,6 @@ func TestPortForward(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	server := &Server{Address: "127.0.0.1:-1"}
-	NewWithT(t).Expect(server.Start(t.Context())).To(MatchError(ContainSubstring("listening")))
+	_, err := New("127.0.0.1:-1", logr.Discard())
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("listening")))
 }

@@ -42,20 +42,22 @@ func (s *shoot) newInformers() {
 		o.LabelSelector = labels.SelectorFromSet(labels.Set{v1beta1constants.GardenRole: v1beta1constants.GardenRoleOperatingSystemConfig}).String()
 	})
 
-	for informer, setUp := range map[cache.SharedIndexInformer]struct {
+	for _, c := range []struct {
+		informer  cache.SharedIndexInformer
 		transform cache.TransformFunc
 		handler   cache.ResourceEventHandler
 	}{
-		s.nodes: {(&nodeTrimmer{}).trim, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted}},
-		s.pods:  {trimPod, cache.ResourceEventHandlerFuncs{AddFunc: s.podAdded, UpdateFunc: func(_, obj any) { s.podAdded(obj) }, DeleteFunc: s.podDeleted}},
-		s.oscs:  {trimSecret, cache.ResourceEventHandlerFuncs{AddFunc: func(any) { s.lookAtAll() }, UpdateFunc: s.oscUpdated}},
+		{s.nodes, s.trimNode, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted}},
+		{s.pods, trimPod, cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { s.podChanged(nil, obj) }, UpdateFunc: s.podChanged, DeleteFunc: s.podDeleted}},
+		{s.oscs, trimSecret, cache.ResourceEventHandlerFuncs{AddFunc: func(any) { s.lookAtAll() }, UpdateFunc: s.oscUpdated}},
 	} {
-		s.must(informer.SetTransform(setUp.transform))
-		s.must(informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		s.must(c.informer.SetTransform(c.transform))
+		s.must(c.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 			s.log.V(1).Info("A watch has ended", "reason", fmt.Sprint(err))
 		}))
-		_, err := informer.AddEventHandler(setUp.handler)
+		registration, err := c.informer.AddEventHandler(c.handler)
 		s.must(err)
+		s.synced = append(s.synced, registration.HasSynced)
 	}
 }
 
@@ -66,39 +68,81 @@ func (s *shoot) must(err error) {
 	}
 }
 
-// trimPod and trimSecret keep what stages, templates and plans look at. They are handed objects of the right kind.
+// trimNode keeps what is looked at. Nodes of a group differ in little more than their names, and there are thousands of them in
+// the cache, so what a Node has in common with its group is kept once. As all functions of this kind it is handed objects that
+// nobody else has.
+func (s *shoot) trimNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	status := &node.Status
+	node.ManagedFields = nil
+	status.Images, status.VolumesInUse, status.VolumesAttached = nil, nil, nil
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		for _, ours := range nodeConditions {
+			if c.Type == ours.Type && c.Status == ours.Status && c.Reason == ours.Reason && c.Message == ours.Message {
+				c.Type, c.Status, c.Reason, c.Message = ours.Type, ours.Status, ours.Reason, ours.Message
+			}
+		}
+	}
+
+	s.lock.Lock()
+	g := s.groups[node.Labels[LabelGroup]]
+	s.lock.Unlock()
+	if g == nil {
+		return node, nil
+	}
+	node.Labels, node.Annotations = sharing(node.Labels, g.labels), sharing(node.Annotations, g.annotations)
+	if sameCapacity(status.Capacity, g.capacity) {
+		status.Capacity = g.capacity
+	}
+	if sameCapacity(status.Allocatable, g.allocatable) {
+		status.Allocatable = g.allocatable
+	}
+	if info := g.nodeInfo(node.Name); status.NodeInfo == info {
+		status.NodeInfo = info
+	}
+	return node, nil
+}
+
+// sharing returns a map with the texts of another one where they are the same.
+func sharing(own, other map[string]string) map[string]string {
+	out := make(map[string]string, len(own))
+	for name, value := range other {
+		if own[name] == value {
+			out[name] = value
+		}
+	}
+	for name, value := range own {
+		if _, ok := out[name]; !ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// trimPod and trimSecret keep what is looked at.
 func trimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return obj, nil
 	}
 	pod.ManagedFields = nil
-	pod.Spec = corev1.PodSpec{
-		NodeName:            pod.Spec.NodeName,
-		HostNetwork:         pod.Spec.HostNetwork,
-		RestartPolicy:       pod.Spec.RestartPolicy,
-		ReadinessGates:      pod.Spec.ReadinessGates,
-		Containers:          trimContainers(pod.Spec.Containers),
-		InitContainers:      trimContainers(pod.Spec.InitContainers),
-		EphemeralContainers: trimEphemeral(pod.Spec.EphemeralContainers),
+	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates}
+	trim := func(containers []corev1.Container) (out []corev1.Container) {
+		for _, c := range containers {
+			out = append(out, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Resources: c.Resources})
+		}
+		return out
 	}
+	spec.Containers, spec.InitContainers = trim(pod.Spec.Containers), trim(pod.Spec.InitContainers)
+	for _, c := range pod.Spec.EphemeralContainers {
+		spec.EphemeralContainers = append(spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: c.Name, Image: c.Image}})
+	}
+	pod.Spec = spec
 	return pod, nil
-}
-
-func trimContainers(containers []corev1.Container) []corev1.Container {
-	var out []corev1.Container
-	for _, c := range containers {
-		out = append(out, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Resources: c.Resources})
-	}
-	return out
-}
-
-func trimEphemeral(containers []corev1.EphemeralContainer) []corev1.EphemeralContainer {
-	var out []corev1.EphemeralContainer
-	for _, c := range containers {
-		out = append(out, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: c.Name, Image: c.Image}})
-	}
-	return out
 }
 
 func trimSecret(obj any) (any, error) {
@@ -115,6 +159,7 @@ func (s *shoot) nodeAdded(obj any, before bool) {
 		return
 	}
 	s.seen(node.Name)
+	s.addresses.replace(nil, internalIPs(node))
 	s.queue.Add(item{kind: kindNode, name: node.Name})
 	s.queue.AddAfter(item{kind: kindPlan}, planPause)
 	// Spread, so that not all Leases are due at once. That of a Node from before our start is the more urgent one: a new Node
@@ -123,7 +168,7 @@ func (s *shoot) nodeAdded(obj any, before bool) {
 	if !before {
 		share += 0.5
 	}
-	s.leases.AddAfter(node.Name, time.Duration(share*float64(s.opts.Renewal)))
+	s.leases.AddAfter(node.Name, time.Duration(share*float64(renewal)))
 	pods, err := s.pods.GetIndexer().IndexKeys(indexNode, node.Name)
 	s.must(err)
 	for _, key := range pods {
@@ -139,6 +184,7 @@ func (s *shoot) nodeUpdated(before, after any) {
 	if !ok || !isNode || old.ResourceVersion == node.ResourceVersion && old.ResourceVersion != "" {
 		return
 	}
+	s.addresses.replace(internalIPs(old), internalIPs(node))
 	s.queue.Add(item{kind: kindNode, name: node.Name})
 	if existingOf(old) != existingOf(node) || old.Labels[LabelGroup] != node.Labels[LabelGroup] {
 		s.queue.AddAfter(item{kind: kindPlan}, planPause)
@@ -150,27 +196,39 @@ func (s *shoot) nodeDeleted(obj any) {
 	if err != nil {
 		return
 	}
+	if node, ok := lastState(obj).(*corev1.Node); ok {
+		s.addresses.replace(internalIPs(node), nil)
+	}
 	s.seen(key)
-	s.addresses.release(kindNode + "/" + key)
 	s.forget(item{kind: kindNode, name: key})
 	s.queue.Add(item{kind: kindNode, name: key})
 	s.queue.AddAfter(item{kind: kindPlan}, planPause)
 }
 
-func (s *shoot) podAdded(obj any) {
-	if pod, ok := obj.(*corev1.Pod); ok {
+func (s *shoot) podChanged(before, after any) {
+	var had []string
+	if old, ok := before.(*corev1.Pod); ok {
+		had = ipsOf(old)
+	}
+	if pod, ok := after.(*corev1.Pod); ok {
+		s.addresses.replace(had, ipsOf(pod))
 		s.queue.Add(item{kind: kindPod, namespace: pod.Namespace, name: pod.Name})
 	}
 }
 
 func (s *shoot) podDeleted(obj any) {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	if pod, ok := obj.(*corev1.Pod); ok {
-		s.addresses.release(string(pod.UID))
+	if pod, ok := lastState(obj).(*corev1.Pod); ok {
+		s.addresses.replace(ipsOf(pod), nil)
 		s.forget(item{kind: kindPod, namespace: pod.Namespace, name: pod.Name})
 	}
+}
+
+// lastState returns the object that was deleted, as it was seen last.
+func lastState(obj any) any {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		return tombstone.Obj
+	}
+	return obj
 }
 
 func (s *shoot) oscUpdated(before, after any) {
@@ -198,22 +256,13 @@ func existingOf(node *corev1.Node) existing {
 	return out
 }
 
-// holdAddresses notes the addresses that Nodes and pods have from an earlier run.
-func (s *shoot) holdAddresses() {
-	for _, obj := range s.nodes.GetStore().List() {
-		if node, ok := obj.(*corev1.Node); ok {
-			for _, address := range node.Status.Addresses {
-				if address.Type == corev1.NodeInternalIP {
-					s.addresses.hold(kindNode+"/"+node.Name, address.Address)
-				}
-			}
+// internalIPs are the addresses of a Node's own.
+func internalIPs(node *corev1.Node) []string {
+	var out []string
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			out = append(out, address.Address)
 		}
 	}
-	for _, obj := range s.pods.GetStore().List() {
-		if pod, ok := obj.(*corev1.Pod); ok && !pod.Spec.HostNetwork {
-			for _, ip := range pod.Status.PodIPs {
-				s.addresses.hold(string(pod.UID), ip.IP)
-			}
-		}
-	}
+	return out
 }
