@@ -246,6 +246,16 @@ func sameCapacity(a, b corev1.ResourceList) bool {
 	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
 }
 
+// hasCapacity reports whether all that is wanted is there. As with a real kubelet, resources that others add to a Node stay.
+func hasCapacity(has, wanted corev1.ResourceList) bool {
+	for name, quantity := range wanted {
+		if found, ok := has[name]; !ok || found.Cmp(quantity) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // hostname is the label that a kubelet gives to its Node.
 func hostname(name string) string {
 	if len(validation.IsValidLabelValue(name)) == 0 {

@@ -9,13 +9,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -171,7 +171,7 @@ func isAsWanted(has, wanted *corev1.NodeStatus) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}) &&
 		has.NodeInfo.KubeletVersion == wanted.NodeInfo.KubeletVersion &&
-		sameCapacity(has.Capacity, wanted.Capacity) && sameCapacity(has.Allocatable, wanted.Allocatable) &&
+		hasCapacity(has.Capacity, wanted.Capacity) && hasCapacity(has.Allocatable, wanted.Allocatable) &&
 		has.DaemonEndpoints == wanted.DaemonEndpoints &&
 		// An address of a type that is not wanted any more stays, as addresses are merged by type.
 		!slices.ContainsFunc(wanted.Addresses, func(address corev1.NodeAddress) bool { return !slices.Contains(has.Addresses, address) })
@@ -210,13 +210,15 @@ func (s *shoot) createNode(ctx context.Context, g *group, name string) error {
 // ensureMetadata brings labels, annotations and taints that changed to a Node that stays. What a pool has no longer stays. The
 // patch is for the version that was looked at, as it has all taints and others set theirs.
 func (s *shoot) ensureMetadata(ctx context.Context, g *group, node *corev1.Node) error {
-	wanted := node.DeepCopy()
-	if s.setMetadata(g, wanted); apiequality.Semantic.DeepEqual(node, wanted) {
+	wanted := *node
+	wanted.Labels, wanted.Annotations, wanted.Spec.Taints = maps.Clone(node.Labels), maps.Clone(node.Annotations), slices.Clone(node.Spec.Taints)
+	s.setMetadata(g, &wanted)
+	if maps.Equal(node.Labels, wanted.Labels) && maps.Equal(node.Annotations, wanted.Annotations) && slices.Equal(node.Spec.Taints, wanted.Spec.Taints) {
 		return nil
 	}
-	before := node.DeepCopy()
+	before := *node
 	before.UID, before.ResourceVersion = "", "" // so that the patch has them
-	patch, err := client.MergeFrom(before).Data(wanted)
+	patch, err := client.MergeFrom(&before).Data(&wanted)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -193,9 +194,13 @@ func TestNodesPassToTheirNextStage(t *testing.T) {
 		"but not yet":                        {set(), heartbeat - time.Second, 0},
 		"another version of the kubelet":     {func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.0" }, 0, 1},
 		"another size":                       {func(n *corev1.Node) { n.Status.Capacity = corev1.ResourceList{} }, 0, 1},
-		"another address":                    {func(n *corev1.Node) { n.Status.Addresses[0].Address = "192.0.2.1" }, 0, 1},
-		"another port":                       {func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port++ }, 0, 1},
-		"one that is deleted is left":        {func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Unix(1, 0)) }, time.Hour, 0},
+		"a resource that somebody added": {func(n *corev1.Node) {
+			n.Status.Capacity = n.Status.Capacity.DeepCopy()
+			n.Status.Capacity["example.org/a"] = resource.MustParse("1")
+		}, 0, 0},
+		"another address":             {func(n *corev1.Node) { n.Status.Addresses[0].Address = "192.0.2.1" }, 0, 1},
+		"another port":                {func(n *corev1.Node) { n.Status.DaemonEndpoints.KubeletEndpoint.Port++ }, 0, 1},
+		"one that is deleted is left": {func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Unix(1, 0)) }, time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
