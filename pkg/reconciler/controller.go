@@ -56,11 +56,7 @@ func (r *Reconciler[T]) AddToManager(mgr manager.Manager, name string, watches .
 		WithOptions(r.Controller).
 		Watches(r.NewObject(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
 	if r.ShootClusters != nil {
-		list, err := r.newList()
-		if err != nil {
-			return err
-		}
-		b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster(list)), builder.WithPredicates(r.clusterPredicate()))
+		b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster), builder.WithPredicates(r.clusterPredicate()))
 	}
 	for _, watch := range watches {
 		watch(b)

@@ -27,9 +27,12 @@
 // What is said already is not written again. Events that come from these writes are dropped by the predicate, so an object is
 // reconciled once for each request of Gardener.
 //
-// Objects are written by Operation.Apply (server-side apply), Create and Delete. They remember what the operation has written, so
-// that an attempt which a watch has woken sends nothing again, and so that an Actuator reads as a list of the objects that are to
-// be there.
+// Objects are written by Operation.Apply (server-side apply), Create, Delete and DeleteAll. They remember what the operation has
+// written, so that an attempt which a watch has woken sends nothing again, and so that an Actuator reads as a list of the objects
+// that are to be there. Ensure is for objects that have to be looked at first, as they may be somebody else's.
+//
+// What several kinds need besides is here, too: errors that tell a user what to put right, Credentials (Secrets that are held as
+// long as an object refers to them) and ManagedResources (what wakes the objects that wait for one).
 //
 // A kind that has more to say before it goes on, such as what it is about to write elsewhere, calls Operation.SaveStatus.
 //

@@ -5,13 +5,20 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
+	"sync"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 )
@@ -65,7 +73,22 @@ const writtenMax = 1024
 type written struct {
 	operation  gardencorev1beta1.LastOperationType
 	generation int64
-	objects    map[target]version
+
+	// lock is for objects, as an Actuator may write several at a time.
+	lock    sync.Mutex
+	objects map[target]version
+}
+
+func (w *written) get(id target) version {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.objects[id]
+}
+
+func (w *written) set(id target, v version) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	w.objects[id] = v
 }
 
 type target struct {
@@ -97,7 +120,7 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 		return about("applying", obj, err)
 	}
 	id, input := t.of(obj), sha256.Sum256(data)
-	if last, ok := o.written.objects[id]; ok && last.input == input {
+	if last := o.written.get(id); last.input == input {
 		if t.Unread {
 			return nil
 		}
@@ -112,7 +135,7 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 		}
 	}
 
-	delete(o.written.objects, id)
+	o.written.set(id, version{})
 	answer := desired.DeepCopy()
 	if err := apply(ctx, t.Client, answer); err != nil {
 		return about("applying", obj, err)
@@ -130,7 +153,7 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 		return about("applying", obj, err)
 	}
 	set(obj, current)
-	o.written.objects[id] = version{input: input, uid: obj.GetUID(), resourceVersion: obj.GetResourceVersion()}
+	o.written.set(id, version{input: input, uid: obj.GetUID(), resourceVersion: obj.GetResourceVersion()})
 	return nil
 }
 
@@ -140,7 +163,7 @@ func (o *Operation[T]) Create(ctx context.Context, t Target, obj client.Object) 
 	id, current := t.of(obj), blank(obj)
 	err := t.get(ctx, current, id.key)
 	if apierrors.IsNotFound(err) {
-		delete(o.written.objects, id)
+		o.written.set(id, version{})
 		if err = t.Client.Create(ctx, obj); !apierrors.IsAlreadyExists(err) {
 			return about("creating", obj, err)
 		}
@@ -152,6 +175,47 @@ func (o *Operation[T]) Create(ctx context.Context, t Target, obj client.Object) 
 	}
 	set(obj, current)
 	return nil
+}
+
+// Ensure is for objects that may be somebody else's, and for those that are to have nothing but what they are given: change sees
+// what there is and makes obj, of which name and namespace are set, what it is to be. An error of change is returned as it is, and
+// nothing is written then. Nothing is written either if the object is as it is to be.
+//
+// What is more likely is tried first, so that either takes one request: isThere says that the object should be there, so it is
+// read. Else it is created, and read only if there is one. change may be called twice; an object that is there has a resource
+// version. Afterwards obj has the state of the API server.
+func (o *Operation[T]) Ensure(ctx context.Context, t Target, obj client.Object, isThere bool, change func() error) error {
+	key, wanted := client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)
+	create := func() error {
+		set(obj, wanted.DeepCopyObject().(client.Object))
+		if err := change(); err != nil {
+			return err
+		}
+		return about("creating", obj, t.Client.Create(ctx, obj))
+	}
+	if !isThere {
+		if err := create(); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+
+	current := blank(obj)
+	err := t.get(ctx, current, key)
+	if apierrors.IsNotFound(err) && isThere {
+		return create()
+	}
+	if err != nil {
+		return about("reading", wanted, err)
+	}
+	set(obj, current)
+	before := obj.DeepCopyObject().(client.Object)
+	if err := change(); err != nil {
+		return err
+	}
+	if apiequality.Semantic.DeepEqual(before, obj) {
+		return nil
+	}
+	return about("changing", obj, t.Client.Patch(ctx, obj, client.MergeFrom(before)))
 }
 
 // Delete deletes objects and returns those that are still there; none if their state is of no interest. An object that the
@@ -172,13 +236,13 @@ func (o *Operation[T]) Delete(ctx context.Context, t Target, objs []client.Objec
 
 func (o *Operation[T]) delete(ctx context.Context, t Target, obj client.Object, opts []client.DeleteOption) (isGone bool, err error) {
 	id := t.of(obj)
-	if last := o.written.objects[id]; last.deleted && !t.Unread {
+	if last := o.written.get(id); last.deleted && !t.Unread {
 		current, err := t.find(ctx, obj, last.gone)
 		switch {
 		case err != nil || current != nil && current.GetDeletionTimestamp() != nil:
 			return false, about("reading", obj, err)
 		case current == nil:
-			o.written.objects[id] = version{deleted: true, gone: true}
+			o.written.set(id, version{deleted: true, gone: true})
 			return true, nil
 		}
 		// Somebody has created it again, or the cache has not seen the deletion yet.
@@ -190,8 +254,85 @@ func (o *Operation[T]) delete(ctx context.Context, t Target, obj client.Object, 
 	}
 	current, err := t.find(ctx, obj, false)
 	isGone = current == nil && err == nil
-	o.written.objects[id] = version{deleted: true, gone: isGone}
+	o.written.set(id, version{deleted: true, gone: isGone})
 	return isGone, about("reading", obj, err)
+}
+
+// DeleteAll deletes the objects of a kind that are in a namespace and have the labels, by one request however many there are, and
+// returns those that are still there; none if their state is of no interest. list is an empty list of the kind. Objects that the
+// operation has deleted before are only read. If the cache has none at all, the API server is asked once, as the cache may not have
+// seen yet that there are some; not if t.Live is nil. Without a cache, objects without finalizers are taken for gone, and once all
+// are gone nobody is asked again.
+func (o *Operation[T]) DeleteAll(ctx context.Context, t Target, list client.ObjectList, namespace string, labels client.MatchingLabels) (left []client.Object, err error) {
+	kind, err := apiutil.GVKForObject(list, t.Client.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	all := &metav1.PartialObjectMetadata{}
+	all.SetGroupVersionKind(kind)
+	explain := func(doing string, err error) error {
+		return fmt.Errorf("%s each %s in %s: %w", doing, kind.Kind, namespace, err)
+	}
+
+	id := target{cluster: t.ID, kind: reflect.TypeOf(list), key: client.ObjectKey{Namespace: namespace, Name: kind.Kind}}
+	if !t.Unread {
+		last := o.written.get(id)
+		if last.gone {
+			return nil, nil
+		}
+		if left, err = t.list(ctx, list, last.deleted, client.InNamespace(namespace), labels); err != nil {
+			return nil, explain("listing", err)
+		}
+		o.written.set(id, version{deleted: true, gone: len(left) == 0 && t.Cache == nil})
+		if !slices.ContainsFunc(left, func(obj client.Object) bool { return obj.GetDeletionTimestamp() == nil && !o.hasDeleted(t, obj) }) {
+			return left, nil
+		}
+	}
+	if err := t.Client.DeleteAllOf(ctx, all, client.InNamespace(namespace), labels); err != nil {
+		return nil, explain("deleting", err)
+	}
+	for _, obj := range left {
+		o.written.set(t.of(obj), version{uid: obj.GetUID(), deleted: true})
+	}
+	if t.Cache == nil && !t.Unread {
+		left = slices.DeleteFunc(left, func(obj client.Object) bool { return len(obj.GetFinalizers()) == 0 })
+		o.written.set(id, version{deleted: true, gone: len(left) == 0})
+	}
+	return left, nil
+}
+
+// list lists objects. Unless it is confirmed already, the API server is asked if the cache has none.
+func (t Target) list(ctx context.Context, list client.ObjectList, confirmed bool, opts ...client.ListOption) (out []client.Object, err error) {
+	from := t.Cache
+	if from == nil {
+		from = t.Live
+	}
+	if err := from.List(ctx, list, opts...); err != nil {
+		return nil, err
+	}
+	if meta.LenList(list) == 0 && t.Cache != nil && t.Live != nil && !confirmed {
+		if err := t.Live.List(ctx, list, opts...); err != nil {
+			return nil, err
+		}
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		out = append(out, item.(client.Object))
+		return nil
+	})
+	return out, err
+}
+
+// hasDeleted reports whether the operation has deleted this very object.
+func (o *Operation[T]) hasDeleted(t Target, obj client.Object) bool {
+	last := o.written.get(t.of(obj))
+	return last.deleted && last.uid == obj.GetUID()
+}
+
+// Release takes all finalizers off an object, whoever waits for it to go. It is no error if there is none.
+func (o *Operation[T]) Release(ctx context.Context, t Target, obj client.Object) error {
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	return about("taking the finalizers off", obj, client.IgnoreNotFound(t.Client.Patch(ctx, obj, patch)))
 }
 
 // find reads an object; it returns nil if there is none. Unless that is confirmed already, the API server is asked if the
@@ -274,7 +415,7 @@ func set(obj, value client.Object) {
 
 // NameOf returns "KIND NAMESPACE/NAME".
 func NameOf(obj client.Object) string {
-	return reflect.TypeOf(obj).Elem().Name() + " " + client.ObjectKeyFromObject(obj).String()
+	return cmp.Or(obj.GetObjectKind().GroupVersionKind().Kind, reflect.TypeOf(obj).Elem().Name()) + " " + client.ObjectKeyFromObject(obj).String()
 }
 
 func about(doing string, obj client.Object, err error) error {

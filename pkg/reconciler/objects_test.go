@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -30,13 +31,14 @@ type cluster struct {
 	// cache is the API server's state as the cache has it; nil if it lags behind by nothing.
 	cache client.Reader
 	fail  error
+	t     *testing.T
 }
 
 func newTestCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	NewWithT(t).Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	return &cluster{WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+	return &cluster{t: t, WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
 }
 
 func (c *cluster) target() Target {
@@ -50,6 +52,12 @@ func (c *cluster) target() Target {
 	live := interceptor.NewClient(c.WithWatch, interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			return send("get", func() error { return inner.Get(ctx, key, obj, opts...) })
+		},
+		List: func(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return send("list", func() error { return inner.List(ctx, list, opts...) })
+		},
+		DeleteAllOf: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
+			return send("delete all", func() error { return inner.DeleteAllOf(ctx, obj, opts...) })
 		},
 		Create: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return send("create", func() error { return inner.Create(ctx, obj, opts...) })
@@ -263,4 +271,107 @@ func TestWhatComesBackDuringADeletionIsDeletedAgain(t *testing.T) {
 	attempt()
 	e.Expect(left).To(BeEmpty())
 	e.Expect(apierrors.IsNotFound(c.Get(e.ctx, client.ObjectKeyFromObject(held), held))).To(BeTrue())
+}
+
+func TestDeleteAllTakesOneRequestHoweverManyThereAre(t *testing.T) {
+	named := func(namespace, name, label string, finalizers ...string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(name), Labels: map[string]string{"of": label}, Finalizers: finalizers,
+		}}
+	}
+	const holder = "example.org/holder"
+	for name, tt := range map[string]struct {
+		target func(*cluster) Target
+		// sent are the requests of the first attempt, again those of the second, and end those after the finalizers are gone.
+		sent, again, end []string
+		left             int
+	}{
+		"with a cache": {
+			target: (*cluster).target, sent: []string{"delete all"}, left: 3,
+		},
+		"without a cache": {
+			target: func(c *cluster) Target {
+				t := c.target()
+				t.Cache = nil
+				return t
+			},
+			// What has no finalizer is gone.
+			sent: []string{"list", "delete all"}, again: []string{"list"}, end: []string{"list"}, left: 2,
+		},
+		"with a cache that has seen nothing yet": {
+			target: func(c *cluster) Target {
+				t := c.target()
+				t.Cache = newTestCluster(c.t)
+				return t
+			},
+			sent: []string{"list", "delete all"}, left: 3,
+		},
+		"if nobody wants to know the rest": {
+			target: func(c *cluster) Target { return c.target().WithoutState() },
+			sent:   []string{"delete all"}, again: []string{"delete all"}, end: []string{"delete all"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, newCluster(nil))
+			c := newTestCluster(t, named("a", "1", "us"), named("a", "2", "us", holder), named("a", "3", "us", holder), named("a", "4", "others"), named("b", "5", "us"))
+			var left []client.Object
+			attempt := attempts(e, func(op *Operation[infrastructureType]) {
+				var err error
+				left, err = op.DeleteAll(e.ctx, tt.target(c), &corev1.ConfigMapList{}, "a", client.MatchingLabels{"of": "us"})
+				e.Expect(err).NotTo(HaveOccurred())
+			}, Waiting(errors.New("something"), time.Minute))
+
+			attempt()
+			e.Expect(left).To(HaveLen(tt.left))
+			e.Expect(c.sent).To(Equal(tt.sent))
+			c.sent = nil
+			attempt()
+			e.Expect(c.sent).To(Equal(tt.again), "they are being deleted")
+
+			c.sent = nil
+			for _, name := range []string{"2", "3"} {
+				e.Expect(c.Patch(e.ctx, named("a", name, ""), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+			}
+			attempt()
+			e.Expect(left).To(BeEmpty())
+			e.Expect(c.sent).To(Equal(tt.end))
+			list := &corev1.ConfigMapList{}
+			e.Expect(c.List(e.ctx, list)).To(Succeed())
+			e.Expect(list.Items).To(ConsistOf(HaveField("Name", "4"), HaveField("Name", "5")))
+		})
+	}
+}
+
+func TestDeleteAllDeletesWhatIsNewAndNothingTwice(t *testing.T) {
+	e, c := newEnv(t, newCluster(nil)), newTestCluster(t)
+	// The cache does not show yet that something is being deleted.
+	cached := newTestCluster(t)
+	e.Expect(cached.Create(e.ctx, configMap("x"))).To(Succeed())
+	c.cache = cached
+	attempt := attempts(e, func(op *Operation[infrastructureType]) {
+		left, err := op.DeleteAll(e.ctx, c.target(), &corev1.ConfigMapList{}, "a", nil)
+		e.Expect(err).NotTo(HaveOccurred())
+		e.Expect(left).To(HaveLen(1))
+	}, Waiting(errors.New("something"), time.Minute))
+	attempt()
+	attempt()
+	e.Expect(c.sent).To(Equal([]string{"delete all"}))
+
+	recreate(cached)
+	attempt()
+	e.Expect(c.sent).To(Equal([]string{"delete all", "delete all"}))
+}
+
+func TestReleaseTakesAllFinalizersOff(t *testing.T) {
+	held := configMap("x")
+	held.Finalizers = []string{"example.org/holder"}
+	e, c := newEnv(t, newCluster(nil)), newTestCluster(t, held)
+	e.Expect(c.Delete(e.ctx, configMap(""))).To(Succeed())
+	attempt := attempts(e, func(op *Operation[infrastructureType]) {
+		e.Expect(op.Release(e.ctx, c.target(), configMap(""))).To(Succeed())
+	}, nil)
+	attempt()
+	e.Expect(apierrors.IsNotFound(c.Get(e.ctx, client.ObjectKeyFromObject(held), held))).To(BeTrue())
+
+	e.Expect((&Operation[infrastructureType]{}).Release(e.ctx, c.target(), configMap(""))).To(Succeed(), "there is none any more")
 }

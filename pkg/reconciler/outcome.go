@@ -5,7 +5,6 @@
 package reconciler
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -146,12 +145,6 @@ func (r *Reconciler[T]) quiet(op *Operation[T]) time.Duration {
 		return 0
 	}
 	return r.Quiet - max(r.Clock.Since(begin), 0)
-}
-
-// isUnchanged reports whether the status is as it is in the API server.
-func (o *Operation[T]) isUnchanged() bool {
-	now, err := statusOf(o.Object)
-	return err == nil && bytes.Equal(now, o.before)
 }
 
 // report writes lastOperation, and all else that has been changed in the status.

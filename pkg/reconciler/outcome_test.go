@@ -14,9 +14,28 @@ import (
 	"unicode/utf8"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 )
+
+func TestAProviderStatusIsWrittenIfItSaysSomethingElse(t *testing.T) {
+	g := NewWithT(t)
+	provider := func(raw string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(raw)} }
+	infra := newInfrastructure()
+	infra.Status.ProviderStatus = provider(`{"kind":"Any","hostPath":"/a"}`)
+	before, err := statusOf(infra)
+	g.Expect(err).NotTo(HaveOccurred())
+	op := &Operation[infrastructureType]{Object: infra, before: before}
+
+	infra.Status.ProviderStatus = provider(`{"hostPath":"/a","kind":"Any"}`)
+	g.Expect(op.isUnchanged()).To(BeTrue(), "the API server orders its fields otherwise")
+	infra.Status.ProviderStatus = provider(`{"hostPath":"/b","kind":"Any"}`)
+	g.Expect(op.isUnchanged()).To(BeFalse())
+	changes, _, err := op.changes()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(changes)).To(MatchJSON(`{"providerStatus":{"hostPath":"/b"}}`))
+}
 
 func TestATextThatIsTooLongForAStatusIsCutAndWrittenOnce(t *testing.T) {
 	for name, failure := range map[string]func(error) error{

@@ -395,7 +395,7 @@ func TestWhatIsAskedForWhileTheShootIsFailedIsDoneOnceItIsNot(t *testing.T) {
 			e.Expect(e.client.Update(e.ctx, repaired)).To(Succeed())
 			r := New(e.opts)
 			e.Expect(r.clusterPredicate().Update(event.UpdateEvent{ObjectOld: failed, ObjectNew: repaired})).To(BeTrue())
-			for _, request := range r.OfCluster(&extensionsv1alpha1.InfrastructureList{})(e.ctx, repaired) {
+			for _, request := range r.OfCluster(e.ctx, repaired) {
 				_, err := r.Reconcile(e.ctx, request)
 				e.Expect(err).NotTo(HaveOccurred())
 			}
@@ -764,7 +764,7 @@ func TestAClusterWakesWhatIsServedInItsNamespace(t *testing.T) {
 	other.Name, other.Spec.Type = "b", "mock"
 	elsewhere.Namespace = "shoot--local--b"
 	e := newEnv(t, newInfrastructure(), other, elsewhere)
-	requests := New(e.opts).OfCluster(&extensionsv1alpha1.InfrastructureList{})(e.ctx, newCluster(nil))
+	requests := New(e.opts).OfCluster(e.ctx, newCluster(nil))
 	e.Expect(requests).To(HaveExactElements(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(newInfrastructure())}))
 }
 

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -121,25 +120,41 @@ func (r *Reconciler[T]) clusterPredicate() predicate.Predicate {
 	}
 }
 
-// OfCluster is for a watch on Clusters: it returns the objects of ours in the namespace of a Cluster. list is an empty one of
-// the kind.
-func (r *Reconciler[T]) OfCluster(list client.ObjectList) handler.MapFunc {
-	return func(ctx context.Context, cluster client.Object) []reconcile.Request {
-		found := list.DeepCopyObject().(client.ObjectList)
-		if err := r.Client.List(ctx, found, client.InNamespace(cluster.GetName())); err != nil {
-			// From a cache this does not fail but at the end of the program.
-			return nil
-		}
-		var out []reconcile.Request
-		_ = meta.EachListItem(found, func(item runtime.Object) error {
-			// A cache lists all objects of a kind that has no namespaces.
-			if obj, ok := item.(T); ok && r.isServed(obj) && obj.GetNamespace() == cluster.GetName() {
-				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
-			}
-			return nil
-		})
-		return out
+// OfCluster is for a watch on Clusters: it returns the objects of ours in the namespace of a Cluster.
+func (r *Reconciler[T]) OfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.inNamespace(ctx, cluster.GetName(), func(T) bool { return true })
+}
+
+// UnderWay is for a watch on what objects of ours wait for: it returns those in the namespace of obj of which an operation is under
+// way.
+func (r *Reconciler[T]) UnderWay(ctx context.Context, obj client.Object) []reconcile.Request {
+	return r.inNamespace(ctx, obj.GetNamespace(), func(obj T) bool { return isUnderWay(obj) })
+}
+
+func (r *Reconciler[T]) inNamespace(ctx context.Context, namespace string, wanted func(T) bool) []reconcile.Request {
+	list, err := r.newList()
+	if err != nil {
+		return nil
 	}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		// From a cache this does not fail but at the end of the program.
+		return nil
+	}
+	var out []reconcile.Request
+	_ = meta.EachListItem(list, func(item runtime.Object) error {
+		// A cache lists all objects of a kind that has no namespaces.
+		if obj, ok := item.(T); ok && r.isServed(obj) && obj.GetNamespace() == namespace && wanted(obj) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
+		}
+		return nil
+	})
+	return out
+}
+
+// isUnderWay reports whether an operation is asked for or has begun, but has not succeeded yet. The status alone would not
+// do: the cache from which obj comes may not have seen the last write of it.
+func isUnderWay(obj extensionsv1alpha1.Object) bool {
+	return obj.GetDeletionTimestamp() != nil || IsUnanswered(obj) || operationAnnotation(obj) != ""
 }
 
 // isOwnWrite reports whether an update is one that a Reconciler makes while an operation goes on: it changes nothing but the

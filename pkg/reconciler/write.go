@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -93,14 +94,35 @@ func statusOf(obj extensionsv1alpha1.Object) ([]byte, error) {
 	return json.Marshal(obj.GetExtensionStatus())
 }
 
+// ProviderStatus encodes a provider status. It may be set in each attempt: if the object's status says the same, in whichever order
+// the API server returns its fields, nothing is written.
+func ProviderStatus(status any) (*runtime.RawExtension, error) {
+	raw, err := json.Marshal(status)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the provider status: %w", err)
+	}
+	return &runtime.RawExtension{Raw: raw}, nil
+}
+
+// changes returns a merge patch with what has changed in the status.
+func (o *Operation[T]) changes() (patch, after []byte, err error) {
+	if after, err = statusOf(o.Object); err != nil {
+		return nil, nil, err
+	}
+	patch, err = jsonpatch.CreateMergePatch(o.before, after)
+	return patch, after, err
+}
+
+// isUnchanged reports whether the status is as it is in the API server.
+func (o *Operation[T]) isUnchanged() bool {
+	changes, _, err := o.changes()
+	return err == nil && string(changes) == "{}"
+}
+
 // writeStatus writes what has changed in the status, if anything; with lastOperation, that in any case and in full: it may be
 // another one in the API server by now (sayUnderWay).
 func (r *Reconciler[T]) writeStatus(ctx context.Context, op *Operation[T], withLastOperation bool) error {
-	after, err := statusOf(op.Object)
-	if err != nil {
-		return err
-	}
-	changes, err := jsonpatch.CreateMergePatch(op.before, after)
+	changes, after, err := op.changes()
 	if err != nil {
 		return err
 	}
