@@ -15,7 +15,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/kubernetes"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -47,15 +46,10 @@ func (a *actuator) Restore(ctx context.Context, op *operation) error {
 	if err := checkCluster(op); err != nil {
 		return err
 	}
-	if err := a.restore(ctx, op.Object, op.Cluster); err != nil {
+	if err := a.restore(ctx, op); err != nil {
 		return transient(err)
 	}
 	return transient(a.reconcile(ctx, op))
-}
-
-// Delete implements reconciler.Actuator.
-func (a *actuator) Delete(ctx context.Context, op *operation) error {
-	return transient(a.delete(ctx, op.Object, op.Cluster))
 }
 
 // Migrate implements reconciler.Actuator. As with the generic actuator there is nothing to do: the machines stay, and gardenlet
@@ -66,7 +60,7 @@ func (a *actuator) Migrate(context.Context, *operation) error {
 
 func checkCluster(op *operation) error {
 	if op.Cluster.Shoot() == nil || op.Cluster.CloudProfile() == nil {
-		return common.NoCluster(op.Object.Namespace, "a shoot and a CloudProfile")
+		return reconciler.NoCluster(op.Object.Namespace, "a shoot and a CloudProfile")
 	}
 	return nil
 }
@@ -92,7 +86,7 @@ func (a *actuator) reconcile(ctx context.Context, op *operation) error {
 	}
 
 	starts := isStart(w, op.Asked)
-	if err := a.deployClasses(ctx, machines, existing.classes, starts); err != nil {
+	if err := a.deployClasses(ctx, op, machines, existing.classes, starts); err != nil {
 		return err
 	}
 	if err := recordImages(w, inUse(pools)); err != nil {

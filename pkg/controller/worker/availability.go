@@ -25,7 +25,7 @@ import (
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -51,7 +51,7 @@ func (a *actuator) awaitMachines(ctx context.Context, w *extensionsv1alpha1.Work
 		if waiting == nil {
 			return nil
 		}
-		if err = a.waitSince(w.Status.MachineDeploymentsLastUpdateTime.Time, waiting, retryWait); common.IsWaiting(err) {
+		if err = a.waitSince(w.Status.MachineDeploymentsLastUpdateTime.Time, waiting, retryWait); reconciler.IsWaiting(err) {
 			return err
 		}
 	}

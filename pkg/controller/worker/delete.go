@@ -15,98 +15,114 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	"github.com/gardener/gardener/pkg/utils/flow"
+	"github.com/gardener/gardener/pkg/controllerutils"
 	"github.com/gardener/gardener/pkg/utils/kubernetes"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // stage is one kind of what machines are made of.
 type stage struct {
-	name    string
-	newList func() client.ObjectList
-	// selector is nil for all of the kind.
-	selector client.MatchingLabels
+	name   string
+	list   client.ObjectList
+	labels client.MatchingLabels
 }
 
-// stages are all kinds in the order in which they are deleted: each is needed to delete those before it.
+// stages returns all kinds in the order in which they are deleted: each is needed to delete those before it.
 func stages() []stage {
-	return append(cachedStages(), secretsOfClasses())
-}
-
-// cachedStages are those of the kinds that are cached.
-func cachedStages() []stage {
 	return []stage{
-		{name: "machine deployments", newList: func() client.ObjectList { return &machinev1alpha1.MachineDeploymentList{} }},
-		{name: "machine sets", newList: func() client.ObjectList { return &machinev1alpha1.MachineSetList{} }},
-		{name: "machines", newList: func() client.ObjectList { return &machinev1alpha1.MachineList{} }},
-		{name: "machine classes", newList: func() client.ObjectList { return &machinev1alpha1.MachineClassList{} }},
+		{name: "machine deployments", list: &machinev1alpha1.MachineDeploymentList{}},
+		{name: "machine sets", list: &machinev1alpha1.MachineSetList{}},
+		{name: "machines", list: &machinev1alpha1.MachineList{}},
+		{name: "machine classes", list: &machinev1alpha1.MachineClassList{}},
+		{name: "secrets of machine classes", list: metadataOf("Secret"), labels: labelsOfClassSecrets()},
 	}
 }
 
-func secretsOfClasses() stage {
-	return stage{
-		name:     "secrets of machine classes",
-		newList:  metadataOf("Secret"),
-		selector: client.MatchingLabels{v1beta1constants.GardenerPurpose: v1beta1constants.GardenPurposeMachineClass},
-	}
+func labelsOfClassSecrets() client.MatchingLabels {
+	return client.MatchingLabels{v1beta1constants.GardenerPurpose: v1beta1constants.GardenPurposeMachineClass}
 }
 
-// delete takes all steps of a deletion up to the first for which something else has to happen before.
-func (a *actuator) delete(ctx context.Context, w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster) error {
+// metadataOf returns a list of the metadata of a kind of the core group, whose content nobody needs.
+func metadataOf(kind string) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+	return list
+}
+
+func (s stage) isSecrets() bool { return s.labels != nil }
+
+// targetOf returns how the objects of a stage are deleted. Secrets are not cached. MachineDeployments that were deployed a moment
+// ago may not be in the cache yet; what is made of them is there before they are gone.
+func (a *actuator) targetOf(w *extensionsv1alpha1.Worker, s stage) reconciler.Target {
+	out := reconciler.Target{Client: a.client, Cache: a.client}
+	_, isDeployments := s.list.(*machinev1alpha1.MachineDeploymentList)
+	switch last := w.Status.MachineDeploymentsLastUpdateTime; {
+	case s.isSecrets():
+		out.Live, out.Cache = a.client, nil
+	case isDeployments && (last == nil || a.Clock.Since(last.Time) <= settledAfter):
+		out.Live = a.reader
+	}
+	return out
+}
+
+// Delete implements reconciler.Actuator. It takes all steps of a deletion up to the first for which something else has to happen
+// before.
+func (a *actuator) Delete(ctx context.Context, op *operation) error {
+	return transient(a.delete(ctx, op))
+}
+
+func (a *actuator) delete(ctx context.Context, op *operation) error {
+	w := op.Object
 	existing, err := a.observe(ctx, w.Namespace)
 	if err != nil {
 		return err
 	}
 	if existing.isUntouched() {
-		if err := a.prepareDeletion(ctx, w, cluster, existing); err != nil {
+		if err := a.prepareDeletion(ctx, op, existing); err != nil {
 			return err
 		}
 	}
 	if err := a.forceDeletion(ctx, existing.machines); err != nil {
 		return err
 	}
-	waiting, retry, err := a.deleteStages(ctx, a.client, w.Namespace, stages())
-	if err != nil {
-		return err
-	}
-	// Only now: a machine that cannot be deleted is no reason to keep the others.
-	if err := deletionFailed(existing); err != nil {
-		return err
-	}
-	if waiting != nil {
-		return a.waitDeleted(w, waiting, retry)
+	for _, s := range stages() {
+		left, err := op.DeleteAll(ctx, a.targetOf(w, s), s.list, w.Namespace, s.labels)
+		if err != nil {
+			return err
+		}
+		if len(left) == 0 {
+			continue
+		}
+		// Only now: a machine that cannot be deleted is no reason to keep the others.
+		if err := deletionFailed(existing); err != nil {
+			return err
+		}
+		retryAfter := retryWait
+		if s.isSecrets() {
+			// No watch tells when machine-controller-manager has released them.
+			retryAfter = retrySecret
+		}
+		return a.waitDeleted(w, fmt.Errorf("waiting for the deletion of %d %s: %s", len(left), s.name, namesOf(left)), retryAfter)
 	}
 	acquired, err := a.isAcquired(ctx, w)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	if acquired {
 		return a.waitDeleted(w, fmt.Errorf("waiting for machine-controller-manager to release the Secret %s/%s with the credentials", w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), retrySecret)
 	}
-
-	if last := w.Status.MachineDeploymentsLastUpdateTime; last != nil && a.Clock.Since(last.Time) > settledAfter {
-		return nil
-	}
-	// The cache may not have yet what has been deployed just now. Secrets are not in it.
-	waiting, retry, err = a.deleteStages(ctx, a.reader, w.Namespace, cachedStages())
-	if err != nil || waiting == nil {
-		return err
-	}
-	return a.waitDeleted(w, waiting, retry)
+	return nil
 }
 
 // waitDeleted waits for what a deletion takes.
@@ -126,16 +142,17 @@ func (o *observed) isUntouched() bool {
 
 // prepareDeletion has machine-controller-manager know what it takes to delete machines: the classes as they are to be now,
 // and the credentials.
-func (a *actuator) prepareDeletion(ctx context.Context, w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, existing *observed) error {
-	if err := a.refreshClasses(ctx, w, cluster, existing); err != nil {
+func (a *actuator) prepareDeletion(ctx context.Context, op *operation, existing *observed) error {
+	w := op.Object
+	if err := a.refreshClasses(ctx, op, existing); err != nil {
 		// The classes that are there have made these machines, and nobody should have to repair what is to go.
-		logf.FromContext(ctx).Error(err, "Machines are deleted with their machine classes as they are")
+		op.Log.Error(err, "Machines are deleted with their machine classes as they are")
 	}
 
 	acquired, err := a.isAcquired(ctx, w)
 	if apierrors.IsNotFound(err) {
-		return common.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names does not exist: create it, the machines that are left cannot be deleted without",
-			w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), common.RetryMissing)
+		return reconciler.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names does not exist: create it, the machines that are left cannot be deleted without",
+			w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), reconciler.RetryMissing)
 	}
 	if err != nil {
 		return err
@@ -146,16 +163,16 @@ func (a *actuator) prepareDeletion(ctx context.Context, w *extensionsv1alpha1.Wo
 	return nil
 }
 
-func (a *actuator) refreshClasses(ctx context.Context, w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, existing *observed) error {
-	pools, err := a.poolsOf(w, cluster)
+func (a *actuator) refreshClasses(ctx context.Context, op *operation, existing *observed) error {
+	pools, err := a.poolsOf(op.Object, op.Cluster)
 	if err != nil {
 		return err
 	}
-	machines, err := machinesOf(w, pools)
+	machines, err := machinesOf(op.Object, pools)
 	if err != nil {
 		return err
 	}
-	return a.deployClasses(ctx, machines, existing.classes, false)
+	return a.deployClasses(ctx, op, machines, existing.classes, false)
 }
 
 // isAcquired reports whether machine-controller-manager has put its finalizer on the credentials.
@@ -180,79 +197,11 @@ func deletionFailed(existing *observed) error {
 	return failedMachines(status)
 }
 
-// deleteStages deletes what there is of the first kind of which there is something, and returns that it waits for it, and
-// when to look again; nil if there is nothing of any kind.
-func (a *actuator) deleteStages(ctx context.Context, reader client.Reader, namespace string, stages []stage) (waiting error, retry time.Duration, err error) {
-	for _, s := range stages {
-		objects, err := s.list(ctx, reader, namespace)
-		if err != nil {
-			return nil, 0, err
-		}
-		var (
-			names []string
-			tasks []flow.TaskFn
-		)
-		for _, obj := range objects {
-			if obj.GetDeletionTimestamp() == nil {
-				tasks = append(tasks, func(ctx context.Context) error { return a.deleteObject(ctx, obj) })
-			}
-			// Most Secrets are gone at once.
-			if obj.GetDeletionTimestamp() != nil || len(obj.GetFinalizers()) > 0 || !s.isSecrets() {
-				names = append(names, obj.GetName())
-			}
-		}
-		if err := flow.ParallelN(parallel, tasks...)(ctx); err != nil {
-			return nil, 0, err
-		}
-		if len(names) > 0 {
-			retry := retryWait
-			if s.isSecrets() {
-				// No watch tells when machine-controller-manager has released them.
-				retry = retrySecret
-			}
-			return fmt.Errorf("waiting for the deletion of %d %s: %s", len(names), s.name, shorten(names)), retry, nil
-		}
+func namesOf(objects []client.Object) string {
+	var names []string
+	for _, obj := range objects {
+		names = append(names, obj.GetName())
 	}
-	return nil, 0, nil
-}
-
-// metadataOf returns a list of the metadata of a kind of the core group, whose content nobody needs.
-func metadataOf(kind string) func() client.ObjectList {
-	return func() client.ObjectList {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
-		return list
-	}
-}
-
-func (s *stage) isSecrets() bool { return s.selector != nil }
-
-// list lists what there is of the kind.
-func (s *stage) list(ctx context.Context, reader client.Reader, namespace string) ([]client.Object, error) {
-	list, opts := s.newList(), []client.ListOption{client.InNamespace(namespace)}
-	if s.selector != nil {
-		opts = append(opts, s.selector)
-	}
-	if err := reader.List(ctx, list, opts...); err != nil {
-		return nil, fmt.Errorf("listing the %s in %s: %w", s.name, namespace, err)
-	}
-	var out []client.Object
-	err := meta.EachListItem(list, func(item runtime.Object) error {
-		out = append(out, item.(client.Object))
-		return nil
-	})
-	return out, err
-}
-
-func (a *actuator) deleteObject(ctx context.Context, obj client.Object) error {
-	uid := obj.GetUID()
-	if err := a.client.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(obj), err)
-	}
-	return nil
-}
-
-func shorten(names []string) string {
 	slices.Sort(names)
 	if len(names) > missingMax {
 		return strings.Join(names[:missingMax], ", ") + fmt.Sprintf(" and %d more", len(names)-missingMax)
@@ -263,59 +212,43 @@ func shorten(names []string) string {
 // deleteUnwanted deletes what belongs to pools and classes that are not wanted any more. It waits until their deployments
 // are gone, unless nobody is there to delete them.
 func (a *actuator) deleteUnwanted(ctx context.Context, op *operation, machines []zoned, existing *observed) error {
+	var left, unwanted []client.Object
 	want := wanted(machines)
-	var left []machinev1alpha1.MachineDeployment
-	for _, deployment := range existing.deployments {
-		if want.HasDeployment(deployment.Name) {
-			continue
-		}
-		left = append(left, deployment)
-		if deployment.DeletionTimestamp == nil {
-			if err := a.deleteObject(ctx, deployment.DeepCopy()); err != nil {
-				return err
-			}
+	for i := range existing.deployments {
+		if deployment := &existing.deployments[i]; !want.HasDeployment(deployment.Name) {
+			left = append(left, deployment)
 		}
 	}
 	for i := range existing.classes {
-		class := &existing.classes[i]
-		if want.HasClass(class.Name) {
-			continue
+		if class := &existing.classes[i]; !want.HasClass(class.Name) {
+			unwanted = append(unwanted, class)
 		}
-		if class.DeletionTimestamp == nil {
-			if err := a.deleteObject(ctx, class.DeepCopy()); err != nil {
-				return err
+	}
+	// A Secret is there before its class, and may be left when that is gone, so the API server is asked for them in any case. A
+	// Worker that is created has none yet, unless its pools are changed meanwhile, for which there is the next reconcile.
+	if op.Type != gardencorev1beta1.LastOperationTypeCreate {
+		secrets := metadataOf("Secret")
+		if err := a.reader.List(ctx, secrets, client.InNamespace(op.Object.Namespace), labelsOfClassSecrets()); err != nil {
+			return fmt.Errorf("listing the secrets of machine classes in %s: %w", op.Object.Namespace, err)
+		}
+		for i := range secrets.Items {
+			if secret := &secrets.Items[i]; !want.HasSecret(secret.Name) {
+				unwanted = append(unwanted, secret)
 			}
 		}
 	}
-	if err := a.deleteUnwantedSecrets(ctx, op, machines); err != nil {
-		return err
+	for _, obj := range append(unwanted, left...) {
+		if obj.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if _, err := op.Delete(ctx, reconciler.Target{Client: a.client}.WithoutState(), []client.Object{obj}, client.Preconditions{UID: new(obj.GetUID())}); err != nil {
+			return err
+		}
 	}
 	return a.awaitUnwanted(ctx, op.Object, left)
 }
 
-// deleteUnwantedSecrets asks the API server whether or not there is a class that is not wanted any more: a Secret is there
-// before its class, and may be left when that is gone. A Worker that is created has none yet, unless its pools are changed
-// meanwhile, for which there is the next reconcile.
-func (a *actuator) deleteUnwantedSecrets(ctx context.Context, op *operation, machines []zoned) error {
-	if op.Type == gardencorev1beta1.LastOperationTypeCreate {
-		return nil
-	}
-	want, secrets := wanted(machines), secretsOfClasses()
-	objects, err := secrets.list(ctx, a.reader, op.Object.Namespace)
-	if err != nil {
-		return err
-	}
-	for _, secret := range objects {
-		if !want.HasSecret(secret.GetName()) && secret.GetDeletionTimestamp() == nil {
-			if err := a.deleteObject(ctx, secret); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (a *actuator) awaitUnwanted(ctx context.Context, w *extensionsv1alpha1.Worker, left []machinev1alpha1.MachineDeployment) error {
+func (a *actuator) awaitUnwanted(ctx context.Context, w *extensionsv1alpha1.Worker, left []client.Object) error {
 	if len(left) == 0 {
 		return nil
 	}
@@ -327,12 +260,75 @@ func (a *actuator) awaitUnwanted(ctx context.Context, w *extensionsv1alpha1.Work
 	if ptr.Deref(manager.Spec.Replicas, 0) == 0 {
 		return nil
 	}
-	if err := anyFailed(left); err != nil {
+	var deployments []machinev1alpha1.MachineDeployment
+	for _, obj := range left {
+		deployments = append(deployments, *obj.(*machinev1alpha1.MachineDeployment))
+	}
+	if err := anyFailed(deployments); err != nil {
 		return err
 	}
-	var names []string
-	for _, deployment := range left {
-		names = append(names, deployment.Name)
+	return a.waitSince(w.Status.MachineDeploymentsLastUpdateTime.Time, fmt.Errorf("waiting for the deletion of %d machine deployments: %s", len(left), namesOf(left)), retryWait)
+}
+
+// ForceDelete implements reconciler.Actuator. It deletes all that machines are made of in the seed, whether or not anybody
+// wants to take a finalizer off, and then the machines themselves. It waits for nothing. Machines in another cluster that
+// does not answer are left there.
+func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
+	w := op.Object
+	live := reconciler.Target{Client: a.client, Live: a.reader}
+	for _, s := range stages() {
+		left, err := op.DeleteAll(ctx, live, s.list, w.Namespace, s.labels)
+		if err != nil {
+			return err
+		}
+		for _, obj := range left {
+			if err := op.Release(ctx, live, obj); err != nil {
+				return err
+			}
+		}
 	}
-	return a.waitSince(w.Status.MachineDeploymentsLastUpdateTime.Time, fmt.Errorf("waiting for the deletion of %d machine deployments: %s", len(names), shorten(names)), retryWait)
+	if err := a.releaseCredentials(ctx, w); err != nil {
+		return err
+	}
+
+	if a.Clusters != nil {
+		found, err := a.Clusters.Get(ctx, w.Spec.SecretRef, w.Namespace)
+		if err != nil {
+			op.Log.Error(err, "Machines are left in the cluster of the credentials, if there is one")
+		} else if found.Remote {
+			if err := deletePods(ctx, found.Client, found.Client, found.Namespace); err != nil {
+				op.Log.Error(err, "Machines are left in the cluster of the credentials")
+			}
+		}
+	}
+	return deletePods(ctx, a.reader, a.client, w.Namespace)
+}
+
+// releaseCredentials takes the finalizers of machine-controller-manager off the credentials, which are gardenlet's to
+// delete.
+func (a *actuator) releaseCredentials(ctx context.Context, w *extensionsv1alpha1.Worker) error {
+	secret, err := kubernetes.GetSecretMetadataByReference(ctx, a.reader, &w.Spec.SecretRef)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if err := client.IgnoreNotFound(controllerutils.RemoveFinalizers(ctx, a.client, secret, mcmFinalizer, driverFinalizer)); err != nil {
+		return fmt.Errorf("taking the finalizers of machine-controller-manager off the credentials: %w", err)
+	}
+	return nil
+}
+
+// deletePods deletes the machines that are left in a namespace, at once, with what the machine driver has made for them.
+func deletePods(ctx context.Context, reader client.Reader, c client.Client, namespace string) error {
+	for _, kind := range []string{"Pod", "Service", "Secret"} {
+		list := metadataOf(kind)
+		if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(machine.Selector())); err != nil {
+			return fmt.Errorf("listing the %ss of machines in %s: %w", kind, namespace, err)
+		}
+		for i := range list.Items {
+			if err := client.IgnoreNotFound(c.Delete(ctx, &list.Items[i], client.GracePeriodSeconds(0))); err != nil {
+				return fmt.Errorf("deleting what is left of machines: %w", err)
+			}
+		}
+	}
+	return nil
 }

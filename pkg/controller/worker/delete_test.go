@@ -84,7 +84,7 @@ func TestADeletionWaitsForEachKindInTurn(t *testing.T) {
 
 	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(2*time.Second), "Secrets are not watched")
 	g.Expect(c.outcome()).To(Equal("Processing: waiting for machine-controller-manager to acquire the Secret shoot--local--foo/cloudprovider with the credentials"))
-	g.Expect(c.requests).NotTo(ContainElement("delete MachineDeployment"))
+	g.Expect(c.requests).NotTo(ContainElement("delete all MachineDeployment"))
 
 	secret = c.credentials()
 	secret.Finalizers = append(secret.Finalizers, driverFinalizer)

@@ -8,10 +8,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +20,8 @@ import (
 	"github.com/gardener/gardener/pkg/controllerutils"
 	"github.com/gardener/gardener/pkg/utils/flow"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -77,26 +77,29 @@ func (o *observed) asleep() bool {
 
 // deployClasses deploys the classes, each after its Secret. User data is fetched at the start of an operation, and for
 // classes that are new: Secrets are not cached.
-func (a *actuator) deployClasses(ctx context.Context, machines []zoned, existing []machinev1alpha1.MachineClass, starts bool) error {
+func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []zoned, existing []machinev1alpha1.MachineClass, starts bool) error {
 	for _, m := range machines {
 		if err := m.pool.checkStays(existing); err != nil {
 			return err
 		}
 	}
 	known := &observed{classes: existing}
-	secrets := newUserData(a.client)
+	userData := map[string][]byte{}
 	var tasks []flow.TaskFn
 	for _, m := range machines {
-		if starts || !known.hasClass(m.class.Name) {
-			userData, err := secrets.of(ctx, m.class.Namespace, m.pool)
+		isThere := known.hasClass(m.class.Name)
+		if !starts && isThere {
+			continue
+		}
+		if _, ok := userData[m.pool.Name]; !ok {
+			data, err := worker.FetchUserData(ctx, a.client, m.class.Namespace, m.pool.WorkerPool)
 			if err != nil {
 				return err
 			}
-			isNew := !known.hasClass(m.class.Name)
-			tasks = append(tasks, func(ctx context.Context) error {
-				return a.applySecret(ctx, classSecret(m.class, userData), isNew)
-			})
+			userData[m.pool.Name] = data
 		}
+		secret := classSecret(m.class, userData[m.pool.Name])
+		tasks = append(tasks, func(ctx context.Context) error { return a.deploySecret(ctx, op, secret, isThere) })
 	}
 	if err := flow.ParallelN(parallel, tasks...)(ctx); err != nil {
 		return err
@@ -104,59 +107,42 @@ func (a *actuator) deployClasses(ctx context.Context, machines []zoned, existing
 
 	tasks = nil
 	for _, m := range machines {
-		tasks = append(tasks, func(ctx context.Context) error { return a.apply(ctx, m.class) })
+		tasks = append(tasks, func(ctx context.Context) error { return a.deployClass(ctx, m.class) })
 	}
 	return flow.ParallelN(parallel, tasks...)(ctx)
 }
 
-// applySecret does not ask for one that is probably new, as Secrets are not cached.
-func (a *actuator) applySecret(ctx context.Context, secret *corev1.Secret, isNew bool) error {
-	if isNew {
-		if err := a.client.Create(ctx, secret.DeepCopy()); err == nil {
-			return nil
-		} else if !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+// deploySecret deploys the Secret of a class.
+func (a *actuator) deploySecret(ctx context.Context, op *operation, desired *corev1.Secret, isThere bool) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: desired.Namespace, Name: desired.Name}}
+	return op.Ensure(ctx, reconciler.Target{Client: a.client, Live: a.client}, secret, isThere, func() error {
+		for name, value := range desired.Labels {
+			metav1.SetMetaDataLabel(&secret.ObjectMeta, name, value)
 		}
-	}
-	return a.apply(ctx, secret)
+		secret.Type, secret.Data = desired.Type, desired.Data
+		return nil
+	})
 }
 
-// apply creates a Secret or a MachineClass, or makes an existing one like it. Nothing is sent if it is like it already.
-func (a *actuator) apply(ctx context.Context, desired client.Object) error {
-	var (
-		current client.Object
-		mutate  func()
-	)
-	switch d := desired.(type) {
-	case *corev1.Secret:
-		secret := &corev1.Secret{}
-		current, mutate = secret, func() { secret.Type, secret.Data = d.Type, d.Data }
-	case *machinev1alpha1.MachineClass:
-		class := &machinev1alpha1.MachineClass{}
-		current, mutate = class, func() {
-			class.Provider, class.ProviderSpec, class.NodeTemplate = d.Provider, d.ProviderSpec, d.NodeTemplate
-			class.SecretRef, class.CredentialsSecretRef = d.SecretRef, d.CredentialsSecretRef
+// deployClass compares a class with the cache, so that one that is as it is to be takes no request.
+func (a *actuator) deployClass(ctx context.Context, desired *machinev1alpha1.MachineClass) error {
+	class := &machinev1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: desired.Namespace, Name: desired.Name}}
+	if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, a.client, class, func() error {
+		class.Provider, class.ProviderSpec, class.NodeTemplate = desired.Provider, desired.ProviderSpec, desired.NodeTemplate
+		class.SecretRef, class.CredentialsSecretRef = desired.SecretRef, desired.CredentialsSecretRef
+		for name, value := range desired.Labels {
+			metav1.SetMetaDataLabel(&class.ObjectMeta, name, value)
 		}
-	}
-	current.SetNamespace(desired.GetNamespace())
-	current.SetName(desired.GetName())
-	if _, err := controllerutils.GetAndCreateOrMergePatch(ctx, a.client, current, func() error {
-		mutate()
-		labels := current.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		maps.Copy(labels, desired.GetLabels())
-		current.SetLabels(labels)
 		return nil
 	}, controllerutils.SkipEmptyPatch{}); err != nil {
-		return fmt.Errorf("deploying %s %s: %w", reflect.TypeOf(desired).Elem().Name(), client.ObjectKeyFromObject(desired), err)
+		return fmt.Errorf("deploying MachineClass %s: %w", client.ObjectKeyFromObject(class), err)
 	}
 	return nil
 }
 
 // deployDeployments deploys the MachineDeployments and returns them as the API server has them then. Its answers are newer
-// than the cache, so nothing is taken for the outcome of this that is from before.
+// than the cache, so nothing is taken for the outcome of this that is from before. They are patched, not applied: replicas are
+// cluster-autoscaler's as well, and only a change of ours may overwrite what it has set meanwhile.
 func (a *actuator) deployDeployments(ctx context.Context, w *extensionsv1alpha1.Worker, machines []zoned, existing *observed, hibernated bool) ([]machinev1alpha1.MachineDeployment, error) {
 	if hibernated {
 		if err := a.forceDeletion(ctx, existing.machines); err != nil {

@@ -199,6 +199,9 @@ func (c *seed) restart() {
 				return inner.Create(ctx, obj, opts...)
 			})
 		},
+		DeleteAllOf: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
+			return c.request("delete all", obj, func() error { return inner.DeleteAllOf(ctx, obj, opts...) })
+		},
 		Patch: func(ctx context.Context, inner client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return c.request("patch", obj, func() error { return inner.Patch(ctx, obj, patch, opts...) })
 		},
@@ -434,8 +437,4 @@ func (c *seed) succeed() *seed {
 
 func hibernate(shoot *gardencorev1beta1.Shoot) {
 	shoot.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: new(true)}
-}
-
-func fakeReader(scheme *runtime.Scheme, objects ...client.Object) client.Reader {
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }

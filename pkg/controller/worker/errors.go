@@ -21,7 +21,7 @@ import (
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -86,13 +86,13 @@ func (a *actuator) waitSince(start time.Time, cause error, retryAfter time.Durat
 	if taken := a.Clock.Since(start); taken > waitMax {
 		return failure(fmt.Errorf("this takes more than %s: %w", waitMax, cause))
 	}
-	return common.Waiting(cause, retryAfter)
+	return reconciler.Waiting(cause, retryAfter)
 }
 
 // transient has what another client was faster with tried again soon, without calling it an error.
 func transient(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return common.Waiting(fmt.Errorf("trying again, as something has changed meanwhile: %w", err), retryConflict)
+		return reconciler.Waiting(fmt.Errorf("trying again, as something has changed meanwhile: %w", err), retryConflict)
 	}
 	return err
 }

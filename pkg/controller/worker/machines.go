@@ -154,17 +154,13 @@ func (p *pool) nodeTemplate(region, zone string) *machinev1alpha1.NodeTemplate {
 
 // classSecret is the Secret of a class: machine-controller-manager puts the bootstrap token into the user data.
 func classSecret(class *machinev1alpha1.MachineClass, userData []byte) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: class.SecretRef.Namespace, Name: class.SecretRef.Name,
-			Labels: map[string]string{
-				v1beta1constants.GardenerPurpose: v1beta1constants.GardenPurposeMachineClass,
-				v1beta1constants.LabelWorkerPool: class.Labels[v1beta1constants.LabelWorkerPool],
-			},
-		},
-		Type: corev1.SecretTypeOpaque,
-		Data: map[string][]byte{userDataKey: userData},
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: class.SecretRef.Namespace, Name: class.SecretRef.Name, Labels: labelsOfClassSecrets()},
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{userDataKey: userData},
 	}
+	secret.Labels[v1beta1constants.LabelWorkerPool] = class.Labels[v1beta1constants.LabelWorkerPool]
+	return secret
 }
 
 // wanted returns the deployments alone, as the library has them.

@@ -23,9 +23,9 @@ import (
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // pool is a worker pool and what has been found out about it.
@@ -49,7 +49,7 @@ func (o *Options) poolsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluste
 	}
 	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
 	if err != nil {
-		return nil, common.ConfigurationProblem(fmt.Errorf("CloudProfile %s: %w", profile.Name, err), common.RetryMissing)
+		return nil, reconciler.ConfigurationProblem(fmt.Errorf("CloudProfile %s: %w", profile.Name, err), reconciler.RetryMissing)
 	}
 	infrastructure, err := infrastructureStatus(w.Spec.InfrastructureProviderStatus)
 	if err != nil {
@@ -106,7 +106,7 @@ func (o *Options) poolsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluste
 
 // problem returns a configuration problem with the pool. Correcting a Shoot makes an event; a CloudProfile may not.
 func (p *pool) problem(format string, args ...any) error {
-	return common.ConfigurationProblem(fmt.Errorf("worker pool %s: %w", p.Name, fmt.Errorf(format, args...)), common.RetryMissing)
+	return reconciler.ConfigurationProblem(fmt.Errorf("worker pool %s: %w", p.Name, fmt.Errorf(format, args...)), reconciler.RetryMissing)
 }
 
 func (p *pool) newProviderSpec(w *extensionsv1alpha1.Worker, infrastructure *localv1alpha1.InfrastructureStatus, sizing localv1alpha1.MachineSizing) localv1alpha1.MachineProviderSpec {

@@ -21,7 +21,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 func TestAWorkerWaitsForItsMachinesWithoutHoldingAWorkerOfTheController(t *testing.T) {
@@ -121,8 +121,8 @@ func TestACreationAndADeletionCostLittle(t *testing.T) {
 	g.Expect(requests).To(ConsistOf(
 		// Does machine-controller-manager have the credentials? And after that, has it let go of them?
 		"live Secret", "live Secret", "live Secret", "live Secret",
-		"delete MachineDeployment", "delete MachineSet", "delete MachineClass",
-		"list Secret", "delete Secret", "list Secret",
+		"delete all MachineDeployment", "delete all MachineSet", "delete all MachineClass",
+		"list Secret", "delete all Secret",
 		"patch Worker",
 	))
 }
@@ -445,7 +445,7 @@ func TestWithoutAClusterNothingIsTouched(t *testing.T) {
 			if cluster != nil {
 				c.create(cluster)
 			}
-			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster))
+			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(reconciler.RetryCluster))
 			g.Expect(c.outcome()).To(ContainSubstring("there is no Cluster shoot--local--foo with a shoot and a CloudProfile"))
 			g.Expect(c.deployments()).To(BeEmpty())
 

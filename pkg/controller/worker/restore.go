@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
@@ -22,7 +21,8 @@ import (
 // restore brings back what another seed had of machines, once: reconcile puts into the status when it has deployed the
 // MachineDeployments, and from then on machines that are not there any more have been replaced. The API server is asked
 // for the status, as the cache may be behind.
-func (a *actuator) restore(ctx context.Context, w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster) error {
+func (a *actuator) restore(ctx context.Context, op *operation) error {
+	w := op.Object
 	live := &extensionsv1alpha1.Worker{}
 	if err := a.reader.Get(ctx, client.ObjectKeyFromObject(w), live); err != nil {
 		return fmt.Errorf("reading the Worker: %w", err)
@@ -32,25 +32,26 @@ func (a *actuator) restore(ctx context.Context, w *extensionsv1alpha1.Worker, cl
 		return nil
 	}
 
-	log := logf.FromContext(ctx)
-	if state := live.Status.State; (state == nil || len(state.Raw) == 0) && a.GardenReader == nil {
-		log.Info("There is no state to restore")
-		if cluster.IsHibernated() {
+	// gardenlet puts the state there, so it need not be looked for in the garden.
+	if state := live.Status.State; state == nil || len(state.Raw) == 0 {
+		op.Log.Info("There is no state to restore")
+		if op.Cluster.IsHibernated() {
 			return nil
 		}
 		return a.scaleMachineControllerManager(ctx, w.Namespace, 1)
 	}
 	// Its errors the library would wrap.
-	if _, err := a.poolsOf(w, cluster); err != nil {
+	if _, err := a.poolsOf(w, op.Cluster); err != nil {
 		return err
 	}
 	w.Status.State = live.Status.State
-	return genericactuator.RestoreWithoutReconcile(ctx, log, a.GardenReader, a.client, &delegates{actuator: a}, w, cluster.Decoded())
+	return genericactuator.RestoreWithoutReconcile(ctx, op.Log, nil, a.client, &delegates{actuator: a, op: op}, w, op.Cluster.Decoded())
 }
 
 // delegates implements genericactuator.DelegateFactory.
 type delegates struct {
 	actuator *actuator
+	op       *operation
 }
 
 // WorkerDelegate implements genericactuator.DelegateFactory.
@@ -63,13 +64,12 @@ func (d *delegates) WorkerDelegate(_ context.Context, w *extensionsv1alpha1.Work
 	if err != nil {
 		return nil, err
 	}
-	return &delegate{actuator: d.actuator, worker: w, pools: pools, machines: machines}, nil
+	return &delegate{delegates: d, pools: pools, machines: machines}, nil
 }
 
 // delegate implements genericactuator.WorkerDelegate.
 type delegate struct {
-	actuator *actuator
-	worker   *extensionsv1alpha1.Worker
+	*delegates
 	pools    []pool
 	machines []zoned
 }
@@ -81,12 +81,12 @@ func (d *delegate) GenerateMachineDeployments(context.Context) (worker.MachineDe
 
 // DeployMachineClasses implements genericactuator.WorkerDelegate.
 func (d *delegate) DeployMachineClasses(ctx context.Context) error {
-	return d.actuator.deployClasses(ctx, d.machines, nil, true)
+	return d.actuator.deployClasses(ctx, d.op, d.machines, nil, true)
 }
 
 // UpdateMachineImagesStatus implements genericactuator.WorkerDelegate.
 func (d *delegate) UpdateMachineImagesStatus(context.Context) error {
-	return recordImages(d.worker, inUse(d.pools))
+	return recordImages(d.op.Object, inUse(d.pools))
 }
 
 // PreReconcileHook implements genericactuator.WorkerDelegate.

@@ -114,23 +114,6 @@ func TestARestorationWithoutStateCreatesMachines(t *testing.T) {
 	g.Expect(c.replicas()).To(HaveKeyWithValue("a-z1", int32(2)))
 }
 
-func TestARestorationReadsTheShootStateIfItCan(t *testing.T) {
-	g := NewWithT(t)
-	w := restored(t)
-	state := w.Status.State
-	w.Status.State = nil
-	c := newSeed(t, w)
-	scheme := testScheme(t)
-	g.Expect(gardencorev1beta1.AddToScheme(scheme)).To(Succeed())
-	c.opts.GardenReader = fakeReader(scheme, &gardencorev1beta1.ShootState{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "garden-local", Name: "foo"},
-		Spec:       gardencorev1beta1.ShootStateSpec{Gardener: []gardencorev1beta1.GardenerResourceData{{Name: "machine-state", Type: "machine-state", Data: *state}}},
-	})
-	c.restart()
-	c.mustReconcile()
-	g.Expect(c.replicas()).To(HaveKeyWithValue("a-z1", int32(3)))
-}
-
 func TestAMistakeInTheWorkerStopsTheRestoration(t *testing.T) {
 	g := NewWithT(t)
 	w := restored(t)

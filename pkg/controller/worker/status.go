@@ -6,7 +6,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -49,17 +47,11 @@ func (a *actuator) isRequested(op *operation) bool {
 
 // recordImages keeps the images of the pools in the status.
 func recordImages(w *extensionsv1alpha1.Worker, images []localv1alpha1.MachineImage) error {
-	if apiequality.Semantic.DeepEqual(images, localv1alpha1.DecodeWorkerStatus(w.Status.ProviderStatus).MachineImages) {
-		return nil
-	}
 	status := &localv1alpha1.WorkerStatus{MachineImages: images}
 	status.SetGroupVersionKind(localv1alpha1.SchemeGroupVersion.WithKind(localv1alpha1.WorkerStatusKind))
-	raw, err := json.Marshal(status)
-	if err != nil {
-		return fmt.Errorf("encoding the status: %w", err)
-	}
-	w.Status.ProviderStatus = &runtime.RawExtension{Raw: raw}
-	return nil
+	var err error
+	w.Status.ProviderStatus, err = reconciler.ProviderStatus(status)
+	return err
 }
 
 // recordDeployments tells gardenlet the MachineDeployments, and in each operation anew that they have been deployed:

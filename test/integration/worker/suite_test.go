@@ -73,9 +73,9 @@ func permissions() []rbacv1.PolicyRule {
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}},
 		{
 			APIGroups: []string{"machine.sapcloud.io"}, Resources: []string{"machinedeployments", "machinesets", "machines", "machineclasses"},
-			Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
+			Verbs: []string{"get", "list", "watch", "create", "patch", "delete", "deletecollection"},
 		},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "create", "patch", "delete", "deletecollection"}},
 		{APIGroups: []string{""}, Resources: []string{"pods", "services"}, Verbs: []string{"list", "delete"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: manager, Verbs: []string{"get"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, ResourceNames: manager, Verbs: []string{"patch"}},
