@@ -8,15 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -48,11 +50,58 @@ var _ reconciler.Actuator[*extensionsv1alpha1.Infrastructure] = (*actuator)(nil)
 
 // Reconcile applies all that machines need, and says in the status what that is.
 func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
-	status, err := a.apply(ctx, op)
+	infra, shoot := op.Object, op.Cluster.Shoot()
+	if shoot == nil {
+		return reconciler.NoCluster(infra.Namespace, "a shoot")
+	}
+	networks, err := networksOf(shoot)
+	if err != nil {
+		return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
+	}
+	seed, err := seedRangesOf(op.Cluster.Seed())
+	if err != nil {
+		return reconciler.ConfigurationProblem(fmt.Errorf("spec.networks of the seed: %w", err), reconciler.RetryMistake)
+	}
+	at, err := a.placeOf(ctx, infra)
 	if err != nil {
 		return err
 	}
-	return status.keep(op.Object)
+
+	namespace, err := at.applyNamespace(ctx, op)
+	if err != nil {
+		return at.explain(err)
+	}
+	reach := reach{
+		namespace: infra.Namespace, machines: at.namespace, remote: at.remote,
+		nodes: networks.nodes, seed: seed, ranges: a.ranges, coreDNSNamespace: a.coreDNSNamespace,
+	}
+	for _, policy := range reach.policies() {
+		in := at
+		if policy.Namespace == infra.Namespace {
+			in = a.inSeed(infra)
+		}
+		if err := op.Apply(ctx, in.WithoutState(), policy); err != nil {
+			return in.explain(err)
+		}
+	}
+	pools, message, err := at.applyPools(ctx, op, namespace, networks, reach.refusal)
+	if err != nil {
+		return at.explain(err)
+	}
+	// What machines send comes from their own addresses, and from those of the seed's nodes once it leaves the seed; where machines
+	// are elsewhere, these are not known.
+	egress := slices.Clone(networks.nodes)
+	if seed != nil && !at.remote {
+		egress = minimal(append(egress, seed.nodes...))
+	}
+	infra.Status.Networking, infra.Status.EgressCIDRs = networks.status(), toStrings(egress)
+	infra.Status.ProviderStatus, err = reconciler.ProviderStatus(localv1alpha1.InfrastructureStatus{
+		TypeMeta:         metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.InfrastructureStatusKind},
+		MachineNamespace: at.namespace,
+		IPPools:          pools,
+		Message:          message,
+	})
+	return err
 }
 
 // Restore does the same as Reconcile. What is in a cluster other than the seed is still there; in a new seed there is
@@ -67,84 +116,12 @@ func (*actuator) Migrate(context.Context, *attempt) error { return nil }
 
 // Delete removes everything. gardenlet has waited for the Worker before, so there are no machines any more. As long as a
 // namespace is being deleted, it gives the worker back.
-func (a *actuator) Delete(ctx context.Context, op *attempt) error { return a.remove(ctx, op.Object) }
-
-// ForceDelete asks for the deletion of everything, waits for nothing and never fails: the credentials or the cluster that
-// they are for may be gone. What cannot be deleted is left there, and logged.
-func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
-	ctx, cancel := context.WithTimeout(ctx, forceDeleteTimeout)
-	defer cancel()
-
-	infra := op.Object
-	seed := place{client: a.client, reader: a.reader, namespace: infra.Namespace}
-	errs := []error{seed.deletePolicies(ctx, infra.Namespace, serversPolicies()...)}
-	at, err := a.placeOf(ctx, infra)
-	if err != nil {
-		errs = append(errs, err)
-		// The seed is still in reach.
-		at = seed
-	}
-	if _, err := at.deleteNamespace(ctx); err != nil {
-		errs = append(errs, err)
-	}
-	errs = append(errs, at.deletePolicies(ctx, at.namespace), at.deletePools(ctx, infra.Namespace))
-	if err := errors.Join(errs...); err != nil {
-		op.Log.Info("Leaving behind what could not be deleted, as deletion is forced", "reason", err.Error())
-	}
-	return nil
-}
-
-// apply applies everything.
-func (a *actuator) apply(ctx context.Context, op *attempt) (*status, error) {
-	infra, shoot := op.Object, op.Cluster.Shoot()
-	if shoot == nil {
-		return nil, common.NoCluster(infra.Namespace, "a shoot")
-	}
-	networks, err := networksOf(shoot)
-	if err != nil {
-		return nil, common.ConfigurationProblem(err, common.RetryMistake)
-	}
-	seed, err := seedRangesOf(op.Cluster.Seed())
-	if err != nil {
-		return nil, common.ConfigurationProblem(fmt.Errorf("spec.networks of the seed: %w", err), common.RetryMistake)
-	}
-	at, err := a.placeOf(ctx, infra)
-	if err != nil {
-		return nil, err
-	}
-
-	// What is there already is usually as it is to be: then it is read. Else it is created, which is one request less.
-	at.isNew = infra.Status.ProviderStatus == nil
-	if err := at.applyNamespace(ctx); err != nil {
-		return nil, at.explain(err)
-	}
-	reach := reach{
-		namespace: infra.Namespace, machines: at.namespace, remote: at.remote,
-		nodes: networks.nodes, seed: seed, ranges: a.ranges, coreDNSNamespace: a.coreDNSNamespace,
-	}
-	for _, policy := range reach.policies() {
-		in := at
-		if policy.Namespace == infra.Namespace {
-			in = place{client: a.client, namespace: infra.Namespace}
-		}
-		if err := op.Apply(ctx, reconciler.Target{Client: in.client, ID: in.config, Unread: true}, policy); err != nil {
-			return nil, in.explain(err)
-		}
-	}
-	pools, message, err := at.applyPools(ctx, infra.Namespace, networks, reach.refusal)
-	if err != nil {
-		return nil, at.explain(err)
-	}
-	return newStatus(at, networks, seed, pools, message), nil
-}
-
-// remove deletes everything. Called again, it goes on where it was.
-func (a *actuator) remove(ctx context.Context, infra *extensionsv1alpha1.Infrastructure) error {
-	at, err := a.placeOf(ctx, infra)
+func (a *actuator) Delete(ctx context.Context, op *attempt) error {
+	at, err := a.placeOf(ctx, op.Object)
 	if err != nil {
 		return err
 	}
-	going, err := at.deleteNamespace(ctx)
+	going, err := at.deleteNamespace(ctx, op)
 	if err != nil {
 		return at.explain(err)
 	}
@@ -152,15 +129,28 @@ func (a *actuator) remove(ctx context.Context, infra *extensionsv1alpha1.Infrast
 		return a.waitFor(going)
 	}
 	// The pools go after the machines, which have their addresses of them.
-	if err := at.deletePools(ctx, infra.Namespace); err != nil {
+	if err := at.deletePools(ctx, op); err != nil {
 		return at.explain(err)
 	}
-	if at.remote {
-		// Those of the machines went with their namespace.
-		seed := place{client: a.client, reader: a.reader}
-		return seed.deletePolicies(ctx, infra.Namespace, serversPolicies()...)
+	return a.deletePolicies(ctx, op)
+}
+
+// ForceDelete asks for the deletion of everything, waits for nothing and never fails: the credentials or the cluster that
+// they are for may be gone. What cannot be deleted is left there, and logged.
+func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
+	ctx, cancel := context.WithTimeout(ctx, forceDeleteTimeout)
+	defer cancel()
+
+	at, err := a.placeOf(ctx, op.Object)
+	if err != nil {
+		// The seed is still in reach.
+		at = a.inSeed(op.Object)
 	}
-	return at.deletePolicies(ctx, at.namespace)
+	_, errNamespace := at.deleteNamespace(ctx, op)
+	if err := errors.Join(err, a.deletePolicies(ctx, op), errNamespace, at.deletePools(ctx, op)); err != nil {
+		op.Log.Info("Leaving behind what could not be deleted, as deletion is forced", "reason", err.Error())
+	}
+	return nil
 }
 
 // waitFor waits for a namespace that is going: shortly at first, and the longer it takes the less often.
@@ -169,5 +159,5 @@ func (a *actuator) waitFor(namespace *corev1.Namespace) error {
 	if namespace.DeletionTimestamp != nil {
 		retryAfter = min(max(retrySoon, a.clock.Since(namespace.DeletionTimestamp.Time)), retryWait)
 	}
-	return common.Waiting(fmt.Errorf("namespace %s of the machines is still being deleted, its status tells why", namespace.Name), retryAfter)
+	return reconciler.Waiting(fmt.Errorf("namespace %s of the machines is still being deleted, its status tells why", namespace.Name), retryAfter)
 }

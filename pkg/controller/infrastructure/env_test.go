@@ -34,7 +34,7 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -94,6 +94,9 @@ func newServer(t testing.TB, calico bool, objects ...client.Object) *server {
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			return s.request("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+		DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
+			return s.request("delete all", obj, func() error { return c.DeleteAllOf(ctx, obj, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			return s.request("status", obj, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
@@ -156,6 +159,15 @@ func (s *server) policy(namespace, name string) *networkingv1.NetworkPolicy {
 		return nil
 	}
 	return policy
+}
+
+// serversPolicies are the names of the NetworkPolicies for clients.
+func serversPolicies() []string {
+	var out []string
+	for name := range clients() {
+		out = append(out, ServersPolicy+name)
+	}
+	return out
 }
 
 // environment is a seed with an Infrastructure, and another cluster.

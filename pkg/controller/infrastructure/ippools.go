@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +44,8 @@ var ipPoolKind = schema.GroupVersionKind{Group: "crd.projectcalico.org", Version
 // No node takes addresses of these pools for other pods, only pods that name them do. Pools of shoots may have the very
 // same range, as Gardener's local shoots all do: Calico gives out addresses by blocks that belong to a range, not to a
 // pool, so no address is given out twice. Other pools must not overlap.
-func (p place) applyPools(ctx context.Context, technicalID string, networks networks, refusal func(netip.Prefix) string) ([]localv1alpha1.MachineIPPool, string, error) {
+func (p place) applyPools(ctx context.Context, op *attempt, namespace *corev1.Namespace, networks networks, refusal func(netip.Prefix) string) ([]localv1alpha1.MachineIPPool, string, error) {
+	technicalID := op.Object.Namespace
 	all, err := p.listPools(ctx)
 	if isNoAPI(err) {
 		return nil, fmt.Sprintf("The cluster of the machines has no IPPools of Calico (%s): machines get their addresses of the pod network, "+
@@ -70,7 +71,7 @@ func (p place) applyPools(ctx context.Context, technicalID string, networks netw
 				machine.IPPoolName(technicalID, family), networks.nodes[i], reason, family))
 			continue
 		}
-		pool, message, err := p.applyPool(ctx, technicalID, networks.nodes[i], all)
+		pool, message, err := p.applyPool(ctx, op, namespace, networks.nodes[i], all)
 		if err != nil {
 			return nil, "", err
 		}
@@ -83,30 +84,32 @@ func (p place) applyPools(ctx context.Context, technicalID string, networks netw
 	return out, strings.Join(messages, " "), nil
 }
 
-func (p place) applyPool(ctx context.Context, technicalID string, nodes netip.Prefix, all []unstructured.Unstructured) (*localv1alpha1.MachineIPPool, string, error) {
+func (p place) applyPool(ctx context.Context, op *attempt, namespace *corev1.Namespace, nodes netip.Prefix, all []unstructured.Unstructured) (*localv1alpha1.MachineIPPool, string, error) {
 	family := familyOf(nodes)
-	name := machine.IPPoolName(technicalID, family)
+	pool := newPool(machine.IPPoolName(op.Object.Namespace, family))
+	name := pool.GetName()
 	if other := overlapping(all, name, nodes); other != nil {
 		return nil, fmt.Sprintf("IPPool %s was not made: the range %s of the shoot's nodes overlaps %s of IPPool %s. "+
 			"Machines get their %s addresses of the pod network.", name, nodes, cidrOf(*other), other.GetName(), family), nil
 	}
 
-	var (
-		out     = &localv1alpha1.MachineIPPool{IPFamily: family, Name: name, CIDR: nodes.String()}
-		desired = poolSpec(nodes, all)
-		err     error
-	)
+	out, spec := &localv1alpha1.MachineIPPool{IPFamily: family, Name: name, CIDR: nodes.String()}, poolSpec(nodes, all)
+	pool.SetLabels(poolLabels(op.Object.Namespace))
+	pool.Object["spec"] = spec
 	if i := slices.IndexFunc(all, func(pool unstructured.Unstructured) bool { return pool.GetName() == name }); i >= 0 {
 		current, ok := prefixOf(all[i])
 		if ok && !covers(nodes, current) && current.Overlaps(nodes) {
 			// To make a pool smaller would take the machines' addresses out of it.
-			out.CIDR = current.String()
-			desired["cidr"] = current.String()
+			out.CIDR, spec["cidr"] = current.String(), current.String()
 		}
-		err = p.changePool(ctx, technicalID, &all[i], desired)
-	} else {
-		err = p.createPool(ctx, technicalID, name, desired)
+		if isLike(all[i], pool) {
+			return out, "", nil
+		}
+		pool.SetOwnerReferences(all[i].GetOwnerReferences())
+	} else if err := p.own(ctx, namespace, pool); err != nil {
+		return nil, "", err
 	}
+	err := op.Apply(ctx, p.WithoutState(), pool)
 	if apierrors.IsInvalid(err) {
 		return nil, fmt.Sprintf("IPPool %s with the range %s of the shoot's nodes was refused: %v. Machines get their %s addresses of the pod network.",
 			name, nodes, err, family), nil
@@ -114,73 +117,57 @@ func (p place) applyPool(ctx context.Context, technicalID string, nodes netip.Pr
 	return out, "", err
 }
 
-// createPool creates an IPPool that goes with the namespace of the machines, should nobody delete it.
-func (p place) createPool(ctx context.Context, technicalID, name string, spec map[string]any) error {
-	uid := p.uid
+// own has an IPPool go with the namespace of the machines, should nobody delete it. That of a shoot is not known yet.
+func (p place) own(ctx context.Context, namespace *corev1.Namespace, pool *unstructured.Unstructured) error {
+	uid := namespace.UID
 	if uid == "" {
-		namespace := &metav1.PartialObjectMetadata{}
-		namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
-		if err := p.reader.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); err != nil {
-			return fmt.Errorf("reading namespace %s, which is to own an IPPool: %w", p.namespace, err)
+		current := &metav1.PartialObjectMetadata{}
+		current.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(namespace), current); err != nil {
+			return fmt.Errorf("reading namespace %s, which is to own an IPPool: %w", namespace.Name, err)
 		}
-		uid = namespace.UID
+		uid = current.UID
 	}
-	pool := newPool(name)
-	pool.SetLabels(poolLabels(technicalID))
-	pool.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: p.namespace, UID: uid}})
-	pool.Object["spec"] = spec
-	if err := p.client.Create(ctx, pool); err != nil {
-		return fmt.Errorf("creating IPPool %s: %w", name, err)
-	}
+	pool.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: uid}})
 	return nil
 }
 
-// changePool leaves fields alone that are not in the spec: Calico has more.
-func (p place) changePool(ctx context.Context, technicalID string, pool *unstructured.Unstructured, spec map[string]any) error {
-	before := pool.DeepCopy()
-	labels := pool.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	for name, value := range poolLabels(technicalID) {
-		labels[name] = value
-	}
-	pool.SetLabels(labels)
-	for field, value := range spec {
-		if err := unstructured.SetNestedField(pool.Object, value, "spec", field); err != nil {
-			return fmt.Errorf("changing IPPool %s: %w", pool.GetName(), err)
+// isLike reports whether a pool has the labels and the spec of another one. Calico has more fields.
+func isLike(pool unstructured.Unstructured, desired *unstructured.Unstructured) bool {
+	for name, value := range desired.GetLabels() {
+		if pool.GetLabels()[name] != value {
+			return false
 		}
 	}
-	if equality.Semantic.DeepEqual(before.Object, pool.Object) {
-		return nil
+	spec, _ := pool.Object["spec"].(map[string]any)
+	for field, value := range desired.Object["spec"].(map[string]any) {
+		if spec[field] != value {
+			return false
+		}
 	}
-	if err := p.client.Patch(ctx, pool, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("changing IPPool %s: %w", pool.GetName(), err)
-	}
-	return nil
+	return true
 }
 
-// deletePools deletes the IPPools for the machines of a shoot.
-func (p place) deletePools(ctx context.Context, technicalID string) error {
-	pools, err := p.listPools(ctx, client.MatchingLabels(poolLabels(technicalID)))
-	if isNoAPI(err) {
-		return nil
+// deletePools deletes the IPPools for the machines of a shoot, of each family that it has.
+func (p place) deletePools(ctx context.Context, op *attempt) error {
+	families := []gardencorev1beta1.IPFamily{gardencorev1beta1.IPFamilyIPv4, gardencorev1beta1.IPFamilyIPv6}
+	if shoot := op.Cluster.Shoot(); shoot != nil && shoot.Spec.Networking != nil && len(shoot.Spec.Networking.IPFamilies) > 0 {
+		families = shoot.Spec.Networking.IPFamilies
 	}
-	if err != nil {
+	var pools []client.Object
+	for _, family := range families {
+		pools = append(pools, newPool(machine.IPPoolName(op.Object.Namespace, family)))
+	}
+	if _, err := op.Delete(ctx, p.WithoutState(), pools); !isNoAPI(err) {
 		return err
 	}
-	for i := range pools {
-		if err := p.client.Delete(ctx, &pools[i], client.Preconditions{UID: new(pools[i].GetUID())}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting IPPool %s: %w", pools[i].GetName(), err)
-		}
-	}
 	return nil
 }
 
-func (p place) listPools(ctx context.Context, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
+func (p place) listPools(ctx context.Context) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(ipPoolKind.GroupVersion().WithKind(ipPoolKind.Kind + "List"))
-	if err := p.reader.List(ctx, list, opts...); err != nil {
+	if err := p.Live.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing IPPools: %w", err)
 	}
 	// The first of several is to be the same each time.

@@ -13,15 +13,13 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -34,34 +32,31 @@ const (
 	labelPodSecurity, podSecurityPrivileged = "pod-security.kubernetes.io/enforce", "privileged"
 )
 
-// place is a namespace for machines in a cluster.
+// place is where the machines of a shoot are: the shoot's namespace in the seed, or one of their own in another cluster.
 type place struct {
-	client client.Client
-	reader client.Reader
-	// config is that of another cluster than the seed.
-	config    *rest.Config
+	reconciler.Target
 	namespace string
 	remote    bool
-	// isNew tells that nothing has been made there yet, as far as is known.
-	isNew bool
-	// uid is that of the namespace, if it is known by now.
-	uid types.UID
 }
 
 // placeOf returns where the machines of an Infrastructure are.
 func (a *actuator) placeOf(ctx context.Context, infra *extensionsv1alpha1.Infrastructure) (place, error) {
 	ref := infra.Spec.SecretRef
 	if ref == (corev1.SecretReference{}) {
-		return place{}, common.ConfigurationProblem(errors.New("spec.secretRef is empty: set name and namespace of a Secret"), common.RetryMistake)
+		return place{}, reconciler.ConfigurationProblem(errors.New("spec.secretRef is empty: set name and namespace of a Secret"), reconciler.RetryMistake)
 	}
-	found, err := common.MachineCluster(ctx, a.clusters, ref, infra.Namespace)
+	found, err := a.clusters.Get(ctx, ref, infra.Namespace)
 	if err != nil {
-		return place{}, err
+		return place{}, reconciler.RetrySlowly(err)
 	}
 	if !found.Remote {
-		return place{client: a.client, reader: a.reader, namespace: found.Namespace}, nil
+		return a.inSeed(infra), nil
 	}
-	return place{client: found.Client, reader: found.Client, config: found.Config, namespace: found.Namespace, remote: true}, nil
+	return place{Target: reconciler.Target{Client: found.Client, Live: found.Client, ID: found.Config}, namespace: found.Namespace, remote: true}, nil
+}
+
+func (a *actuator) inSeed(infra *extensionsv1alpha1.Infrastructure) place {
+	return place{Target: reconciler.Target{Client: a.client, Live: a.reader}, namespace: infra.Namespace}
 }
 
 // explain adds Gardener's code to what a cluster that a user has named says if the credentials do not suffice.
@@ -70,49 +65,45 @@ func (p place) explain(err error) error {
 	case !p.remote:
 		return err
 	case apierrors.IsUnauthorized(err):
-		return common.WithCode(err, gardencorev1beta1.ErrorInfraUnauthenticated, common.RetryMissing)
+		return reconciler.WithCode(err, gardencorev1beta1.ErrorInfraUnauthenticated, reconciler.RetryMissing)
 	case apierrors.IsForbidden(err):
-		return common.WithCode(err, gardencorev1beta1.ErrorInfraUnauthorized, common.RetryMissing)
+		return reconciler.WithCode(err, gardencorev1beta1.ErrorInfraUnauthorized, reconciler.RetryMissing)
 	}
 	return err
 }
 
 // applyNamespace makes the namespace unless it is the shoot's in the seed, which is gardenlet's. One that somebody else has
 // made is refused: it would be deleted in the end.
-func (p *place) applyNamespace(ctx context.Context) error {
-	if !p.remote {
-		return nil
-	}
-	labels := map[string]string{
-		v1beta1constants.GardenRole: roleInfra,
-		labelPodSecurity:            podSecurityPrivileged,
-	}
+//
+// What is there already is usually as it is to be: then it is read. Else it is created, which is one request less.
+func (p place) applyNamespace(ctx context.Context, op *attempt) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
-	err := common.Ensure(ctx, p.client, p.reader, namespace, !p.isNew, func(namespace *corev1.Namespace) error {
+	if !p.remote {
+		return namespace, nil
+	}
+	err := op.Ensure(ctx, p.Target, namespace, op.Object.Status.ProviderStatus != nil, func() error {
 		switch {
 		case namespace.DeletionTimestamp != nil:
-			return common.Waiting(fmt.Errorf("namespace %s is being deleted", p.namespace), retryWait)
+			return reconciler.Waiting(fmt.Errorf("namespace %s is being deleted", p.namespace), retryWait)
 		case namespace.ResourceVersion != "" && !isOurs(namespace):
-			return common.ConfigurationProblem(fmt.Errorf("namespace %s is already in the cluster of the machines, but is not labelled %s=%s: "+
-				"delete it, or give it the label to have it deleted with the shoot", p.namespace, v1beta1constants.GardenRole, roleInfra), common.RetryMissing)
+			return reconciler.ConfigurationProblem(fmt.Errorf("namespace %s is already in the cluster of the machines, but is not labelled %s=%s: "+
+				"delete it, or give it the label to have it deleted with the shoot", p.namespace, v1beta1constants.GardenRole, roleInfra), reconciler.RetryMissing)
 		}
-		for name, value := range labels {
-			metav1.SetMetaDataLabel(&namespace.ObjectMeta, name, value)
-		}
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, v1beta1constants.GardenRole, roleInfra)
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, labelPodSecurity, podSecurityPrivileged)
 		return nil
 	})
-	p.uid = namespace.UID
-	return err
+	return namespace, err
 }
 
 // deleteNamespace deletes the namespace if it was made for machines, and returns it if it is not gone. One that is not ours
 // counts as gone.
-func (p place) deleteNamespace(ctx context.Context) (*corev1.Namespace, error) {
+func (p place) deleteNamespace(ctx context.Context, op *attempt) (*corev1.Namespace, error) {
 	if !p.remote {
 		return nil, nil
 	}
 	namespace := &corev1.Namespace{}
-	if err := p.reader.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); apierrors.IsNotFound(err) {
+	if err := p.Live.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading namespace %s: %w", p.namespace, err)
@@ -123,23 +114,17 @@ func (p place) deleteNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	if namespace.DeletionTimestamp != nil {
 		return namespace, nil
 	}
-	if err := p.client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID}); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("deleting namespace %s: %w", p.namespace, err)
-	}
-	return namespace, nil
+	_, err := op.Delete(ctx, p.WithoutState(), []client.Object{namespace}, client.Preconditions{UID: &namespace.UID})
+	return namespace, err
 }
 
 func isOurs(namespace *corev1.Namespace) bool {
 	return namespace.Labels[v1beta1constants.GardenRole] == roleInfra
 }
 
-// deletePolicies deletes the NetworkPolicies of a namespace that may be there.
-func (p place) deletePolicies(ctx context.Context, namespace string, more ...string) error {
-	for _, name := range append([]string{MachinesPolicy, ControlPlanePolicy}, more...) {
-		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		if err := p.client.Delete(ctx, policy); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting NetworkPolicy %s/%s: %w", namespace, name, err)
-		}
-	}
-	return nil
+// deletePolicies deletes all NetworkPolicies of a shoot in the seed. Those in a namespace of the machines go with that.
+func (a *actuator) deletePolicies(ctx context.Context, op *attempt) error {
+	at := a.inSeed(op.Object)
+	_, err := op.DeleteAll(ctx, at.WithoutState(), &networkingv1.NetworkPolicyList{}, at.namespace, client.MatchingLabels{labelManagedBy: managedBy})
+	return err
 }

@@ -63,15 +63,6 @@ func clients() map[string]map[string]string {
 	}
 }
 
-// serversPolicies are the names of the NetworkPolicies for clients.
-func serversPolicies() []string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(clients())) {
-		out = append(out, ServersPolicy+name)
-	}
-	return out
-}
-
 // refusal returns why machines must not have their addresses from a range, and "" if they may. The admission refuses such a
 // range as well, but need not be there, and does not know all that the seed uses: what is for that would be sent to a
 // machine. Where machines are elsewhere, the ranges of the seed mean nothing.
