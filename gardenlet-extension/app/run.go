@@ -26,6 +26,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupbucket"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/bastion"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
@@ -95,6 +96,7 @@ func Run(ctx context.Context, opts Options) error {
 	maps.Copy(byObject, healthcheck.CacheOptions())
 	maps.Copy(byObject, ingress.CacheOptions())
 	maps.Copy(byObject, bastion.CacheOptions())
+	maps.Copy(byObject, backupbucket.CacheOptions())
 	maps.Copy(byObject, machinecontrollermanager.CacheOptions())
 
 	return instance.Serve(ctx, instance.Options{

@@ -7,6 +7,7 @@ package app
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -70,6 +71,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 
 	byObject := coredns.CacheOptions(opts.Config.DNS.CoreDNS.Namespace)
+	maps.Copy(byObject, backupbucket.CacheOptions())
 	// What this instance deploys is in the garden's namespace; it may not look at others.
 	byObject[&resourcesv1alpha1.ManagedResource{}] = cache.ByObject{Namespaces: map[string]cache.Config{v1beta1constants.GardenNamespace: {}}}
 

@@ -6,7 +6,6 @@ package backupbucket
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -22,7 +20,6 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -39,7 +36,7 @@ type attempt = reconciler.Operation[*extensionsv1alpha1.BackupBucket]
 
 type actuator struct {
 	client      client.Client
-	credentials *common.Credentials
+	credentials *reconciler.Credentials
 	store       Store
 	secrets     *generatedSecrets
 	hostPath    string
@@ -55,14 +52,14 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	}
 	switch err := a.store.EnsureBucket(bucket.Name); {
 	case errors.Is(err, backup.ErrBadName):
-		return common.ConfigurationProblem(err, common.RetryMistake)
+		return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 	case errors.Is(err, backup.ErrFull):
-		return common.WithCode(err, gardencorev1beta1.ErrorInfraResourcesDepleted, common.RetryFull)
+		return reconciler.WithCode(err, gardencorev1beta1.ErrorInfraResourcesDepleted, reconciler.RetryFull)
 	case err != nil:
 		return err
 	}
 
-	if err := a.secrets.ensure(ctx, op.Log, bucket); err != nil {
+	if err := a.secrets.ensure(ctx, op); err != nil {
 		return err
 	}
 
@@ -74,7 +71,13 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 			return err
 		}
 	}
-	return a.updateStatus(bucket, reference(key))
+	bucket.Status.GeneratedSecretRef = reference(key)
+	var err error
+	bucket.Status.ProviderStatus, err = reconciler.ProviderStatus(localv1alpha1.BackupBucketStatus{
+		TypeMeta: metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.BackupBucketStatusKind},
+		HostPath: a.hostPath,
+	})
+	return err
 }
 
 // Restore is not asked for: no bucket moves to another seed.
@@ -134,37 +137,10 @@ func (a *actuator) checkUnused(ctx context.Context, bucket *extensionsv1alpha1.B
 
 	const shown = 3
 	slices.Sort(names)
-	return common.WithCode(
+	return reconciler.WithCode(
 		fmt.Errorf("BackupBucket %s is in use by %d BackupEntries, delete them first: %s", bucket.Name, len(names), strings.Join(names[:min(shown, len(names))], ", ")),
-		gardencorev1beta1.ErrorInfraDependencies, common.RetryMistake,
+		gardencorev1beta1.ErrorInfraDependencies, reconciler.RetryMistake,
 	)
-}
-
-// updateStatus says where the Secret and the folder are unless the status says so already.
-func (a *actuator) updateStatus(bucket *extensionsv1alpha1.BackupBucket, secretRef *corev1.SecretReference) error {
-	bucket.Status.GeneratedSecretRef = secretRef
-	status := &localv1alpha1.BackupBucketStatus{
-		TypeMeta: metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.BackupBucketStatusKind},
-		HostPath: a.hostPath,
-	}
-	if isProviderStatus(bucket.Status.ProviderStatus, status) {
-		return nil
-	}
-	raw, err := json.Marshal(status)
-	if err != nil {
-		return fmt.Errorf("encoding the provider status of BackupBucket %s: %w", bucket.Name, err)
-	}
-	bucket.Status.ProviderStatus = &runtime.RawExtension{Raw: raw}
-	return nil
-}
-
-// isProviderStatus reports whether raw is the status, in whichever order the API server returns its fields.
-func isProviderStatus(raw *runtime.RawExtension, status *localv1alpha1.BackupBucketStatus) bool {
-	if raw == nil {
-		return false
-	}
-	actual := &localv1alpha1.BackupBucketStatus{}
-	return json.Unmarshal(raw.Raw, actual) == nil && *actual == *status
 }
 
 func reference(key client.ObjectKey) *corev1.SecretReference {

@@ -6,24 +6,19 @@ package backupbucket
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -35,42 +30,24 @@ type Options struct {
 	Store Store
 	// HostPath is the folder of all buckets as the nodes see it.
 	HostPath string
-	// SecretNamespaces are where generated Secrets are watched, and healed if somebody deletes or changes them. Default:
-	// garden. Gardener can ask for a Secret elsewhere; that one is healed at the next reconcile.
-	SecretNamespaces []string
-	// NewCache makes the cache of generated Secrets. Default: cache.New.
-	NewCache cache.NewCacheFunc
 }
 
-// AddToManager adds the controller for BackupBuckets of type local. The cluster-wide watch on Secrets that the library
+// AddToManager adds the controller for BackupBuckets of type local. The manager has to cache Secrets as CacheOptions says. The cluster-wide watch on Secrets that the library
 // sets up where the operation annotation is ignored is missing on purpose: what the Secret of spec.secretRef holds does
 // not matter to the type local.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.NewCache == nil {
-		opts.NewCache = cache.New
-	}
-	if len(opts.SecretNamespaces) == 0 {
-		opts.SecretNamespaces = []string{v1beta1constants.GardenNamespace}
-	}
-	secretCache, err := newSecretCache(mgr, opts.NewCache, opts.SecretNamespaces)
-	if err != nil {
-		return fmt.Errorf("making the cache of generated Secrets: %w", err)
-	}
-	if err := mgr.Add(cacheRunnable{secretCache}); err != nil {
-		return err
-	}
 	credentials := newCredentials(mgr.GetClient(), opts.Classes)
 	if err := mgr.Add(credentials); err != nil {
 		return err
 	}
 
-	secrets := &generatedSecrets{client: mgr.GetClient(), cached: secretCache, namespaces: opts.SecretNamespaces, hostPath: opts.HostPath}
+	secrets := &generatedSecrets{client: mgr.GetClient(), cached: mgr.GetCache(), hostPath: opts.HostPath}
 	events := &events{client: mgr.GetClient(), secrets: secrets, classes: opts.Classes}
 	r := newReconciler(mgr.GetClient(), opts.Shared, events, &actuator{
 		client: mgr.GetClient(), credentials: credentials, store: opts.Store, secrets: secrets, hostPath: opts.HostPath,
 	})
 	return r.AddToManager(mgr, backupbucket.ControllerName, func(b *builder.Builder) {
-		b.WatchesRawSource(source.Kind[client.Object](secretCache, &corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfSecret), events.changedSecret())).
+		b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfSecret), builder.WithPredicates(events.changedSecret())).
 			Watches(&extensionsv1alpha1.BackupEntry{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfEntry), builder.WithPredicates(onlyDeletions()))
 	})
 }
@@ -86,7 +63,7 @@ func newReconciler(c client.Client, shared reconciler.Shared, events *events, ac
 		Actuator:        actuator,
 		Check: func(_ context.Context, op *attempt) error {
 			if err := backup.CheckBucketName(op.Object.Name); err != nil {
-				return common.ConfigurationProblem(err, common.RetryMistake)
+				return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 			}
 			return nil
 		},
@@ -94,8 +71,8 @@ func newReconciler(c client.Client, shared reconciler.Shared, events *events, ac
 	})
 }
 
-func newCredentials(c client.Client, classes class.Set) *common.Credentials {
-	return common.NewCredentials(c, backupbucket.FinalizerName, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
+func newCredentials(c client.Client, classes class.Set) *reconciler.Credentials {
+	return reconciler.NewCredentials(c, backupbucket.FinalizerName, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
 		list := &extensionsv1alpha1.BackupBucketList{}
 		if err := c.List(ctx, list); err != nil {
 			return nil, err

@@ -75,8 +75,6 @@ func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHa
 type running struct {
 	*env
 	buckets, entries, secrets *informer
-	// secretOptions are those with which the controller asked for its cache of Secrets.
-	secretOptions cache.Options
 }
 
 func start(t *testing.T, opts Options, objects ...client.Object) *running {
@@ -84,18 +82,14 @@ func start(t *testing.T, opts Options, objects ...client.Object) *running {
 	g := NewWithT(t)
 	r := &running{env: newEnv(t, objects...), buckets: newInformer(), entries: newInformer(), secrets: newInformer()}
 
-	managerCache := fakeCache{reader: r.client, FakeInformers: &informertest.FakeInformers{
+	managerCache := fakeCache{reader: labelled{r.client}, FakeInformers: &informertest.FakeInformers{
 		Scheme: r.client.Scheme(),
 		InformersByGVK: map[schema.GroupVersionKind]toolscache.SharedIndexInformer{
 			extensionsv1alpha1.SchemeGroupVersion.WithKind("BackupBucket"): r.buckets,
 			extensionsv1alpha1.SchemeGroupVersion.WithKind("BackupEntry"):  r.entries,
+			corev1.SchemeGroupVersion.WithKind("Secret"):                   r.secrets,
 		},
 	}}
-	secretCache := fakeCache{reader: labelled{r.client}, FakeInformers: &informertest.FakeInformers{
-		Scheme:         r.client.Scheme(),
-		InformersByGVK: map[schema.GroupVersionKind]toolscache.SharedIndexInformer{corev1.SchemeGroupVersion.WithKind("Secret"): r.secrets},
-	}}
-
 	mgr, err := manager.New(&rest.Config{Host: "https://nowhere.invalid"}, manager.Options{
 		Scheme:         r.client.Scheme(),
 		Logger:         logr.Discard(),
@@ -108,10 +102,6 @@ func start(t *testing.T, opts Options, objects ...client.Object) *running {
 	g.Expect(err).NotTo(HaveOccurred())
 
 	opts.Store, opts.HostPath = r.actuator.store, hostPath
-	opts.NewCache = func(_ *rest.Config, cacheOptions cache.Options) (cache.Cache, error) {
-		r.secretOptions = cacheOptions
-		return secretCache, nil
-	}
 	g.Expect(AddToManager(mgr, opts)).To(Succeed())
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -140,10 +130,8 @@ func TestController(t *testing.T) {
 
 	t.Run("watches just the Secrets it makes", func(t *testing.T) {
 		g := NewWithT(t)
-		r := start(t, Options{Shared: reconciler.Shared{Classes: garden}})
-
-		g.Expect(r.secretOptions.ByObject).To(HaveLen(1))
-		for obj, byObject := range r.secretOptions.ByObject {
+		g.Expect(CacheOptions()).To(HaveLen(1))
+		for obj, byObject := range CacheOptions() {
 			g.Expect(obj).To(BeAssignableToTypeOf(&corev1.Secret{}))
 			g.Expect(byObject.Namespaces).To(And(HaveLen(1), HaveKey("garden")))
 			g.Expect(byObject.Label.String()).To(Equal(LabelGeneratedFor + "=" + LabelValueBackupBucket))

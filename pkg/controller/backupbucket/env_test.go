@@ -31,7 +31,7 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -76,7 +76,7 @@ func (e *env) restart() {
 
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassGarden}, extensionsv1alpha1.ExtensionClassGarden)
 	g.Expect(err).NotTo(HaveOccurred())
-	secrets := &generatedSecrets{client: e.client, cached: labelled{e.client}, namespaces: []string{"garden"}, hostPath: hostPath}
+	secrets := &generatedSecrets{client: e.client, cached: labelled{e.client}, hostPath: hostPath}
 	e.actuator = &actuator{client: e.client, credentials: newCredentials(e.client, classes), store: store, hostPath: hostPath, secrets: secrets}
 	e.reconciler = newReconciler(e.client, reconciler.Shared{Classes: classes}, &events{client: e.client, secrets: secrets, classes: classes}, e.actuator)
 }
@@ -147,7 +147,7 @@ func (l labelled) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	if err := l.Reader.Get(ctx, key, obj, opts...); err != nil {
 		return err
 	}
-	if obj.GetLabels()[LabelGeneratedFor] != LabelValueBackupBucket {
+	if _, isSecret := obj.(*corev1.Secret); isSecret && obj.GetLabels()[LabelGeneratedFor] != LabelValueBackupBucket {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, key.Name)
 	}
 	return nil

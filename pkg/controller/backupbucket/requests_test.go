@@ -14,7 +14,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -26,7 +26,7 @@ func TestSpendsFewRequests(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	log := &requests.Log{}
 	counted := log.Wrap(e.client)
-	secrets := &generatedSecrets{client: counted, cached: labelled{e.client}, namespaces: []string{"garden"}, hostPath: hostPath}
+	secrets := &generatedSecrets{client: counted, cached: labelled{e.client}, hostPath: hostPath}
 	actuator := &actuator{client: counted, credentials: newCredentials(counted, classes), store: e.actuator.store, hostPath: hostPath, secrets: secrets}
 	r := newReconciler(counted, reconciler.Shared{Classes: classes}, &events{client: counted, secrets: secrets, classes: classes}, actuator)
 

@@ -8,10 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
 	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
@@ -28,7 +25,7 @@ import (
 	"github.com/gardener/gardener/pkg/controllerutils"
 	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -47,10 +44,9 @@ const (
 // BackupEntry for the garden.
 type generatedSecrets struct {
 	client client.Client
-	// cached reads Secrets with LabelGeneratedFor in namespaces.
-	cached     client.Reader
-	namespaces []string
-	hostPath   string
+	// cached reads what CacheOptions leaves.
+	cached   client.Reader
+	hostPath string
 }
 
 func (s *generatedSecrets) keyFor(bucket *extensionsv1alpha1.BackupBucket) client.ObjectKey {
@@ -60,19 +56,20 @@ func (s *generatedSecrets) keyFor(bucket *extensionsv1alpha1.BackupBucket) clien
 
 // ensure makes or corrects the bucket's Secret, if need be. A Secret that has the name already becomes the bucket's: the
 // name is reserved for it.
-func (s *generatedSecrets) ensure(ctx context.Context, log logr.Logger, bucket *extensionsv1alpha1.BackupBucket) error {
+func (s *generatedSecrets) ensure(ctx context.Context, op *attempt) error {
+	bucket := op.Object
 	if inOrder, err := s.inOrder(ctx, bucket); err != nil || inOrder {
 		return err
 	}
 
 	key := s.keyFor(bucket)
-	log.Info("Writing the generated Secret", "secret", key)
-	err := s.write(ctx, key, s.dataFor(bucket.Name))
+	op.Log.Info("Writing the generated Secret", "secret", key)
+	err := s.write(ctx, op, key)
 	if errors.Is(err, errLingers) {
 		if err := s.release(ctx, key); err != nil {
 			return err
 		}
-		if err = s.write(ctx, key, s.dataFor(bucket.Name)); errors.Is(err, errLingers) {
+		if err = s.write(ctx, op, key); errors.Is(err, errLingers) {
 			// Others hold it. Once it is gone, its event brings the bucket here again.
 			return nil
 		}
@@ -87,14 +84,14 @@ func (s *generatedSecrets) ensure(ctx context.Context, log logr.Logger, bucket *
 var errLingers = errors.New("the Secret is being deleted")
 
 // write needs a single request if there is no such Secret.
-func (s *generatedSecrets) write(ctx context.Context, key client.ObjectKey, data map[string][]byte) error {
+func (s *generatedSecrets) write(ctx context.Context, op *attempt, key client.ObjectKey) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	return common.Ensure(ctx, s.client, s.client, secret, false, func(secret *corev1.Secret) error {
+	return op.Ensure(ctx, reconciler.Target{Client: s.client, Live: s.client}, secret, false, func() error {
 		if secret.DeletionTimestamp != nil {
 			return errLingers
 		}
 		metav1.SetMetaDataLabel(&secret.ObjectMeta, LabelGeneratedFor, LabelValueBackupBucket)
-		secret.Data = data
+		secret.Data = s.dataFor(op.Object.Name)
 		return nil
 	})
 }
@@ -107,7 +104,7 @@ func (s *generatedSecrets) inOrder(ctx context.Context, bucket *extensionsv1alph
 		secret = &corev1.Secret{}
 		reader = s.cached
 	)
-	if !slices.Contains(s.namespaces, key.Namespace) {
+	if key.Namespace != v1beta1constants.GardenNamespace {
 		reader = s.client
 	}
 
@@ -151,7 +148,7 @@ func (s *generatedSecrets) remove(ctx context.Context, bucket *extensionsv1alpha
 
 // mayLinger reports whether a Secret has finalizers. If the cache says that it has none, nothing holds it.
 func (s *generatedSecrets) mayLinger(ctx context.Context, key client.ObjectKey) bool {
-	if !slices.Contains(s.namespaces, key.Namespace) {
+	if key.Namespace != v1beta1constants.GardenNamespace {
 		return true
 	}
 	secret := &corev1.Secret{}
@@ -182,31 +179,12 @@ func bucketOf(secret client.Object) (string, bool) {
 	return name, ok && name != ""
 }
 
-// newSecretCache returns a cache of the Secrets with LabelGeneratedFor in the namespaces. The manager's own cache would
-// hold all Secrets or none, and a watch on more than these would need more permissions.
-func newSecretCache(mgr manager.Manager, newCache cache.NewCacheFunc, namespaces []string) (cache.Cache, error) {
-	configs := make(map[string]cache.Config, len(namespaces))
-	for _, namespace := range namespaces {
-		configs[namespace] = cache.Config{}
-	}
-
-	return newCache(mgr.GetConfig(), cache.Options{
-		HTTPClient:       mgr.GetHTTPClient(),
-		Scheme:           mgr.GetScheme(),
-		Mapper:           mgr.GetRESTMapper(),
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Secret{}: {Namespaces: configs, Label: labels.SelectorFromSet(labels.Set{LabelGeneratedFor: LabelValueBackupBucket})},
-		},
-	})
-}
-
-// cacheRunnable has the manager start and sync a cache together with its own caches, before any controller.
-type cacheRunnable struct {
-	cache.Cache
-}
-
-// GetCache marks this Runnable as a cache, so the manager starts it before the controllers.
-func (c cacheRunnable) GetCache() cache.Cache {
-	return c.Cache
+// CacheOptions has the manager's cache keep just the generated Secrets in the namespace garden, where Gardener wants them: these are
+// watched, and healed if somebody deletes or changes them. One that Gardener asks for elsewhere is healed at the next reconcile.
+// The cache has no other Secrets then. So Secret belongs in CacheOptions.DisableFor of the manager's client.
+func CacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&corev1.Secret{}: {
+		Namespaces: map[string]cache.Config{v1beta1constants.GardenNamespace: {}},
+		Label:      labels.SelectorFromSet(labels.Set{LabelGeneratedFor: LabelValueBackupBucket}),
+	}}
 }
