@@ -204,9 +204,25 @@ func (w *Writer) patch(ctx context.Context, want *plan, from *resourcesv1alpha1.
 	return from, nil
 }
 
-// HasSeen reports whether a ManagedResource, which may come from a cache that lags behind, is as it was after the last Apply
+// Check returns a ManagedResource that was applied, with what check says of it; nil if it cannot be read. The cache is asked first,
+// as the watch tells when it changes. If that is fine, but not known to be what was written last, the API server is asked (live).
+func (w *Writer) Check(ctx context.Context, live client.Reader, key client.ObjectKey, check func(*resourcesv1alpha1.ManagedResource) error) (*resourcesv1alpha1.ManagedResource, error) {
+	var mr *resourcesv1alpha1.ManagedResource
+	for _, reader := range []client.Reader{w.client, live} {
+		mr = &resourcesv1alpha1.ManagedResource{}
+		if err := reader.Get(ctx, key, mr); err != nil {
+			return nil, fmt.Errorf("reading ManagedResource %s: %w", key, err)
+		}
+		if err := check(mr); err != nil || w.hasSeen(mr) {
+			return mr, err
+		}
+	}
+	return mr, nil
+}
+
+// hasSeen reports whether a ManagedResource, which may come from a cache that lags behind, is as it was after the last Apply
 // of this Writer, or newer. It is false if that is not known.
-func (w *Writer) HasSeen(mr *resourcesv1alpha1.ManagedResource) bool {
+func (w *Writer) hasSeen(mr *resourcesv1alpha1.ManagedResource) bool {
 	last, known := w.recall(client.ObjectKeyFromObject(mr))
 	if !known || last.resourceVersion == "" || last.uid != mr.UID {
 		return false

@@ -366,24 +366,24 @@ func TestHasSeenTellsWhatTheCacheHasFromWhatWasWritten(t *testing.T) {
 	g := NewWithT(t)
 	c, writer := applied(t)
 	before := c.managedResource()
-	g.Expect(writer.HasSeen(before)).To(BeTrue())
-	g.Expect(New(c.client()).HasSeen(before)).To(BeFalse(), "another process does not know")
+	g.Expect(writer.hasSeen(before)).To(BeTrue())
+	g.Expect(New(c.client()).hasSeen(before)).To(BeFalse(), "another process does not know")
 
 	g.Expect(writer.Apply(t.Context(), wanted("b"))).To(Succeed())
-	g.Expect(writer.HasSeen(before)).To(BeFalse())
+	g.Expect(writer.hasSeen(before)).To(BeFalse())
 	after := c.managedResource()
-	g.Expect(writer.HasSeen(after)).To(BeTrue())
+	g.Expect(writer.hasSeen(after)).To(BeTrue())
 	after.Status.ObservedGeneration = 7
 	g.Expect(c.Status().Update(t.Context(), after)).To(Succeed())
-	g.Expect(writer.HasSeen(c.managedResource())).To(BeTrue(), "a newer one")
+	g.Expect(writer.hasSeen(c.managedResource())).To(BeTrue(), "a newer one")
 
 	after.UID = "another"
-	g.Expect(writer.HasSeen(after)).To(BeFalse())
+	g.Expect(writer.hasSeen(after)).To(BeFalse())
 	after.UID, after.ResourceVersion = "", "x"
-	g.Expect(writer.HasSeen(after)).To(BeFalse())
+	g.Expect(writer.hasSeen(after)).To(BeFalse())
 
 	g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
-	g.Expect(writer.HasSeen(after)).To(BeFalse())
+	g.Expect(writer.hasSeen(after)).To(BeFalse())
 }
 
 func TestApplyDoesNotWriteToWhatIsBeingDeleted(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -68,7 +67,7 @@ var _ reconciler.Actuator[*extensionsv1alpha1.ControlPlane] = &actuator{}
 func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
 	cp, cluster := op.Object, op.Cluster.Decoded()
 	if op.Cluster.Shoot() == nil {
-		return common.NoCluster(cp.Namespace, "a shoot")
+		return reconciler.NoCluster(cp.Namespace, "a shoot")
 	}
 	if err := checkProviderConfig(cp); err != nil {
 		return err
@@ -87,7 +86,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
 	if err != nil {
 		return err
 	}
-	if err := a.deploy(ctx, cp, cluster, secrets, phase); errors.Is(err, resources.ErrDeleting) {
+	if err := a.deploy(ctx, op, secrets, phase); errors.Is(err, resources.ErrDeleting) {
 		return a.wait(op, err)
 	} else if err != nil {
 		return err
@@ -115,7 +114,7 @@ func (a *actuator) Migrate(ctx context.Context, op *operation) error {
 	if err := a.removeComponents(ctx, op, leaveShoot); err != nil {
 		return err
 	}
-	if err := a.deleteShootAccess(ctx, op.Object.Namespace); err != nil {
+	if err := a.deleteAccess(ctx, op); err != nil {
 		return err
 	}
 	return a.removeWebhooks(ctx, op, leaveShoot)
@@ -138,7 +137,7 @@ func (a *actuator) remove(ctx context.Context, op *operation, ending ending) err
 	}
 	uid := op.Object.UID
 	if _, ok := a.emptied.Get(uid); !ok {
-		if err := a.deleteShootAccess(ctx, op.Object.Namespace); err != nil {
+		if err := a.deleteAccess(ctx, op); err != nil {
 			return err
 		}
 		if err := a.deleteSecrets(ctx, op.Object.Namespace); err != nil {

@@ -22,7 +22,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -187,7 +187,7 @@ func TestAClusterThatIsMissingOrHasNoShootIsReported(t *testing.T) {
 				if operation != "" {
 					c.ask(operation)
 				}
-				g.Expect(c.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster))
+				g.Expect(c.mustReconcile().RequeueAfter).To(Equal(reconciler.RetryCluster))
 				g.Expect(c.controlPlane().Status.LastError.Description).To(ContainSubstring("there is no Cluster shoot--local--foo with a shoot"))
 				g.Expect(c.managedResources()).To(BeEmpty())
 			})

@@ -7,19 +7,17 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/controlplane"
 	extensionssecretsmanager "github.com/gardener/gardener/extensions/pkg/util/secret/manager"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
@@ -108,10 +106,18 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		return err
 	}
 	r := newReconciler(mgr, opts)
-	wake := newWaker(mgr.GetClient(), r.Classes, opts.IgnoreOperationAnnotation)
-	return r.AddToManager(mgr, controlplane.ControllerName, func(b *builder.Builder) {
-		b.Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
-	})
+	return r.AddToManager(mgr, controlplane.ControllerName, r.WatchManagedResources(owned()))
+}
+
+// owned are the ManagedResources of a ControlPlane, of which it waits for that with the webhooks.
+func owned() reconciler.ManagedResources {
+	return reconciler.ManagedResources{
+		Owns: func(name string) bool {
+			return slices.Contains([]string{WebhooksName, SeedName, ShootName, FormerStorageClassesName}, name)
+		},
+		Awaits: func(name string) bool { return name == WebhooksName },
+		Health: isHealthy,
+	}
 }
 
 func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.ControlPlane] {

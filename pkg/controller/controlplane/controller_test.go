@@ -30,7 +30,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -172,7 +172,7 @@ func TestWakerLooksAtWhatAControlPlaneWaitsFor(t *testing.T) {
 	g := NewWithT(t)
 	c := newServedCluster(t)
 	c.mustReconcile()
-	predicate := newWaker(nil, class.Set{}, false).Predicate()
+	predicate := owned().Predicate()
 	mr := func(name string) *resourcesv1alpha1.ManagedResource {
 		out := c.managedResource(WebhooksName)
 		out.Name = name
@@ -231,10 +231,12 @@ func TestWakerWakesOnlyWhatIsUnderWay(t *testing.T) {
 			cp.Status = status
 			g.Expect(c.Status().Update(t.Context(), cp)).To(Succeed())
 
-			waker := newWaker(c, c.opts.Classes, test.healing)
-			requests := waker.Requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ShootName}})
+			r := reconciler.New(reconciler.Options[*extensionsv1alpha1.ControlPlane]{
+				Shared: reconciler.Shared{Classes: c.opts.Classes, IgnoreOperationAnnotation: test.healing}, Client: c, Types: []string{"local"},
+			})
+			requests := r.OfManagedResource(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ShootName}})
 			g.Expect(requests).To(HaveLen(map[bool]int{true: 1, false: 0}[test.woken]))
-			g.Expect(waker.Requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: ShootName}})).To(BeEmpty())
+			g.Expect(r.OfManagedResource(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: ShootName}})).To(BeEmpty())
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 )
 
 // sealed is a chart that can be told from others by its digest but not be rendered.
@@ -63,7 +63,8 @@ func TestACreationAndADeletionCostLittle(t *testing.T) {
 		"patch ControlPlane":     1, // The finalizer and the annotation.
 		"status ControlPlane":    1,
 		"create ManagedResource": 3,
-		"create Secret":          3 + 6 + 1,
+		"create Secret":          3 + 6,
+		"apply Secret":           1,
 		"live Node":              1,
 	}))
 
@@ -95,7 +96,7 @@ func TestAReconcileThatChangesNothingCostsLittle(t *testing.T) {
 		requests []string
 	}{
 		"volumes only":          {false, slices.Concat(secrets, own)},
-		"with cloud-controller": {true, slices.Concat([]string{"get Secret"}, secrets, own)},
+		"with cloud-controller": {true, slices.Concat([]string{"apply Secret"}, secrets, own)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,12 +17,12 @@ import (
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
-	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
 	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -36,8 +37,8 @@ type placed struct {
 
 // deploy renders the charts and applies the ManagedResources. If nothing has changed, it renders and compresses nothing,
 // and sends no request but, if cloud-controller is deployed, one for the Secret of its token and two to find its machines.
-func (a *actuator) deploy(ctx context.Context, cp *extensionsv1alpha1.ControlPlane, cluster *extensionscontroller.Cluster, secrets secretsmanager.Reader, phase phase) error {
-	namespace := cluster.ObjectMeta.Name
+func (a *actuator) deploy(ctx context.Context, op *operation, secrets secretsmanager.Reader, phase phase) error {
+	cluster, namespace := op.Cluster.Decoded(), op.Object.Namespace
 	volumes, err := a.renderLocalPathProvisioner(ctx, cluster)
 	if err != nil {
 		return err
@@ -46,10 +47,10 @@ func (a *actuator) deploy(ctx context.Context, cp *extensionsv1alpha1.ControlPla
 	objects := placed{shoot: volumes, phase: phase}
 
 	if a.DeployCloudController {
-		if err := a.applyShootAccess(ctx, namespace); err != nil {
-			return fmt.Errorf("writing the secret with the token of cloud-controller: %w", err)
+		if err := op.Apply(ctx, reconciler.Target{Client: a.client}.WithoutState(), accessSecret(namespace)); err != nil {
+			return err
 		}
-		machines, err := a.machineCluster(ctx, cp)
+		machines, err := a.machineCluster(ctx, op.Object)
 		if err != nil {
 			return err
 		}
@@ -58,7 +59,7 @@ func (a *actuator) deploy(ctx context.Context, cp *extensionsv1alpha1.ControlPla
 			return err
 		}
 		objects.addCloudController(controller, namespace)
-	} else if err := a.removeSeed(ctx, namespace); err != nil {
+	} else if err := a.removeSeed(ctx, op); err != nil {
 		return err
 	}
 
@@ -127,7 +128,7 @@ func (a *actuator) renderCloudController(ctx context.Context, cluster *extension
 		"replicas": replicas,
 		"shootAccess": map[string]any{
 			"kubeconfigSecret": extensionscontroller.GenericTokenKubeconfigSecretNameFromCluster(cluster),
-			"tokenSecret":      shootAccess(namespace).Secret.Name,
+			"tokenSecret":      accessSecret(namespace).Name,
 		},
 		"machineCluster": machines,
 		"serverSecret":   server.Name,
@@ -139,7 +140,7 @@ func render(ctx context.Context, renderer *chart.Renderer, source chart.Source, 
 	rendered, err := renderer.Render(ctx, source, release, values)
 	if refused := (*chart.ValuesError)(nil); errors.As(err, &refused) {
 		// Only another configuration of this extension helps.
-		return nil, common.ConfigurationProblem(err, common.RetryMistake)
+		return nil, reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 	}
 	if err != nil {
 		return nil, err
@@ -147,13 +148,38 @@ func render(ctx context.Context, renderer *chart.Renderer, source chart.Source, 
 	return rendered.Objects, nil
 }
 
+// accessSecret is the Secret into which gardener-resource-manager puts the token of cloud-controller for the API server of the shoot.
+func accessSecret(namespace string) *corev1.Secret {
+	access := gardenerutils.NewShootAccessSecret(cloudController, namespace)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: access.Secret.Name,
+			Labels: map[string]string{
+				resourcesv1alpha1.ResourceManagerPurpose: resourcesv1alpha1.LabelPurposeTokenRequest,
+				resourcesv1alpha1.ResourceManagerClass:   access.Class,
+			},
+			Annotations: map[string]string{
+				resourcesv1alpha1.ServiceAccountName:      access.ServiceAccountName,
+				resourcesv1alpha1.ServiceAccountNamespace: metav1.NamespaceSystem,
+			},
+		},
+		Type: corev1.SecretTypeOpaque,
+	}
+}
+
+// deleteAccess deletes the Secret with the token of cloud-controller.
+func (a *actuator) deleteAccess(ctx context.Context, op *operation) error {
+	_, err := op.Delete(ctx, reconciler.Target{Client: a.client}.WithoutState(), []client.Object{accessSecret(op.Object.Namespace)})
+	return err
+}
+
 // removeSeed removes a cloud-controller that has been switched off, and waits for nothing.
-func (a *actuator) removeSeed(ctx context.Context, namespace string) error {
-	mr, err := a.cached(ctx, namespace, SeedName)
+func (a *actuator) removeSeed(ctx context.Context, op *operation) error {
+	mr, err := a.cached(ctx, op.Object.Namespace, SeedName)
 	if mr == nil {
 		return err
 	}
-	if err := a.deleteShootAccess(ctx, namespace); err != nil {
+	if err := a.deleteAccess(ctx, op); err != nil {
 		return err
 	}
 	_, err = a.Resources.Delete(ctx, client.ObjectKeyFromObject(mr))

@@ -239,10 +239,10 @@ func TestCloudControllerWorksUntilKubeAPIServerIsGone(t *testing.T) {
 func benchmarked(b *testing.B) (*cluster, func()) {
 	b.Helper()
 	c := newServedCluster(b)
-	actuator, cluster := c.newActuator(), c.operation().Cluster.Decoded()
+	actuator, op := c.newActuator(), c.operation()
 	return c, func() {
 		actuator.Images.LocalPathProvisioner = c.opts.Images.LocalPathProvisioner
-		if err := actuator.deploy(b.Context(), c.controlPlane(), cluster, nil, awake); err != nil {
+		if err := actuator.deploy(b.Context(), op, nil, awake); err != nil {
 			b.Fatal(err)
 		}
 	}

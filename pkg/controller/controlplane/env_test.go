@@ -40,6 +40,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -156,7 +157,7 @@ func newCluster(t testing.TB, mutate ...func(*gardencorev1beta1.Shoot)) *cluster
 	t.Helper()
 	c := &cluster{t: t, clock: testclock.NewFakeClock(time.Now()), opts: newOptions(t)}
 	c.opts.secretConfigs = withoutCredentials
-	c.WithWatch = fake.NewClientBuilder().WithScheme(testScheme(t)).
+	c.WithWatch = fake.NewClientBuilder().WithScheme(testScheme(t)).WithTypeConverters(requests.TypeConverters()...).
 		WithObjects(
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 			&extensionsv1alpha1.ControlPlane{
@@ -215,6 +216,9 @@ func (c *cluster) restart() {
 		Create: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			obj.SetCreationTimestamp(metav1.NewTime(c.clock.Now()))
 			return c.request("create", obj, func() error { return inner.Create(ctx, obj, opts...) })
+		},
+		Apply: func(ctx context.Context, inner client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return c.request("apply", obj.(client.Object), func() error { return inner.Apply(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, inner client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return c.request("patch", obj, func() error { return inner.Patch(ctx, obj, patch, opts...) })

@@ -17,7 +17,7 @@ import (
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // machineCluster are the values of the chart of cloud-controller that say where the machines are.
@@ -25,17 +25,17 @@ func (a *actuator) machineCluster(ctx context.Context, cp *extensionsv1alpha1.Co
 	if a.Clusters == nil {
 		return a.seedOfMachines(ctx)
 	}
-	cluster, err := common.MachineCluster(ctx, a.Clusters, cp.Spec.SecretRef, cp.Namespace)
+	cluster, err := a.Clusters.Get(ctx, cp.Spec.SecretRef, cp.Namespace)
 	if err != nil {
-		return nil, err
+		return nil, reconciler.RetrySlowly(err)
 	}
 	if !cluster.Remote {
 		return a.seedOfMachines(ctx)
 	}
 	if ref := cp.Spec.SecretRef; ref.Namespace != cp.Namespace {
-		return nil, common.ConfigurationProblem(
+		return nil, reconciler.ConfigurationProblem(
 			fmt.Errorf("the Secret %s/%s with the kubeconfig for the machines is not in the namespace of the shoot, %s, so cloud-controller can't use it", ref.Namespace, ref.Name, cp.Namespace),
-			common.RetryMistake,
+			reconciler.RetryMistake,
 		)
 	}
 	values := map[string]any{"remote": true, "secretName": cp.Spec.SecretRef.Name, "namespace": cluster.Namespace}

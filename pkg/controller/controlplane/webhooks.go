@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -17,7 +18,7 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -31,9 +32,9 @@ func checkProviderConfig(cp *extensionsv1alpha1.ControlPlane) error {
 	case "", "{}", "null":
 		return nil
 	}
-	return common.ConfigurationProblem(
+	return reconciler.ConfigurationProblem(
 		errors.New("spec.providerConfig (of a shoot: spec.provider.controlPlaneConfig) is set, but a control plane of type local has no configuration: remove it"),
-		common.RetryMistake,
+		reconciler.RetryMistake,
 	)
 }
 
@@ -67,26 +68,11 @@ func (a *actuator) deployWebhooks(ctx context.Context, op *operation) error {
 		return nil
 	}
 
-	// That of the cache is asked first, as the watch tells when it changes. If it is healthy, but not known to be what was
-	// written last, the API server is asked.
-	key := client.ObjectKey{Namespace: namespace, Name: WebhooksName}
-	for _, reader := range []client.Reader{a.client, a.reader} {
-		mr := &resourcesv1alpha1.ManagedResource{}
-		err := reader.Get(ctx, key, mr)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading ManagedResource %s: %w", key, err)
-		}
-		if err == nil {
-			err = isHealthy(mr)
-		}
-		if err != nil {
-			return a.wait(op, fmt.Errorf("waiting for the webhooks of the shoot: %w", err))
-		}
-		if a.Resources.HasSeen(mr) {
-			return nil
-		}
+	mr, err := a.Resources.Check(ctx, a.reader, client.ObjectKey{Namespace: namespace, Name: WebhooksName}, isHealthy)
+	if err == nil || mr == nil && !apierrors.IsNotFound(err) {
+		return err
 	}
-	return nil
+	return a.wait(op, fmt.Errorf("waiting for the webhooks of the shoot: %w", err))
 }
 
 func isHealthy(mr *resourcesv1alpha1.ManagedResource) error {

@@ -14,7 +14,6 @@ import (
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -33,7 +32,8 @@ type actuator struct {
 	reader    client.Reader
 	kind      kind
 	resources *resources.Writer
-	leftovers leftovers
+	// forceDeleteTest is set if Shoots may ask for leftovers. Those that exist are removed in any case.
+	forceDeleteTest bool
 }
 
 var _ reconciler.Actuator[*extensionsv1alpha1.Extension] = (*actuator)(nil)
@@ -48,8 +48,8 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	if err != nil {
 		return err
 	}
-	if a.leftovers.allowed && a.asksForLeftovers(op) {
-		if err := a.leftovers.apply(ctx, ex.Namespace); err != nil {
+	if a.forceDeleteTest && a.asksForLeftovers(op) {
+		if err := a.applyLeftovers(ctx, op); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 			return err
 		}
 	}
-	return common.CheckCluster(ctx, a.reader, ex, op.Cluster)
+	return reconciler.CheckCluster(ctx, a.reader, ex, op.Cluster)
 }
 
 // Restore does the same as Reconcile: objects in a shoot are still there, and are found there.
@@ -79,7 +79,7 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 // objects are left where they are. gardenlet takes the finalizer off ManagedResources that nobody serves any more.
 func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 	if a.kind.hasLeftovers {
-		if err := a.leftovers.remove(ctx, op.Object.Namespace); err != nil {
+		if err := a.removeLeftovers(ctx, op); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
 	if a.asksForLeftovers(op) {
 		// The other seed gets its own, and the namespace here has to go.
-		if err := a.leftovers.remove(ctx, op.Object.Namespace); err != nil {
+		if err := a.removeLeftovers(ctx, op); err != nil {
 			return err
 		}
 	}
@@ -112,8 +112,4 @@ func (a *actuator) release(ctx context.Context, ex *extensionsv1alpha1.Extension
 		}
 	}
 	return a.resources.Delete(ctx, key)
-}
-
-func (a *actuator) asksForLeftovers(op *attempt) bool {
-	return a.kind.hasLeftovers && a.leftovers.isAskedFor(op.Cluster.Shoot())
 }

@@ -12,13 +12,10 @@ import (
 	"errors"
 	"fmt"
 
-	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/extension"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
@@ -66,10 +63,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	for _, kind := range kinds(opts.PauseImage) {
 		r := newReconciler(mgr, opts, kind)
-		wake := newWaker(mgr.GetClient(), kind, r.Classes, opts.IgnoreOperationAnnotation)
-		err := r.AddToManager(mgr, kind.extensionType, func(b *builder.Builder) {
-			b.Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(wake.Requests), builder.WithPredicates(wake.Predicate()))
-		})
+		err := r.AddToManager(mgr, kind.extensionType, r.WatchManagedResources(kind.managedResources()))
 		if err != nil {
 			return fmt.Errorf("type %s: %w", kind.extensionType, err)
 		}
@@ -85,11 +79,11 @@ func newReconciler(mgr manager.Manager, opts Options, kind kind) *reconciler.Rec
 		ExistsFor: kind.classes,
 		Finalizer: extension.FinalizerPrefix + "/" + kind.extensionType,
 		Actuator: &actuator{
-			client:    mgr.GetClient(),
-			reader:    mgr.GetAPIReader(),
-			kind:      kind,
-			resources: opts.Resources,
-			leftovers: leftovers{client: mgr.GetClient(), name: kind.extensionType, allowed: opts.ForceDeleteTest},
+			client:          mgr.GetClient(),
+			reader:          mgr.GetAPIReader(),
+			kind:            kind,
+			resources:       opts.Resources,
+			forceDeleteTest: opts.ForceDeleteTest,
 		},
 	})
 }

@@ -306,8 +306,11 @@ func TestWhichExtensionsWakeWhenAManagedResourceIsGone(t *testing.T) {
 			ex.Status = tt.extension.Status
 			g.Expect(c.Status().Update(t.Context(), ex)).To(Succeed())
 
-			w := newWaker(c, kindOf(t, TypeShoot), classes(t, garden), tt.healing)
-			requests := w.Requests(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: TypeShoot}})
+			r := reconciler.New(reconciler.Options[*extensionsv1alpha1.Extension]{
+				Shared: reconciler.Shared{Classes: classes(t, garden), IgnoreOperationAnnotation: tt.healing},
+				Client: c, Types: []string{TypeShoot}, ExistsFor: kindOf(t, TypeShoot).classes,
+			})
+			requests := r.OfManagedResource(t.Context(), &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: TypeShoot}})
 			if tt.wakes {
 				g.Expect(requests).To(HaveLen(1))
 				g.Expect(requests[0].NamespacedName).To(Equal(c.key))
@@ -320,7 +323,7 @@ func TestWhichExtensionsWakeWhenAManagedResourceIsGone(t *testing.T) {
 
 func TestOnlyTheEndOfItsOwnManagedResourceWakesAnExtension(t *testing.T) {
 	g := NewWithT(t)
-	predicate := newWaker(nil, kindOf(t, TypeShoot), class.Set{}, false).Predicate()
+	predicate := kindOf(t, TypeShoot).managedResources().Predicate()
 	own := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: TypeShoot}}
 	other := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 
@@ -335,7 +338,7 @@ func TestOnlyWhoWaitsIsToldWhatBecomesOfAManagedResource(t *testing.T) {
 	for _, kind := range kinds("pause:test") {
 		t.Run(kind.extensionType, func(t *testing.T) {
 			g := NewWithT(t)
-			predicate := newWaker(nil, kind, class.Set{}, false).Predicate()
+			predicate := kind.managedResources().Predicate()
 			mr := func(name string, healthy gardencorev1beta1.ConditionStatus) *resourcesv1alpha1.ManagedResource {
 				mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				mr.Status.Conditions = []gardencorev1beta1.Condition{

@@ -28,7 +28,7 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -130,7 +130,7 @@ func (c *cluster) with(namespaceLabels map[string]string, shoot *gardencorev1bet
 		})
 	}
 
-	c.WithWatch = fake.NewClientBuilder().WithScheme(testScheme(c.t)).WithObjects(objects...).
+	c.WithWatch = fake.NewClientBuilder().WithScheme(testScheme(c.t)).WithObjects(objects...).WithTypeConverters(requests.TypeConverters()...).
 		WithStatusSubresource(&extensionsv1alpha1.Extension{}, &resourcesv1alpha1.ManagedResource{}).Build()
 	c.restart()
 	return c

@@ -17,27 +17,20 @@ import (
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // waitUntilHealthy gives up as long as the ManagedResource is not healthy. That of the cache is asked first, as the watch
 // tells when it changes. If it is healthy, it may still be the one from before the last write, if that is not known here.
 func (a *actuator) waitUntilHealthy(ctx context.Context, key client.ObjectKey) error {
-	for _, reader := range []client.Reader{a.client, a.reader} {
-		mr := &resourcesv1alpha1.ManagedResource{}
-		if err := reader.Get(ctx, key, mr); apierrors.IsNotFound(err) {
-			return waitFor(fmt.Errorf("ManagedResource %s was written, but is not to be seen yet", key))
-		} else if err != nil {
-			return fmt.Errorf("reading ManagedResource %s: %w", key, err)
-		}
-		if err := health.CheckManagedResource(mr); err != nil {
-			return unhealthy(mr, err)
-		}
-		if a.resources.HasSeen(mr) {
-			return nil
-		}
+	mr, err := a.resources.Check(ctx, a.reader, key, health.CheckManagedResource)
+	switch {
+	case apierrors.IsNotFound(err):
+		return waitFor(fmt.Errorf("ManagedResource %s was written, but is not to be seen yet", key))
+	case err == nil || mr == nil:
+		return err
 	}
-	return nil
+	return unhealthy(mr, err)
 }
 
 // unhealthy tells what is wrong with the objects, if GRM says that something is, from what it is still to find out.
@@ -52,4 +45,4 @@ func unhealthy(mr *resourcesv1alpha1.ManagedResource, cause error) error {
 	return waitFor(cause)
 }
 
-func waitFor(cause error) error { return common.Waiting(cause, retryWait) }
+func waitFor(cause error) error { return reconciler.Waiting(cause, retryWait) }

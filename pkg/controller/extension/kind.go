@@ -11,7 +11,9 @@ import (
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
@@ -87,5 +89,15 @@ func (k kind) managedResource(ex *extensionsv1alpha1.Extension) resources.Manage
 		Class:          k.resourceClass,
 		InjectedLabels: maps.Clone(k.injectedLabels),
 		Objects:        k.objects(ex.Namespace),
+	}
+}
+
+// managedResources says by which ManagedResource an Extension of this kind is woken.
+func (k kind) managedResources() reconciler.ManagedResources {
+	owns := func(name string) bool { return name == k.extensionType }
+	return reconciler.ManagedResources{
+		Owns:   owns,
+		Awaits: func(name string) bool { return k.waits && owns(name) },
+		Health: health.CheckManagedResource,
 	}
 }

@@ -23,7 +23,6 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/managedresources"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -227,7 +226,7 @@ func TestWithoutAClusterAnExtensionIsDeployedButNotDone(t *testing.T) {
 			c := newShootClusterOf(t, extensionType, nil)
 			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(retryWait))
 			c.report(yes, yes)
-			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster))
+			g.Expect(c.mustReconcile().RequeueAfter).To(Equal(reconciler.RetryCluster))
 			g.Expect(c.extension().Status.LastError.Description).To(ContainSubstring("there is no Cluster shoot--local--foo"))
 		})
 	}
