@@ -18,7 +18,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -40,7 +39,7 @@ type attempt = reconciler.Operation[*extensionsv1alpha1.BackupEntry]
 
 type actuator struct {
 	client      client.Client
-	credentials *common.Credentials
+	credentials *reconciler.Credentials
 	secrets     *etcdSecrets
 	store       Store
 }
@@ -56,7 +55,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	if err := a.credentials.Hold(ctx, op.Object.Name, op.Object.Spec.SecretRef); err != nil {
 		return err
 	}
-	return a.secrets.write(ctx, op.Object)
+	return a.secrets.write(ctx, op)
 }
 
 // Restore does the same as Reconcile.
@@ -66,7 +65,7 @@ func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Re
 func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
 	found, err := a.credentials.Release(ctx, op.Object.Name, op.Object.Spec.SecretRef)
 	if err == nil && !found {
-		return common.MissingSecret(op.Object.Spec.SecretRef)
+		return reconciler.MissingSecret(op.Object.Spec.SecretRef)
 	}
 	return err
 }
@@ -130,7 +129,7 @@ func (a *actuator) isIn(ctx context.Context, name, bucket string) (bool, error) 
 // checkNames returns a configuration problem if the entry's names cannot be those of folders.
 func checkNames(entry *extensionsv1alpha1.BackupEntry) error {
 	if err := errors.Join(backup.CheckBucketName(entry.Spec.BucketName), backup.CheckEntryName(folderOf(entry))); err != nil {
-		return common.ConfigurationProblem(err, common.RetryMistake)
+		return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 	}
 	return nil
 }

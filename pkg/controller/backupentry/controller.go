@@ -17,7 +17,6 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -61,8 +60,8 @@ func newReconciler(c client.Client, opts Options) *reconciler.Reconciler[*extens
 	})
 }
 
-func newCredentials(c client.Client, classes class.Set) *common.Credentials {
-	return common.NewCredentials(c, backupentry.FinalizerName, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
+func newCredentials(c client.Client, classes class.Set) *reconciler.Credentials {
+	return reconciler.NewCredentials(c, backupentry.FinalizerName, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
 		list := &extensionsv1alpha1.BackupEntryList{}
 		if err := c.List(ctx, list); err != nil {
 			return nil, err

@@ -22,7 +22,7 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // madeMax is how many Secrets are remembered.
@@ -45,12 +45,12 @@ var errOfAnother = errors.New("the Secret is of another BackupEntry")
 //
 // If a Shoot is deleted and created again by the same name, the entry of the old one is kept for some time, for the same
 // namespace: the Secret is that of the younger entry.
-func (s *etcdSecrets) write(ctx context.Context, entry *extensionsv1alpha1.BackupEntry) error {
-	secret := etcdSecret(entry.Name)
+func (s *etcdSecrets) write(ctx context.Context, op *attempt) error {
+	entry, secret := op.Object, etcdSecret(op.Object.Name)
 	if secret.Namespace == "" {
 		return nil
 	}
-	err := common.Ensure(ctx, s.client, s.client, secret, entry.Status.ObservedGeneration > 0, func(secret *corev1.Secret) error {
+	err := op.Ensure(ctx, reconciler.Target{Client: s.client, Live: s.client}, secret, entry.Status.ObservedGeneration > 0, func() error {
 		if err := s.checkOwner(ctx, entry, secret); err != nil {
 			return err
 		}

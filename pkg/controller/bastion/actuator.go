@@ -26,7 +26,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -65,9 +64,9 @@ type location struct {
 // locate returns where the objects of a Bastion are.
 func (a *actuator) locate(ctx context.Context, b *extensionsv1alpha1.Bastion) (location, error) {
 	ref := corev1.SecretReference{Namespace: b.Namespace, Name: v1beta1constants.SecretNameCloudProvider}
-	found, err := common.MachineCluster(ctx, a.clusters, ref, b.Namespace)
+	found, err := a.clusters.Get(ctx, ref, b.Namespace)
 	if err != nil {
-		return location{}, err
+		return location{}, reconciler.RetrySlowly(err)
 	}
 	if !found.Remote {
 		return a.inSeed(b), nil
@@ -108,9 +107,9 @@ func (a *actuator) check(ctx context.Context, op *operation) error {
 // refuse refuses migrate and restore, for which Gardener does not ask.
 func refuse(op *operation) error {
 	asked := op.Object.Annotations[v1beta1constants.GardenerOperation]
-	return common.ConfigurationProblem(
+	return reconciler.ConfigurationProblem(
 		fmt.Errorf("a Bastion can't be moved to another seed, so there is nothing to %s: remove the annotation %s, or delete the Bastion", asked, v1beta1constants.GardenerOperation),
-		common.RetryMistake,
+		reconciler.RetryMistake,
 	)
 }
 
@@ -297,9 +296,9 @@ func (l location) explain(err error) error {
 
 func (l location) waitFor(cause error) error {
 	if l.remote {
-		return common.Waiting(cause, retryRemote)
+		return reconciler.Waiting(cause, retryRemote)
 	}
-	return common.Waiting(cause, retryWait)
+	return reconciler.Waiting(cause, retryWait)
 }
 
 var errNoNamespace = errors.New("the namespace does not exist or is being deleted: the shoot's Infrastructure has to be reconciled first")

@@ -22,7 +22,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const succeeded = gardencorev1beta1.LastOperationStateSucceeded
@@ -204,7 +204,7 @@ func TestMistakesAreConfigurationProblems(t *testing.T) {
 			lastError := e.lastError()
 			g.Expect(lastError.Description).To(ContainSubstring(tt.err))
 			g.Expect(lastError.Codes).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
-			g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: common.RetryMistake}), "it is left alone")
+			g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: reconciler.RetryMistake}), "it is left alone")
 			g.Expect(e.left()).To(BeEmpty())
 		})
 	}
@@ -235,7 +235,7 @@ func TestABastionWaitsForItsShoot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			e := newEnv(t, append(objects, newBastion())...)
-			g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: common.RetryCluster}))
+			g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: reconciler.RetryCluster}))
 			g.Expect(e.bastion().Status.LastError.Description).To(ContainSubstring("there is no Cluster shoot--local--foo with a CloudProfile"))
 		})
 	}
@@ -243,7 +243,7 @@ func TestABastionWaitsForItsShoot(t *testing.T) {
 
 func TestTheClusterOfTheMachinesIsNotKnown(t *testing.T) {
 	g := NewWithT(t)
-	missing := common.ConfigurationProblem(errors.New("the Secret is missing"), time.Minute)
+	missing := reconciler.ConfigurationProblem(errors.New("the Secret is missing"), time.Minute)
 	e := newEnv(t, newBastion(), newCluster(t, testProfile()))
 	e.notFound = missing
 	g.Expect(e.lastError().Codes).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))

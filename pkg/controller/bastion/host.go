@@ -23,8 +23,8 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // namePrefix begins the names of all objects of a Bastion. The name of the Bastion follows.
@@ -43,22 +43,22 @@ type host struct {
 // newHost validates a Bastion. What a user has to put right is a configuration problem.
 func newHost(bastion *extensionsv1alpha1.Bastion, cluster *extensioncluster.Cluster) (*host, error) {
 	if messages := validation.IsDNS1123Label(namePrefix + bastion.Name); len(messages) > 0 {
-		return nil, common.ConfigurationProblem(
+		return nil, reconciler.ConfigurationProblem(
 			fmt.Errorf("the name %q does not do for a bastion, whose pod is named %s%s (%s): create a Bastion of another name", bastion.Name, namePrefix, bastion.Name, strings.Join(messages, "; ")),
-			common.RetryMistake,
+			reconciler.RetryMistake,
 		)
 	}
 	if len(bastion.Spec.UserData) == 0 {
-		return nil, common.ConfigurationProblem(errors.New("spec.userData is empty: set the script that lets people in"), common.RetryMistake)
+		return nil, reconciler.ConfigurationProblem(errors.New("spec.userData is empty: set the script that lets people in"), reconciler.RetryMistake)
 	}
 	ingress, errs := parseIngress(bastion.Spec.Ingress)
 	if len(errs) > 0 {
-		return nil, common.ConfigurationProblem(errs.ToAggregate(), common.RetryMistake)
+		return nil, reconciler.ConfigurationProblem(errs.ToAggregate(), reconciler.RetryMistake)
 	}
 
 	profile := cluster.CloudProfile()
 	if profile == nil {
-		return nil, common.NoCluster(bastion.Namespace, "a CloudProfile")
+		return nil, reconciler.NoCluster(bastion.Namespace, "a CloudProfile")
 	}
 	image, err := findImage(profile)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f flavor) GetCapabilities() gardencorev1beta1.Capabilities { return f.Capa
 // suits its smallest machine type. If there is none, that is a configuration problem.
 func findImage(profile *gardencorev1beta1.CloudProfile) (image, error) {
 	mistake := func(format string, args ...any) (image, error) {
-		return image{}, common.ConfigurationProblem(fmt.Errorf("CloudProfile %s: %w", profile.Name, fmt.Errorf(format, args...)), common.RetryMissing)
+		return image{}, reconciler.ConfigurationProblem(fmt.Errorf("CloudProfile %s: %w", profile.Name, fmt.Errorf(format, args...)), reconciler.RetryMissing)
 	}
 
 	spec, err := extensionsbastion.GetMachineSpecFromCloudProfile(profile)

@@ -21,7 +21,6 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -38,38 +37,27 @@ const (
 // attempt is one at an operation on a DNSRecord.
 type attempt = reconciler.Operation[*extensionsv1alpha1.DNSRecord]
 
-// actuatorOptions are what an actuator needs.
-type actuatorOptions struct {
+type actuator struct {
+	Options
 	// reader asks the API server.
 	reader client.Reader
-	// Providers serve the records, DefaultProvider those that don't say by which.
-	Providers       map[configv1alpha1.DNSProvider]dns.Provider
-	DefaultProvider configv1alpha1.DNSProvider
-	// DefaultTTL is the TTL in seconds of a record without one.
-	DefaultTTL int64
-	// ReservedDomains are domains that shoots may not choose names in, beside those of their seed.
-	ReservedDomains []string
-}
-
-type actuator struct {
-	actuatorOptions
 	// retry says when to try again. It remembers the DNSRecords that fail, and no others.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
 var _ reconciler.Actuator[*extensionsv1alpha1.DNSRecord] = (*actuator)(nil)
 
-func newActuator(opts actuatorOptions) *actuator {
+func newActuator(opts Options, reader client.Reader) *actuator {
 	return &actuator{
-		actuatorOptions: opts,
-		retry:           workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryServer, retryServerMax),
+		Options: opts, reader: reader,
+		retry: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryServer, retryServerMax),
 	}
 }
 
 // Reconcile implements reconciler.Actuator: a DNSRecord is Succeeded once it resolves, and nothing is left where it was
 // before.
 func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
-	err := common.CheckCluster(ctx, a.reader, op.Object, op.Cluster)
+	err := reconciler.CheckCluster(ctx, a.reader, op.Object, op.Cluster)
 	if err == nil {
 		err = a.apply(ctx, op)
 	}
@@ -81,15 +69,15 @@ func (a *actuator) apply(ctx context.Context, op *attempt) error {
 	object := op.Object
 	name, config, err := dns.ProviderOf(object, a.DefaultProvider)
 	if err != nil {
-		return common.ConfigurationProblem(err, common.RetryMistake)
+		return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 	}
 	provider, ok := a.Providers[name]
 	if !ok {
-		return common.ConfigurationProblem(fmt.Errorf("DNS provider %s does not run in this instance: set spec.providerConfig.provider to another, or dns.provider or dns.coreDNS.deploy in the configuration of the instance", name), common.RetryMistake)
+		return reconciler.ConfigurationProblem(fmt.Errorf("DNS provider %s does not run in this instance: set spec.providerConfig.provider to another, or dns.provider or dns.coreDNS.deploy in the configuration of the instance", name), reconciler.RetryMistake)
 	}
 	record, err := dns.Parse(object, a.DefaultTTL)
 	if err != nil {
-		return common.ConfigurationProblem(err, common.RetryMistake)
+		return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 	}
 
 	request := a.request(op, record, config)
@@ -246,10 +234,10 @@ func (a *actuator) outcome(request dns.Request, err error) error {
 		a.retry.Forget(owner)
 		return nil
 	case errors.As(err, &conflict):
-		return common.ConfigurationProblem(err, retryConflict)
+		return reconciler.ConfigurationProblem(err, retryConflict)
 	}
-	if codes := v1beta1helper.ExtractErrorCodes(err); len(codes) > 0 {
-		return common.WithCode(err, codes[0], common.RetryMissing)
+	if len(v1beta1helper.ExtractErrorCodes(err)) > 0 {
+		return reconciler.RetrySlowly(err)
 	}
-	return common.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, a.retry.When(owner))
+	return reconciler.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, a.retry.When(owner))
 }

@@ -31,9 +31,9 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 type fakeProvider struct {
@@ -114,12 +114,11 @@ func newScenario(t *testing.T, object *extensionsv1alpha1.DNSRecord, status ...l
 			return c.SubResource(subResource).Patch(ctx, obj, patch, opts...)
 		},
 	}).Build()
-	s.actuator = newActuator(actuatorOptions{
-		reader:          s.client,
+	s.actuator = newActuator(Options{
 		Providers:       map[configv1alpha1.DNSProvider]dns.Provider{coreDNS: s.coreDNS, updates: s.updates},
 		DefaultProvider: coreDNS,
 		DefaultTTL:      60,
-	})
+	}, s.client)
 	for _, status := range status {
 		keepStatus(object, status)
 		g.Expect(s.save(t.Context())).To(Succeed())
@@ -222,11 +221,11 @@ func TestErrorsHaveTheCodeOfTheirCauseAndAreNotRetriedHot(t *testing.T) {
 		after  time.Duration
 		says   string
 	}{
-		{"a mistake of the user", wrong, nil, gardencorev1beta1.ErrorConfigurationProblem, common.RetryMistake, "AAAA record needs an IPv6"},
-		{"a mistake in the providerConfig", unknown, nil, gardencorev1beta1.ErrorConfigurationProblem, common.RetryMistake, `unknown field "porvider"`},
+		{"a mistake of the user", wrong, nil, gardencorev1beta1.ErrorConfigurationProblem, reconciler.RetryMistake, "AAAA record needs an IPv6"},
+		{"a mistake in the providerConfig", unknown, nil, gardencorev1beta1.ErrorConfigurationProblem, reconciler.RetryMistake, `unknown field "porvider"`},
 		{"a conflict", object(), &dns.ConflictError{Reason: "it is newer"}, gardencorev1beta1.ErrorConfigurationProblem, retryConflict, "it is newer"},
-		{"a mistake that the provider finds", object(), dns.ConfigurationProblem(errors.New("no zone")), gardencorev1beta1.ErrorConfigurationProblem, common.RetryMissing, "no zone"},
-		{"a key that is not taken", object(), v1beta1helper.NewErrorWithCodes(errors.New("BADKEY"), gardencorev1beta1.ErrorInfraUnauthorized), gardencorev1beta1.ErrorInfraUnauthorized, common.RetryMissing, "BADKEY"},
+		{"a mistake that the provider finds", object(), dns.ConfigurationProblem(errors.New("no zone")), gardencorev1beta1.ErrorConfigurationProblem, reconciler.RetryMissing, "no zone"},
+		{"a key that is not taken", object(), v1beta1helper.NewErrorWithCodes(errors.New("BADKEY"), gardencorev1beta1.ErrorInfraUnauthorized), gardencorev1beta1.ErrorInfraUnauthorized, reconciler.RetryMissing, "BADKEY"},
 		{"a server that doesn't answer", object(), errors.New("timeout"), gardencorev1beta1.ErrorRetryableInfraDependencies, retryServer, "timeout"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

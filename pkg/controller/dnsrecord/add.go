@@ -51,12 +51,6 @@ func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*ex
 		Types:     []string{dns.Type},
 		ExistsFor: class.All(),
 		Finalizer: dnsrecord.FinalizerName,
-		Actuator: newActuator(actuatorOptions{
-			reader:          mgr.GetAPIReader(),
-			Providers:       opts.Providers,
-			DefaultProvider: opts.DefaultProvider,
-			DefaultTTL:      opts.DefaultTTL,
-			ReservedDomains: opts.ReservedDomains,
-		}),
+		Actuator:  newActuator(opts, mgr.GetAPIReader()),
 	})
 }

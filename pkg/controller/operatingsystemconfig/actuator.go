@@ -16,7 +16,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/operatingsystemconfig"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -38,7 +37,7 @@ type attempt = reconciler.Operation[*extensionsv1alpha1.OperatingSystemConfig]
 func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	osc := op.Object
 	if op.Cluster == nil {
-		return common.NoCluster(osc.Namespace, "a shoot")
+		return reconciler.NoCluster(osc.Namespace, "a shoot")
 	}
 
 	status := &osc.Status
@@ -70,7 +69,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 		err := field.NotSupported(field.NewPath("spec", "purpose"), osc.Spec.Purpose, []extensionsv1alpha1.OperatingSystemConfigPurpose{
 			extensionsv1alpha1.OperatingSystemConfigPurposeProvision, extensionsv1alpha1.OperatingSystemConfigPurposeReconcile,
 		})
-		return common.ConfigurationProblem(err, common.RetryMistake)
+		return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 	}
 	status.ExtensionFiles = nil
 	return nil
@@ -91,7 +90,7 @@ func (*actuator) Migrate(context.Context, *attempt) error { return nil }
 // userData renders the script of purpose provision.
 func (a *actuator) userData(ctx context.Context, osc *extensionsv1alpha1.OperatingSystemConfig) ([]byte, error) {
 	if err := validate(&osc.Spec).ToAggregate(); err != nil {
-		return nil, common.ConfigurationProblem(err, common.RetryMistake)
+		return nil, reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 	}
 	contents, err := readContents(ctx, a.client, osc.Namespace, osc.Spec.Files)
 	if err != nil {
@@ -116,7 +115,7 @@ func reconciled(osc *extensionsv1alpha1.OperatingSystemConfig) (*extensionsv1alp
 	for i, unit := range osc.Spec.Units {
 		if unit.Name == kubeletDataVolume {
 			err := field.Forbidden(field.NewPath("spec", "units").Index(i), "machines have no data volumes: take kubeletDataVolumeName and dataVolumes from the worker pool")
-			return nil, common.ConfigurationProblem(err, common.RetryMistake)
+			return nil, reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 		}
 	}
 	if osc.Spec.InPlaceUpdates == nil {
@@ -125,7 +124,7 @@ func reconciled(osc *extensionsv1alpha1.OperatingSystemConfig) (*extensionsv1alp
 	version := osc.Spec.InPlaceUpdates.OperatingSystemVersion
 	if !versionPattern.MatchString(version) || len(version) > maxVersion {
 		err := field.Invalid(field.NewPath("spec", "inPlaceUpdates", "operatingSystemVersion"), version, "use a version such as 1.2.3")
-		return nil, common.ConfigurationProblem(err, common.RetryMistake)
+		return nil, reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 	}
 	return &extensionsv1alpha1.InPlaceUpdatesStatus{
 		OSUpdate: &extensionsv1alpha1.OSUpdate{Command: osVersionCommand, Args: []string{version}},

@@ -25,7 +25,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -214,9 +213,9 @@ func TestMistakesAreReportedAndLeftAlone(t *testing.T) {
 				}
 				e := newEnv(t, osc, append(test.objects, newCluster(t, nil))...)
 				result := e.mustReconcile()
-				expected := common.RetryMistake
+				expected := reconciler.RetryMistake
 				if test.missing {
-					expected = common.RetryMissing
+					expected = reconciler.RetryMissing
 				}
 				g.Expect(result.RequeueAfter).To(Equal(expected))
 
@@ -350,7 +349,7 @@ func TestObjectsOfOthersAreLeftAlone(t *testing.T) {
 func TestWithoutAClusterNothingIsLost(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, newConfig())
-	g.Expect(e.mustReconcile().RequeueAfter).To(Equal(common.RetryCluster), "gardenlet makes the Cluster first")
+	g.Expect(e.mustReconcile().RequeueAfter).To(Equal(reconciler.RetryCluster), "gardenlet makes the Cluster first")
 	g.Expect(e.config().Status.LastError.Description).To(ContainSubstring("there is no Cluster shoot--local--foo"))
 	g.Expect(e.Create(t.Context(), newCluster(t, nil))).To(Succeed())
 	e.mustReconcile()

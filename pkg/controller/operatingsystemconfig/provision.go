@@ -24,7 +24,7 @@ import (
 	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 //go:embed templates/provision.sh.tpl
@@ -65,7 +65,7 @@ func readContents(ctx context.Context, reader client.Reader, namespace string, f
 		}
 		if ptr.Deref(file.Content.TransmitUnencoded, false) && bytes.IndexByte(content, 0) >= 0 {
 			err := field.Forbidden(at.Child("transmitUnencoded"), "the content has a zero byte, which no script can have")
-			return nil, common.ConfigurationProblem(err, common.RetryMistake)
+			return nil, reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
 		}
 		contents = append(contents, content)
 	}
@@ -78,11 +78,11 @@ func located(at *field.Path, err error) error {
 	if !errors.As(err, &mistake) {
 		return fmt.Errorf("%s: %w", at, err)
 	}
-	retryAfter := common.RetryMistake
+	retryAfter := reconciler.RetryMistake
 	if mistake.missing {
-		retryAfter = common.RetryMissing
+		retryAfter = reconciler.RetryMissing
 	}
-	return common.ConfigurationProblem(fmt.Errorf("%s: %w", at, err), retryAfter)
+	return reconciler.ConfigurationProblem(fmt.Errorf("%s: %w", at, err), retryAfter)
 }
 
 // contentError is a mistake in what a file refers to. missing says that it may come without a change of the object.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,12 +19,15 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
-// pageSize is how many Services are read at a time.
-const pageSize = 500
+const (
+	// pageSize is how many Services are read at a time.
+	pageSize = 500
+	// retryMistake is how long a mistake in a Service is left alone. Correcting it makes an event anyway.
+	retryMistake = 10 * time.Minute
+)
 
 type reconciler struct {
 	// cache has the Services of type LoadBalancer, live has all.
@@ -90,7 +94,7 @@ func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) (re
 
 	if portErr == nil && portProblem != nil {
 		// Nobody tells when another Service of whatever type gives a node port back.
-		return reconcile.Result{RequeueAfter: common.RetryMistake}, nil
+		return reconcile.Result{RequeueAfter: retryMistake}, nil
 	}
 	return reconcile.Result{}, portErr
 }

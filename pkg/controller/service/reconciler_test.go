@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/common"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
@@ -430,7 +429,7 @@ func TestNodePortsOfOthers(t *testing.T) {
 				g.Expect(err).To(MatchError(ContainSubstring(test.err)))
 			} else {
 				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(result.RequeueAfter).To(Equal(common.RetryMistake))
+				g.Expect(result.RequeueAfter).To(Equal(retryMistake))
 			}
 			g.Expect(b.get(t, s).Spec.Ports[0].NodePort).To(Equal(int32(31000)))
 			g.Expect(b.condition(t, s)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring(test.message))))
