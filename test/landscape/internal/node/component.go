@@ -27,8 +27,6 @@ type Component struct {
 	Configs []string
 	// Ready succeeds once the component serves.
 	Ready func(ctx context.Context) error
-	// Timeout is how long it may take until then.
-	Timeout time.Duration
 }
 
 // preferred is the nice value of those without which nobody gets on: if they don't answer within ten seconds while all that
@@ -70,7 +68,6 @@ func registry(l layout.Layout) Component {
 			Env: []string{"GOMEMLIMIT=256MiB"},
 		},
 		Ready:   httpOK("http://"+addresses[0]+"/v2/", nil),
-		Timeout: time.Minute,
 	}
 }
 
@@ -90,7 +87,6 @@ func etcd(l layout.Layout) Component {
 			Nice: preferred,
 		},
 		Ready:   httpOK("http://127.0.0.1:2379/health", nil),
-		Timeout: 30 * time.Second,
 	}
 }
 
@@ -109,7 +105,6 @@ func containerd(l layout.Layout) Component {
 			}
 			return connection.Close()
 		},
-		Timeout: 30 * time.Second,
 	}
 }
 
@@ -145,7 +140,6 @@ func apiServer(l layout.Layout) Component {
 		},
 		Configs: []string{"audit-policy.yaml"},
 		Ready:   httpOK("https://"+l.Network.NodeIP()+":6443/readyz", insecure()),
-		Timeout: 2 * time.Minute,
 	}
 }
 
@@ -164,7 +158,6 @@ func controllerManager(l layout.Layout) Component {
 			Inputs: []string{kubeconfig, l.State("pki", "sa.key")},
 		},
 		Ready:   httpOK("https://127.0.0.1:10257/healthz", insecure()),
-		Timeout: time.Minute,
 	}
 }
 
@@ -178,7 +171,6 @@ func scheduler(l layout.Layout) Component {
 			Inputs:  []string{kubeconfig},
 		},
 		Ready:   httpOK("https://127.0.0.1:10259/healthz", insecure()),
-		Timeout: time.Minute,
 	}
 }
 
@@ -198,7 +190,6 @@ func kubelet(l layout.Layout) Component {
 		},
 		Configs: []string{"kubelet.yaml", "resolv.conf"},
 		Ready:   httpOK("http://127.0.0.1:10248/healthz", nil),
-		Timeout: time.Minute,
 	}
 }
 
@@ -213,7 +204,6 @@ func proxy(l layout.Layout) Component {
 		},
 		Configs: []string{"kube-proxy.yaml"},
 		Ready:   httpOK("http://127.0.0.1:10256/healthz", nil),
-		Timeout: time.Minute,
 	}
 }
 
@@ -228,7 +218,6 @@ func dns(l layout.Layout) Component {
 		},
 		Configs: []string{"Corefile"},
 		Ready:   httpOK("http://"+l.Network.NodeIP()+":8080/health", nil),
-		Timeout: 30 * time.Second,
 	}
 }
 
@@ -246,7 +235,6 @@ func statusController(l layout.Layout) Component {
 			Inputs: []string{kubeconfig},
 		},
 		Ready:   httpOK("http://"+health+"/readyz", nil),
-		Timeout: 30 * time.Second,
 	}
 }
 
