@@ -67,7 +67,7 @@ func registry(l layout.Layout) Component {
 			// Uploads pass through memory; this makes the garbage collector give it back.
 			Env: []string{"GOMEMLIMIT=256MiB"},
 		},
-		Ready:   httpOK("http://"+addresses[0]+"/v2/", nil),
+		Ready: httpOK("http://"+addresses[0]+"/v2/", nil),
 	}
 }
 
@@ -86,7 +86,7 @@ func etcd(l layout.Layout) Component {
 			},
 			Nice: preferred,
 		},
-		Ready:   httpOK("http://127.0.0.1:2379/health", nil),
+		Ready: httpOK("http://127.0.0.1:2379/health", nil),
 	}
 }
 
@@ -157,7 +157,7 @@ func controllerManager(l layout.Layout) Component {
 			},
 			Inputs: []string{kubeconfig, l.State("pki", "sa.key")},
 		},
-		Ready:   httpOK("https://127.0.0.1:10257/healthz", insecure()),
+		Ready: httpOK("https://127.0.0.1:10257/healthz", insecure()),
 	}
 }
 
@@ -170,7 +170,7 @@ func scheduler(l layout.Layout) Component {
 			Command: []string{l.Binary("kube-scheduler"), "--kubeconfig=" + kubeconfig, "--bind-address=127.0.0.1", "--leader-elect=false"},
 			Inputs:  []string{kubeconfig},
 		},
-		Ready:   httpOK("https://127.0.0.1:10259/healthz", insecure()),
+		Ready: httpOK("https://127.0.0.1:10259/healthz", insecure()),
 	}
 }
 
@@ -234,7 +234,7 @@ func statusController(l layout.Layout) Component {
 			},
 			Inputs: []string{kubeconfig},
 		},
-		Ready:   httpOK("http://"+health+"/readyz", nil),
+		Ready: httpOK("http://"+health+"/readyz", nil),
 	}
 }
 
