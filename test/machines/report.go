@@ -99,14 +99,20 @@ emulation (TCG) the steps up to ` + "`dns`" + `.
 |---|---|---|---|---|---|---|
 `
 
-// Page writes the page in docs.
-func (o Outcomes) Page(variants []Variant) string {
+// Page writes the page in docs. What was not run on this machine keeps its row of the former page.
+func (o Outcomes) Page(variants []Variant, former string) string {
 	var out strings.Builder
 	out.WriteString(page)
 	for _, v := range variants {
 		outcome, found := o[v.Name]
 		if !found {
-			_, _ = fmt.Fprintf(&out, "| %s | %s | %s | not run | | | |\n", v.Name, v.About, v.Expect)
+			row := fmt.Sprintf("| %s | %s | %s | not run | | | |\n", v.Name, v.About, v.Expect)
+			for line := range strings.Lines(former) {
+				if strings.HasPrefix(line, "| "+v.Name+" |") {
+					row = line
+				}
+			}
+			out.WriteString(row)
 			continue
 		}
 		result := strings.ReplaceAll(outcome.result(), "|", `\|`)

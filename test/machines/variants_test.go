@@ -90,7 +90,8 @@ func TestMachines(t *testing.T) {
 	err = outcomes.Table(os.Stdout, selected)
 	if os.Getenv("DOCS") != "" {
 		path := filepath.Join(root, "docs", "development", "tested-machines.md")
-		err = errors.Join(err, os.WriteFile(path, []byte(outcomes.Page(machines.Variants())), 0o644)) // #nosec G306 -- a document.
+		former, readErr := os.ReadFile(path)
+		err = errors.Join(err, readErr, os.WriteFile(path, []byte(outcomes.Page(machines.Variants(), string(former))), 0o644)) // #nosec G306 -- a document.
 	}
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(context.Cause(ctx)).NotTo(HaveOccurred())
