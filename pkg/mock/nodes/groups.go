@@ -69,7 +69,7 @@ func (g *group) nodeName(number int) string { return fmt.Sprintf("%s-%s-%d", g.n
 func (g *group) nodeInfo(node string) corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
 		MachineID: node, SystemUUID: node, BootID: node, KernelVersion: "mock", OSImage: g.osImage, ContainerRuntimeVersion: "mock://1.0.0",
-		KubeletVersion: g.version, KubeProxyVersion: g.version, OperatingSystem: "linux", Architecture: g.architecture,
+		KubeletVersion: g.version, OperatingSystem: "linux", Architecture: g.architecture,
 	}
 }
 
