@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestTheLandscapeOfAnotherCloneIsFoundOnTheMachinesOwnNetworkOnly(t *testing
 			g.Expect(os.MkdirAll(filepath.Dir(kubelet), 0o700)).To(Succeed())
 			g.Expect(os.WriteFile(kubelet, program, 0o700)).To(Succeed()) // #nosec G306 -- it is a program
 
-			command := append(tt.command, kubelet, "60")
+			command := slices.Concat(tt.command, []string{kubelet, "60"})
 			cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
 			g.Expect(cmd.Start()).To(Succeed())
 			defer func() {
