@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,4 +92,22 @@ func TestEnsureLeavesAloneWhatIsRefused(t *testing.T) {
 	})
 	g.Expect(err).To(BeIdenticalTo(refusal))
 	g.Expect(*requests).To(Equal([]string{"create", "get"}))
+}
+
+func TestEnsureDoesNotOverwriteWhatChangedSinceItWasLookedAt(t *testing.T) {
+	g := NewWithT(t)
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1"}}
+	c, _ := counted(t, theirs)
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+	err := (&Operation[infrastructureType]{}).Ensure(t.Context(), Target{Client: c, Live: c}, s, true, func() error {
+		younger := s.DeepCopy()
+		younger.Data = map[string][]byte{"owner": []byte("younger")}
+		g.Expect(c.Update(t.Context(), younger)).To(Succeed())
+		s.Data = map[string][]byte{"owner": []byte("older")}
+		return nil
+	})
+	g.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+	stored := &corev1.Secret{}
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(s), stored)).To(Succeed())
+	g.Expect(stored.Data).To(HaveKeyWithValue("owner", []byte("younger")))
 }

@@ -215,7 +215,8 @@ func (o *Operation[T]) Ensure(ctx context.Context, t Target, obj client.Object, 
 	if apiequality.Semantic.DeepEqual(before, obj) {
 		return nil
 	}
-	return about("changing", obj, t.Client.Patch(ctx, obj, client.MergeFrom(before)))
+	// What was looked at must not be replaced meanwhile.
+	return about("changing", obj, t.Client.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // Delete deletes objects and returns those that are still there; none if their state is of no interest. An object that the
