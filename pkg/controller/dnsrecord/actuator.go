@@ -206,6 +206,8 @@ func (a *actuator) removeWritten(ctx context.Context, request dns.Request) error
 func (a *actuator) request(op *attempt, record dns.Record, config *localv1alpha1.DNSRecordConfig) dns.Request {
 	object := op.Object
 	status := localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus)
+	// What the first attempt writes is found by the spec if it is cut off, so its status is written once, in the end.
+	isFirst := object.Status.ProviderStatus == nil && createdOf(object) == ""
 	technicalID := ""
 	if shoot := op.Cluster.Shoot(); shoot != nil {
 		technicalID = shoot.Status.TechnicalID
@@ -219,6 +221,9 @@ func (a *actuator) request(op *attempt, record dns.Record, config *localv1alpha1
 		Written:     status.Written,
 		Save: func(ctx context.Context, status localv1alpha1.DNSRecordStatus) error {
 			keepStatus(object, status)
+			if isFirst {
+				return nil
+			}
 			return op.SaveStatus(ctx)
 		},
 		Keep: func(status localv1alpha1.DNSRecordStatus) { keepStatus(object, status) },

@@ -360,6 +360,22 @@ func TestWhatMayBeWrittenIsDeletedThoughTheFirstReconcileFails(t *testing.T) {
 	}
 }
 
+func TestOnlyTheFirstAttemptWritesItsStatusJustOnce(t *testing.T) {
+	for created, saves := range map[gardencorev1beta1.ConditionStatus]int{"": 0, "False": 1, "Unknown": 1, "True": 1} {
+		t.Run("created "+string(created), func(t *testing.T) {
+			g := NewWithT(t)
+			object := servedBy(updates)
+			if created != "" {
+				object.Status.Conditions = []gardencorev1beta1.Condition{{Type: "Created", Status: created}}
+			}
+			s := newScenario(t, object)
+			s.updates.saves = new(written())
+			g.Expect(s.Reconcile(t.Context(), s.attempt())).To(Succeed())
+			g.Expect(s.patches).To(Equal(saves), "before it is sent")
+		})
+	}
+}
+
 func TestDeletionRemovesTheRecordEvenIfItIsNotValid(t *testing.T) {
 	g := NewWithT(t)
 	invalid := object()

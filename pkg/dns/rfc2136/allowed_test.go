@@ -49,7 +49,7 @@ func TestAllowedServers(t *testing.T) {
 			}
 		})
 	}
-	_, err := New(Options{Reader: reader(t), Timeout: time.Second, AllowedServers: []string{"ns.example.org"}})
+	_, err := New(Options{Timeout: time.Second, AllowedServers: []string{"ns.example.org"}})
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("allowed server")))
 }
 

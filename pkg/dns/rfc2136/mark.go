@@ -99,27 +99,23 @@ type claim struct {
 	own mark
 	// found are the marks beside the name, lower those among them whose holders have to give way.
 	found, lower []mark
-	// isFree tells that nobody's mark is there.
-	isFree bool
 }
 
 // claim returns an error if another holder has a name, or a wildcard above it: one of a higher class, or one of the same
 // that came first.
-func (s *session) claim(ctx context.Context, request dns.Request, zone string) (claim, error) {
+func (s *session) claim(ctx context.Context, request dns.Request, zone string) (out claim, err error) {
 	record := request.Record
-	out := claim{own: markOf(request)}
-	var err error
+	out.own = markOf(request)
 	if out.found, err = s.marks(ctx, record.Name); err != nil {
-		return claim{}, err
+		return out, err
 	}
-	out.isFree = len(out.found) == 0
 	isOwn := false
 	for _, other := range out.found {
 		switch {
 		case other.isOfSame(out.own):
 			isOwn = true
 		case other.rank() >= out.own.rank():
-			return claim{}, conflict(record, other, "the name is taken; choose another domain")
+			return out, conflict(record, other, "the name is taken; choose another domain")
 		default:
 			out.lower = append(out.lower, other)
 		}
@@ -129,16 +125,16 @@ func (s *session) claim(ctx context.Context, request dns.Request, zone string) (
 		return out, nil
 	}
 	for _, wildcard := range dns.WildcardsAbove(record.Name) {
-		if parent := strings.TrimPrefix(wildcard, "*."); parent != zone && !strings.HasSuffix(parent, "."+zone) {
+		if _, ok := dns.ZoneOf(strings.TrimPrefix(wildcard, "*."), []string{zone}); !ok {
 			continue
 		}
 		marks, err := s.marks(ctx, wildcard)
 		if err != nil {
-			return claim{}, err
+			return out, err
 		}
 		for _, other := range marks {
 			if !other.isOfSame(out.own) && other.rank() >= out.own.rank() {
-				return claim{}, conflict(record, other, "it is a wildcard that covers the name; choose another domain")
+				return out, conflict(record, other, "it is a wildcard that covers the name; choose another domain")
 			}
 		}
 	}
@@ -152,17 +148,14 @@ func conflict(record dns.Record, other mark, reason string) error {
 // addTo has an update fail if the name is not as it was found, take the name from lower classes and mark it. A name without
 // any mark may be somebody else's who knows nothing of marks: shoots don't get it.
 func (c claim) addTo(message *miekgdns.Msg, record dns.Record) {
-	texts := make([]string, 0, len(c.found))
-	for _, found := range c.found {
-		texts = append(texts, found.String())
-	}
-	if c.isFree {
+	if len(c.found) == 0 {
 		message.RRsetNotUsed(markRecords(record.Name, 0, ""))
 		if c.own.rank() == 0 {
 			message.NameNotUsed(record.ResourceRecords()[:1])
 		}
-	} else {
-		message.Used(markRecords(record.Name, 0, texts...))
+	}
+	for _, found := range c.found {
+		message.Used(markRecords(record.Name, 0, found.String()))
 	}
 	for _, lower := range c.lower {
 		message.RemoveRRset([]miekgdns.RR{&miekgdns.ANY{Hdr: miekgdns.RR_Header{Name: miekgdns.Fqdn(record.Name), Rrtype: miekgdns.StringToType[lower.recordType]}}})
@@ -178,13 +171,12 @@ func (c claim) takesAlias() bool {
 
 // isOwn reports whether a record that was written is still marked as this holder's, as far as the server tells.
 func (s *session) isOwn(ctx context.Context, written localv1alpha1.WrittenRecord) (bool, error) {
-	own, ok := parseMark(written.Mark)
-	if !ok {
+	if written.Mark == "" {
 		return true, nil
 	}
 	marks, err := s.marks(ctx, written.Name)
 	if isUsersMistake(err) {
 		return true, nil // It doesn't answer for the name. Whether it has the zone, the update will tell.
 	}
-	return slices.Contains(marks, own), err
+	return slices.ContainsFunc(marks, func(m mark) bool { return m.String() == written.Mark }), err
 }

@@ -25,7 +25,7 @@ import (
 
 	miekgdns "github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -34,15 +34,12 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
-// maxConnections is how many connections to one server are open at a time.
-const maxConnections = 8
-
 // DialFunc connects to an address; net.Dialer.DialContext is one.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Options are what a Provider needs.
 type Options struct {
-	// Reader reads the Secrets of DNSRecords, and their Namespaces; it should not cache them.
+	// Reader reads the Secrets of DNSRecords, and their Namespaces, from the API server.
 	Reader client.Reader
 	// Server, HOST[:PORT], and Zones are those of DNSRecords which don't name any, and whose Secret doesn't either.
 	Server string
@@ -53,31 +50,21 @@ type Options struct {
 	Timeout time.Duration
 	// Dial connects to a server. Default: one that really does, if the server is allowed.
 	Dial DialFunc
-	// Clock is that of signatures. Default: the real one.
-	Clock clock.PassiveClock
 }
 
-// Provider is a dns.Provider. It holds no state but the connections in use.
+// Provider is a dns.Provider. It holds no state but, for a moment, what Secrets say.
 type Provider struct {
 	Options
-	slots   *slots
 	allowed []allowedServer
+	// secrets has credentials by their corev1.SecretReference.
+	secrets *cache.LRUExpireCache
 }
 
 var _ dns.Provider = (*Provider)(nil)
 
 // New returns a Provider. An error is a mistake in the options.
 func New(opts Options) (*Provider, error) {
-	switch {
-	case opts.Reader == nil:
-		return nil, errors.New("a reader for Secrets is needed")
-	case opts.Timeout <= 0:
-		return nil, errors.New("the timeout must be more than 0")
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
-	p := &Provider{Options: opts, slots: newSlots(maxConnections)}
+	p := &Provider{Options: opts, secrets: cache.NewLRUExpireCache(secretsMax)}
 	for _, value := range opts.AllowedServers {
 		addresses, port, err := configv1alpha1.ParseAllowedServer(value)
 		if err != nil {
@@ -92,26 +79,15 @@ func New(opts Options) (*Provider, error) {
 }
 
 // Apply implements dns.Provider. If the server answers with just what was written, that is all that is asked of it.
-func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
+func (p *Provider) Apply(ctx context.Context, request dns.Request) (err error) {
+	defer func() { p.forget(request.Secret, err) }()
 	target, err := p.target(ctx, request)
 	if err != nil {
 		return err
 	}
 	record := request.Record
-	zone, err := record.Zone(target.zones)
-	if err == nil && isMarkName(record.Name) {
-		err = fmt.Errorf("spec.name: names with the label %s are reserved", markLabel)
-	}
-	if err == nil {
-		if _, err = dns.NormalizeName(markName(record.Name)); err != nil {
-			err = fmt.Errorf("spec.name is too long: %w", err)
-		}
-	}
-	if err != nil {
-		return dns.ConfigurationProblem(err)
-	}
-	change, err := p.serve(ctx, request, target, zone)
-	if err != nil {
+	change := change{wanted: target.record(request)}
+	if err := p.serve(ctx, request, target.key, &change); err != nil {
 		return err
 	}
 	if err := p.removeAll(ctx, target.key, change.elsewhere); err != nil {
@@ -121,159 +97,153 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	return nil
 }
 
-// serve ensures that the server has a record, and returns what that took and takes. It uses one connection and has
-// closed it by then: who would need a second one could wait for others that do, too.
-func (p *Provider) serve(ctx context.Context, request dns.Request, target target, zone string) (change, error) {
-	server, err := p.connect(ctx, target.server, target.key)
+// change is what is to be done so that a record is served in place of what was written for it before.
+type change struct {
+	wanted localv1alpha1.WrittenRecord
+	// replaced is what goes in the same message, as it is in the same zone; elsewhere is what is not.
+	replaced, elsewhere []localv1alpha1.WrittenRecord
+	// pending is what servers may have while the message is on its way.
+	pending []localv1alpha1.WrittenRecord
+}
+
+// plan works out the change by what was written and what the server answers. It reports whether the server has what is wanted
+// and nothing that is to be replaced.
+func (c *change) plan(written []localv1alpha1.WrittenRecord, current answer) (isDone bool) {
+	// A wildcard may answer for a name that isn't there, so the answer alone isn't enough.
+	isWritten := false
+	for _, old := range written {
+		switch {
+		case old.Server != c.wanted.Server || old.Zone != c.wanted.Zone:
+			c.elsewhere = append(c.elsewhere, old)
+		case old.Name != c.wanted.Name || old.Type != c.wanted.Type:
+			c.replaced = append(c.replaced, old)
+		case slices.Equal(old.Values, c.wanted.Values) && old.Mark == c.wanted.Mark:
+			isWritten = true
+			continue
+		case !slices.Equal(old.Values, current.values):
+			continue
+		}
+		c.pending = append(c.pending, old)
+	}
+	c.pending = append(c.pending, c.wanted)
+	return isWritten && len(c.replaced) == 0 && slices.Equal(current.values, c.wanted.Values) && current.ttl == c.wanted.TTL
+}
+
+// serve ensures that the server has a record.
+func (p *Provider) serve(ctx context.Context, request dns.Request, key *key, change *change) error {
+	server, err := p.connect(ctx, change.wanted.Server, key)
 	if err != nil {
-		return change{}, err
+		return err
 	}
 	defer server.close()
 
-	record := request.Record
-	current, err := server.query(ctx, record)
+	current, err := server.query(ctx, request.Record)
+	if err != nil || change.plan(request.Written, current) {
+		return err
+	}
+	claim, err := server.claim(ctx, request, change.wanted.Zone)
 	if err != nil {
-		return change{}, err
+		return err
 	}
-	change := plan(request.Written, localv1alpha1.WrittenRecord{
-		Server: target.server, Zone: zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL, Mark: markOf(request).String(),
-	}, current)
-	if change.isDone {
-		return change, nil
+	if err := request.Save(ctx, localv1alpha1.DNSRecordStatus{Provider: request.Serving, Written: change.pending}); err != nil {
+		return err
 	}
-	claim, err := server.claim(ctx, request, zone)
-	if err != nil {
-		return change, err
+	if err := server.write(ctx, request, change, claim); err != nil {
+		var conflict *dns.ConflictError
+		if isAnswer(err, slices.Concat(refusals, taken)...) || errors.As(err, &conflict) {
+			// Nothing was done. After a failure of the server that isn't certain.
+			request.Keep(localv1alpha1.DNSRecordStatus{Provider: request.Serving, Written: request.Written})
+		}
+		return err
 	}
-	return change, p.write(ctx, server, request, change, claim, current)
+	return server.confirm(ctx, request.Record)
 }
 
-// write updates a server and sees whether it answers accordingly.
-func (p *Provider) write(ctx context.Context, server *session, request dns.Request, change change, claim claim, current answer) error {
-	record := request.Record
-	if err := request.Save(ctx, change.pending(request)); err != nil {
+// write replaces what was written before by what is wanted.
+func (s *session) write(ctx context.Context, request dns.Request, change *change, claim claim) error {
+	err := s.replace(ctx, request.Record, change.wanted.Zone, change.replaced, claim)
+	if !isAnswer(err, slices.Concat(taken, missing)...) {
 		return err
 	}
-
-	var replaced []localv1alpha1.WrittenRecord
+	// Another DNSRecord of the name may have come in between, or others have what was to be replaced, or some of it. What
+	// they don't have goes by itself.
 	for _, old := range change.replaced {
-		isOwn, err := server.isOwn(ctx, old)
-		if err != nil {
+		if err := s.remove(ctx, old); err != nil {
 			return err
 		}
-		if isOwn {
-			replaced = append(replaced, old)
-		}
 	}
-	err := server.replace(ctx, record, change.wanted.Zone, replaced, claim, current.alias)
-	if isRaced(err) {
-		// Another DNSRecord of the name may have come in between.
-		if claim, err = server.claim(ctx, request, change.wanted.Zone); err == nil {
-			err = server.replace(ctx, record, change.wanted.Zone, replaced, claim, current.alias)
-		}
-	}
-	if isChanged(err) {
-		// Others have what was to be replaced, or some of it. What they don't have goes by itself.
-		for _, old := range replaced {
-			if err := server.remove(ctx, old); err != nil {
-				return err
-			}
-		}
-		if claim, err = server.claim(ctx, request, change.wanted.Zone); err == nil {
-			err = server.replace(ctx, record, change.wanted.Zone, nil, claim, current.alias)
-		}
-	}
-	var taken *dns.ConflictError
-	if isRejected(err) || errors.As(err, &taken) {
-		request.Keep(change.undone(request))
+	if claim, err = s.claim(ctx, request, change.wanted.Zone); err != nil {
 		return err
 	}
-	if err != nil {
-		return err
-	}
+	return s.replace(ctx, request.Record, change.wanted.Zone, nil, claim)
+}
 
-	confirmed, err := server.query(ctx, record)
+// confirm sees whether the server answers with a record that it has taken in.
+func (s *session) confirm(ctx context.Context, record dns.Record) error {
+	confirmed, err := s.query(ctx, record)
 	switch {
-	case err != nil:
+	case err != nil || slices.Equal(confirmed.values, record.Values):
 		return err
-	case slices.Equal(confirmed.values, record.Values):
-		return nil
 	case len(confirmed.values) == 0 && confirmed.rcode == miekgdns.RcodeSuccess:
 		// A server passes over what can't be, and says nothing (RFC 2136, section 3.4.2.2).
-		return dns.ConfigurationProblem(fmt.Errorf("server %s has taken in %s record %s and doesn't answer with it: it has other records of that name, and an alias (CNAME) can't stand beside any; delete one of them", server.address, record.Type, record.Name))
+		return dns.ConfigurationProblem(fmt.Errorf("server %s has taken in %s record %s and doesn't answer with it: it has other records of that name, and an alias (CNAME) can't stand beside any; delete one of them", s.address, record.Type, record.Name))
 	default:
-		return fmt.Errorf("server %s has taken in %s record %s and answers %s", server.address, record.Type, record.Name, confirmed)
+		return fmt.Errorf("server %s has taken in %s record %s and answers %s", s.address, record.Type, record.Name, confirmed)
 	}
 }
 
 // Remove implements dns.Provider. Without a note of what was written, as when the status got lost, that is taken to be
 // what the spec says now.
-func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
-	if len(request.Written) > 0 {
-		key, err := p.key(ctx, request.Secret)
-		if errors.Is(err, errNoSecret) {
-			isGoing, goingErr := p.isGoing(ctx, request.Record.Owner.Namespace)
-			if goingErr != nil {
-				return goingErr
-			}
-			if isGoing {
-				logf.FromContext(ctx).Info("Leaving a record behind, as its Secret went with the namespace", "dnsRecord", request.Record.Owner, "written", request.Written)
-				return nil
-			}
+func (p *Provider) Remove(ctx context.Context, request dns.Request) (err error) {
+	defer func() { p.forget(request.Secret, err) }()
+	log := logf.FromContext(ctx).WithValues("dnsRecord", request.Record.Owner, "written", request.Written)
+	if len(request.Written) == 0 {
+		target, err := p.target(ctx, request)
+		if isUsersMistake(err) {
+			log.Info("Nothing is known to be written for the DNSRecord, so nothing is removed", "reason", err.Error())
+			return nil
 		}
 		if err != nil {
 			return err
 		}
-		return p.removeAll(ctx, key, request.Written)
+		return p.removeAll(ctx, target.key, []localv1alpha1.WrittenRecord{target.record(request)})
 	}
 
-	target, err := p.target(ctx, request)
-	var zone string
-	if err == nil {
-		if zone, err = request.Record.Zone(target.zones); err != nil {
-			err = dns.ConfigurationProblem(err)
+	credentials, err := p.credentials(ctx, request.Secret)
+	if errors.Is(err, errNoSecret) {
+		// What is in a namespace that is being deleted goes in any order, and a Secret does not come back.
+		namespace := &corev1.Namespace{}
+		if err := p.Reader.Get(ctx, client.ObjectKey{Name: request.Record.Owner.Namespace}, namespace); err != nil {
+			return fmt.Errorf("reading the namespace of a DNSRecord whose Secret does not exist: %w", err)
 		}
-	}
-	switch {
-	case isUsersMistake(err):
-		logf.FromContext(ctx).Info("Nothing is known to be written for the DNSRecord, so nothing is removed", "dnsRecord", request.Record.Owner, "reason", err.Error())
-		return nil
-	case err != nil:
-		return err
-	}
-	return p.removeAll(ctx, target.key, []localv1alpha1.WrittenRecord{{
-		Server: target.server, Zone: zone, Name: request.Record.Name, Type: request.Record.Type, Values: request.Record.Values, Mark: markOf(request).String(),
-	}})
-}
-
-// isGoing reports whether a namespace is being deleted. What is in it goes in any order, and a Secret does not come back.
-func (p *Provider) isGoing(ctx context.Context, name string) (bool, error) {
-	namespace := &corev1.Namespace{}
-	if err := p.Reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
-		return false, fmt.Errorf("reading Namespace %s, whose DNSRecord names a Secret that does not exist: %w", name, err)
-	}
-	return namespace.DeletionTimestamp != nil, nil
-}
-
-// removeAll removes records from where they are, as far as they are still as they were written.
-func (p *Provider) removeAll(ctx context.Context, key *key, written []localv1alpha1.WrittenRecord) error {
-	var errs []error
-	for _, record := range written {
-		errs = append(errs, p.remove(ctx, key, record))
-	}
-	return errors.Join(errs...)
-}
-
-func (p *Provider) remove(ctx context.Context, key *key, record localv1alpha1.WrittenRecord) error {
-	server, err := p.connect(ctx, record.Server, key)
-	if isNotAllowed(err) {
-		logf.FromContext(ctx).Info("Leaving a record behind", "reason", err.Error(), "name", record.Name, "type", record.Type)
-		return nil
+		if namespace.DeletionTimestamp != nil {
+			log.Info("Leaving a record behind, as its Secret went with the namespace")
+			return nil
+		}
 	}
 	if err != nil {
 		return err
 	}
-	defer server.close()
+	return p.removeAll(ctx, credentials.key, request.Written)
+}
 
-	return server.remove(ctx, record)
+// removeAll removes records from where they are, as far as they are still as they were written.
+func (p *Provider) removeAll(ctx context.Context, key *key, written []localv1alpha1.WrittenRecord) error {
+	remove := func(record localv1alpha1.WrittenRecord) error {
+		server, err := p.connect(ctx, record.Server, key)
+		if errors.Is(err, errNotAllowed) {
+			logf.FromContext(ctx).Info("Leaving a record behind", "reason", err.Error(), "name", record.Name, "type", record.Type)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer server.close()
+		return server.remove(ctx, record)
+	}
+	var errs []error
+	for _, record := range written {
+		errs = append(errs, remove(record))
+	}
+	return errors.Join(errs...)
 }

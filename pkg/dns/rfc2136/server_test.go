@@ -6,7 +6,6 @@ package rfc2136
 
 import (
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -48,6 +47,8 @@ type server struct {
 	before func(w miekgdns.ResponseWriter, m *miekgdns.Msg) (done bool)
 	// unsigned has answers go out without a signature.
 	unsigned bool
+	// complaint is what the server says about every signature, if it is not 0.
+	complaint uint16
 }
 
 func startServer(t testing.TB) *server {
@@ -115,14 +116,14 @@ func (s *server) handle(w miekgdns.ResponseWriter, m *miekgdns.Msg) {
 	reply := new(miekgdns.Msg).SetReply(m)
 	signature := m.IsTsig()
 	switch {
-	case signature != nil && w.TsigStatus() != nil:
+	case signature != nil && (w.TsigStatus() != nil || s.complaint != 0):
 		// RFC 8945, section 5.3.2: such an answer has no signature, only the error.
 		reply.Rcode = miekgdns.RcodeNotAuth
 		code := uint16(miekgdns.RcodeBadSig)
 		if signature.Hdr.Name != testKey {
 			code = miekgdns.RcodeBadKey
-		} else if errors.Is(w.TsigStatus(), miekgdns.ErrTime) {
-			code = miekgdns.RcodeBadTime
+		} else if s.complaint != 0 {
+			code = s.complaint
 		}
 		reply.Extra = append(reply.Extra, &miekgdns.TSIG{
 			Hdr:       miekgdns.RR_Header{Name: signature.Hdr.Name, Rrtype: miekgdns.TypeTSIG, Class: miekgdns.ClassANY},
@@ -313,7 +314,7 @@ func record(name, recordType string, values ...string) dns.Record {
 	return dns.Record{Owner: types.NamespacedName{Namespace: "garden", Name: "record"}, Name: name, Type: recordType, TTL: 60, Values: values}
 }
 
-func credentials(data map[string]string) *corev1.Secret {
+func newSecret(data map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: secretRef.Namespace, Name: secretRef.Name}, Data: toBytes(data)}
 }
 
@@ -341,7 +342,7 @@ func allow(s *server) func(*Options) {
 func newProvider(t testing.TB, address string, change ...func(*Options)) *Provider {
 	t.Helper()
 	opts := Options{
-		Reader:  reader(t, credentials(map[string]string{KeyTSIGKeyName: "seed", KeyTSIGSecret: testSecret})),
+		Reader:  reader(t, newSecret(map[string]string{KeyTSIGKeyName: "seed", KeyTSIGSecret: testSecret})),
 		Server:  address,
 		Zones:   []string{testZone},
 		Timeout: 5 * time.Second,

@@ -15,12 +15,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	miekgdns "github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
@@ -39,20 +42,32 @@ const (
 	KeyTSIGSecretAlgorithm = "TSIGSecretAlgorithm"
 )
 
-const defaultPort = "53"
+const (
+	// secretsMax is how many Secrets are remembered, secretAge for how long.
+	secretsMax = 256
+	secretAge  = 5 * time.Second
+)
+
+// algorithms are those of RFC 8945, section 6, but for the one of MD5.
+var algorithms = []string{"hmac-sha1", "hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512"}
 
 // errNoSecret is the cause if a Secret that is named isn't there.
 var errNoSecret = errors.New("does not exist")
-
-// algorithms are those of RFC 8945, section 6, but for the one of MD5.
-const algorithms = "hmac-sha1, hmac-sha224, hmac-sha256, hmac-sha384, hmac-sha512"
 
 // target is where a record goes.
 type target struct {
 	// server is HOST:PORT.
 	server string
-	zones  []string
+	// zone has the record.
+	zone string
 	// key is nil if nothing is to be signed.
+	key *key
+}
+
+// credentials are what the Secret of a DNSRecord says.
+type credentials struct {
+	server, zone string
+	// key is nil if there is none.
 	key *key
 }
 
@@ -69,21 +84,13 @@ func (k *key) String() string { return k.name }
 
 // target finds out where a record goes: what the providerConfig says counts most, then the Secret, then the options.
 func (p *Provider) target(ctx context.Context, request dns.Request) (target, error) {
-	secret, err := p.secret(ctx, request.Secret)
+	secret, err := p.credentials(ctx, request.Secret)
 	if err != nil {
 		return target{}, err
 	}
-	var out target
-	if out.key, err = keyOf(secret); err != nil {
-		return target{}, inSecret(request.Secret, err)
-	}
-
-	server, zones := p.Server, p.Zones
-	if value := valueOf(secret, KeyServer); value != "" {
-		server = value
-	}
-	if value := valueOf(secret, KeyZone); value != "" {
-		zones = []string{value}
+	server, zones := cmp.Or(secret.server, p.Server), p.Zones
+	if secret.zone != "" {
+		zones = []string{secret.zone}
 	}
 	if config := request.Config.RFC2136; config != nil {
 		server = cmp.Or(config.Server, server)
@@ -98,93 +105,113 @@ func (p *Provider) target(ctx context.Context, request dns.Request) (target, err
 	case len(zones) == 0:
 		return target{}, dns.ConfigurationProblem(fmt.Errorf("no zone is known: set spec.providerConfig.rfc2136.zones, %s in the Secret, or dns.rfc2136.zones in the configuration of the instance", KeyZone))
 	}
-	if out.server, err = ParseServer(server); err != nil {
-		return target{}, dns.ConfigurationProblem(err)
+	out := target{key: secret.key}
+	if out.server, err = ParseServer(server); err == nil {
+		out.zone, err = zoneOf(request.Record, zones)
 	}
-	for _, zone := range zones {
-		name, err := dns.NormalizeName(zone)
-		if err != nil || strings.HasPrefix(name, "*") {
-			return target{}, dns.ConfigurationProblem(fmt.Errorf("%q is not the name of a zone", zone))
-		}
-		out.zones = append(out.zones, name)
+	if err != nil {
+		return target{}, dns.ConfigurationProblem(err)
 	}
 	return out, nil
 }
 
-// key returns the key in a Secret, nil if there is none.
-func (p *Provider) key(ctx context.Context, reference corev1.SecretReference) (*key, error) {
-	secret, err := p.secret(ctx, reference)
-	if err != nil {
-		return nil, err
+// record returns what is written there for a request.
+func (t target) record(request dns.Request) localv1alpha1.WrittenRecord {
+	record := request.Record
+	return localv1alpha1.WrittenRecord{
+		Server: t.server, Zone: t.zone, Name: record.Name, Type: record.Type, Values: record.Values, TTL: record.TTL, Mark: markOf(request).String(),
 	}
-	key, err := keyOf(secret)
-	if err != nil {
-		return nil, inSecret(reference, err)
-	}
-	return key, nil
 }
 
-// secret returns the data of a Secret; none if none is named.
-func (p *Provider) secret(ctx context.Context, reference corev1.SecretReference) (map[string][]byte, error) {
-	if reference == (corev1.SecretReference{}) {
-		return nil, nil
+func zoneOf(record dns.Record, zones []string) (string, error) {
+	for _, zone := range zones {
+		if name, err := dns.NormalizeName(zone); err != nil || strings.HasPrefix(name, "*") {
+			return "", fmt.Errorf("%q is not the name of a zone", zone)
+		}
 	}
-	if reference.Name == "" || reference.Namespace == "" {
-		return nil, dns.ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"))
+	if isMarkName(record.Name) {
+		return "", fmt.Errorf("spec.name: names with the label %s are reserved", markLabel)
+	}
+	if _, err := dns.NormalizeName(markName(record.Name)); err != nil {
+		return "", fmt.Errorf("spec.name is too long: %w", err)
+	}
+	return record.Zone(zones)
+}
+
+// credentials reads a Secret; there are none if no Secret is named. Many DNSRecords may have the same one, so it is remembered
+// for a moment.
+func (p *Provider) credentials(ctx context.Context, ref corev1.SecretReference) (credentials, error) {
+	if ref == (corev1.SecretReference{}) {
+		return credentials{}, nil
+	}
+	if ref.Name == "" || ref.Namespace == "" {
+		return credentials{}, dns.ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"))
+	}
+	if known, ok := p.secrets.Get(ref); ok {
+		return known.(credentials), nil
 	}
 	secret := &corev1.Secret{}
-	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: reference.Namespace, Name: reference.Name}, secret)
+	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, dns.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names %w: create it", reference.Namespace, reference.Name, errNoSecret))
+		return credentials{}, dns.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names %w: create it", ref.Namespace, ref.Name, errNoSecret))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the Secret %s/%s which spec.secretRef names: %w", reference.Namespace, reference.Name, err)
+		return credentials{}, fmt.Errorf("reading the Secret %s/%s which spec.secretRef names: %w", ref.Namespace, ref.Name, err)
 	}
-	return secret.Data, nil
+	out, err := parseSecret(secret.Data)
+	if err != nil {
+		return credentials{}, dns.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names: %w", ref.Namespace, ref.Name, err))
+	}
+	p.secrets.Add(ref, out, secretAge)
+	return out, nil
 }
 
-func inSecret(reference corev1.SecretReference, err error) error {
-	return dns.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names: %w", reference.Namespace, reference.Name, err))
+// forget has a Secret read anew, as a failure may be due to it.
+func (p *Provider) forget(ref corev1.SecretReference, err error) {
+	if err != nil {
+		p.secrets.Remove(ref)
+	}
 }
 
-func valueOf(data map[string][]byte, name string) string {
-	return strings.TrimSpace(string(data[name]))
-}
-
-func keyOf(data map[string][]byte) (*key, error) {
-	name, secret, algorithm := valueOf(data, KeyTSIGKeyName), valueOf(data, KeyTSIGSecret), valueOf(data, KeyTSIGSecretAlgorithm)
+func parseSecret(data map[string][]byte) (credentials, error) {
+	value := func(key string) string { return strings.TrimSpace(string(data[key])) }
+	out := credentials{server: value(KeyServer), zone: value(KeyZone)}
+	name, secret, algorithm := value(KeyTSIGKeyName), value(KeyTSIGSecret), value(KeyTSIGSecretAlgorithm)
 	switch {
 	case name == "" && secret == "":
-		return nil, nil
+		return out, nil
 	case name == "":
-		return nil, fmt.Errorf("%s is set, but not %s: set both or none", KeyTSIGSecret, KeyTSIGKeyName)
+		return out, fmt.Errorf("%s is set, but not %s: set both or none", KeyTSIGSecret, KeyTSIGKeyName)
 	case secret == "":
-		return nil, fmt.Errorf("%s is set, but not %s: set both or none", KeyTSIGKeyName, KeyTSIGSecret)
+		return out, fmt.Errorf("%s is set, but not %s: set both or none", KeyTSIGKeyName, KeyTSIGSecret)
 	}
 	if _, ok := miekgdns.IsDomainName(name); !ok {
-		return nil, fmt.Errorf("%s is not the name of a key", KeyTSIGKeyName)
+		return out, fmt.Errorf("%s is not the name of a key", KeyTSIGKeyName)
 	}
 	if raw, err := base64.StdEncoding.DecodeString(secret); err != nil || len(raw) == 0 {
-		return nil, fmt.Errorf("%s must be the key in base64 (that is, in the data of the Secret it is in base64 twice)", KeyTSIGSecret)
+		return out, fmt.Errorf("%s must be the key in base64 (that is, in the data of the Secret it is in base64 twice)", KeyTSIGSecret)
 	}
 	algorithm = strings.TrimSuffix(strings.ToLower(cmp.Or(algorithm, miekgdns.HmacSHA256)), ".")
-	if !slices.Contains(strings.Split(algorithms, ", "), algorithm) {
-		return nil, fmt.Errorf("%s %q is none of %s", KeyTSIGSecretAlgorithm, algorithm, algorithms)
+	if !slices.Contains(algorithms, algorithm) {
+		return out, fmt.Errorf("%s %q is none of %s", KeyTSIGSecretAlgorithm, algorithm, strings.Join(algorithms, ", "))
 	}
-	return &key{name: miekgdns.CanonicalName(name), algorithm: miekgdns.Fqdn(algorithm), secret: secret}, nil
+	out.key = &key{name: miekgdns.CanonicalName(name), algorithm: miekgdns.Fqdn(algorithm), secret: secret}
+	return out, nil
 }
 
 // ParseServer checks HOST[:PORT] and returns HOST:PORT, with port 53 if there is none. HOST is a name or an address; an
 // IPv6 address with a port is in brackets.
 func ParseServer(value string) (string, error) {
 	problem := fmt.Errorf("%q is not a server: it must be HOST[:PORT]", value)
-	host, port := value, defaultPort
-	if inner, ok := strings.CutPrefix(value, "["); ok && strings.HasSuffix(inner, "]") {
-		host = strings.TrimSuffix(inner, "]")
-	} else if _, err := netip.ParseAddr(value); err != nil && strings.Contains(value, ":") {
-		if host, port, err = net.SplitHostPort(value); err != nil {
-			return "", problem
-		}
+	withPort := value
+	if _, err := netip.ParseAddr(value); err == nil || !strings.Contains(value, ":") {
+		withPort = net.JoinHostPort(value, strconv.Itoa(defaultPort))
+	} else if strings.HasSuffix(value, "]") {
+		withPort = value + ":" + strconv.Itoa(defaultPort)
+	}
+	host, port, err := net.SplitHostPort(withPort)
+	if err != nil {
+		return "", problem
 	}
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 		return "", problem
@@ -197,4 +224,43 @@ func ParseServer(value string) (string, error) {
 		return "", problem
 	}
 	return net.JoinHostPort(name, port), nil
+}
+
+// defaultPort is the port of a server that is named without one, and the only one that is allowed if no servers are listed.
+const defaultPort = 53
+
+var errNotAllowed = errors.New("is not one that a DNSRecord or its Secret may name: see dns.rfc2136.allowedServers in the configuration of the instance")
+
+// allowedServer is a range of addresses and a port.
+type allowedServer struct {
+	addresses netip.Prefix
+	port      uint16
+}
+
+// dial connects to a server. The address that a connection is really made to is checked, so that a name can't resolve to
+// something else in between. The server of the configuration is the operator's own.
+func (p *Provider) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := new(net.Dialer)
+	if own, err := ParseServer(p.Server); err != nil || own != address {
+		dialer.ControlContext = func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
+			return p.checkAddress(resolved)
+		}
+	}
+	return dialer.DialContext(ctx, network, address)
+}
+
+func (p *Provider) checkAddress(resolved string) error {
+	to, err := netip.ParseAddrPort(resolved)
+	if err != nil {
+		return errNotAllowed
+	}
+	address := to.Addr().Unmap().WithZone("")
+	isAllowed := to.Port() == defaultPort && address.IsGlobalUnicast()
+	if len(p.allowed) > 0 {
+		isAllowed = slices.ContainsFunc(p.allowed, func(a allowedServer) bool { return a.port == to.Port() && a.addresses.Contains(address) })
+	}
+	if !isAllowed {
+		return errNotAllowed
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"testing"
 
+	miekgdns "github.com/miekg/dns"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,19 +28,19 @@ func TestTheTargetIsThatOfTheProviderConfigThenOfTheSecretThenTheDefault(t *test
 		secret map[string]string
 		config *localv1alpha1.RFC2136Config
 		server string
-		zones  []string
+		zone   string
 	}{
-		{"the default", nil, nil, "default.example.org:53", []string{"example.org"}},
-		{"the Secret", map[string]string{KeyServer: "secret.example.org:5353\n", KeyZone: "Example.NET."}, nil, "secret.example.org:5353", []string{"example.net"}},
-		{"the providerConfig", map[string]string{KeyServer: "secret.example.org", KeyZone: "example.net"}, &localv1alpha1.RFC2136Config{Server: "192.0.2.53", Zones: []string{"a.example.org", "example.org."}}, "192.0.2.53:53", []string{"a.example.org", "example.org"}},
-		{"a part of each", map[string]string{KeyZone: "example.net"}, &localv1alpha1.RFC2136Config{Server: "ns"}, "ns:53", []string{"example.net"}},
+		{"the default", nil, nil, "default.example.org:53", "example.org"},
+		{"the Secret", map[string]string{KeyServer: "secret.example.org:5353\n", KeyZone: "Example.NET."}, nil, "secret.example.org:5353", "example.net"},
+		{"the providerConfig", map[string]string{KeyServer: "secret.example.org", KeyZone: "example.net"}, &localv1alpha1.RFC2136Config{Server: "192.0.2.53", Zones: []string{"a.example.org", "example.org."}}, "192.0.2.53:53", "a.example.org"},
+		{"a part of each", map[string]string{KeyZone: "example.net"}, &localv1alpha1.RFC2136Config{Server: "ns"}, "ns:53", "example.net"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := newProvider(t, "default.example.org", func(o *Options) { o.Reader = reader(t, credentials(test.secret)) })
-			actual, err := p.target(t.Context(), dns.Request{Secret: secretRef, Config: localv1alpha1.DNSRecordConfig{RFC2136: test.config}})
+			p := newProvider(t, "default.example.org", func(o *Options) { o.Reader = reader(t, newSecret(test.secret)) })
+			actual, err := p.target(t.Context(), dns.Request{Record: record("x."+test.zone, "A", "192.0.2.1"), Secret: secretRef, Config: localv1alpha1.DNSRecordConfig{RFC2136: test.config}})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(actual).To(Equal(target{server: test.server, zones: test.zones}))
+			g.Expect(actual).To(Equal(target{server: test.server, zone: test.zone}))
 		})
 	}
 }
@@ -79,7 +80,7 @@ func TestMistakesInATargetAreTheUsers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := newOwner(newProvider(t, "ns.example.org", func(o *Options) {
-				o.Reader = reader(t, credentials(test.secret))
+				o.Reader = reader(t, newSecret(test.secret))
 				if test.change != nil {
 					test.change(o)
 				}
@@ -109,19 +110,43 @@ func TestASecretThatIsNotReadIsNotTheUsersMistake(t *testing.T) {
 	}
 }
 
+func TestASecretIsReadOnceForManyRecordsAndAgainAfterAFailure(t *testing.T) {
+	g := NewWithT(t)
+	s, read := startServer(t), 0
+	counting := interceptor.NewClient(reader(t, newSecret(map[string]string{KeyTSIGKeyName: "seed", KeyTSIGSecret: testSecret})).(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			read++
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	provider := newProvider(t, s.address, func(o *Options) { o.Reader = counting })
+	first, second := newOwner(provider, record("a.example.org", "A", "192.0.2.1")), newOwner(provider, record("b.example.org", "A", "192.0.2.1"))
+	g.Expect(first.apply(t)).To(Succeed())
+	g.Expect(second.apply(t)).To(Succeed())
+	g.Expect(first.remove(t)).To(Succeed())
+	g.Expect(read).To(Equal(1))
+
+	g.Expect(counting.Update(t.Context(), newSecret(map[string]string{KeyTSIGKeyName: "seed", KeyTSIGSecret: "b3RoZXI="}))).To(Succeed())
+	s.misbehave(func(w miekgdns.ResponseWriter, _ *miekgdns.Msg) bool { _ = w.Close(); return true })
+	g.Expect(second.apply(t)).NotTo(Succeed())
+	s.misbehave(nil)
+	g.Expect(second.apply(t)).To(MatchError(ContainSubstring("BADSIG")), "it was read again")
+	g.Expect(read).To(Equal(2))
+}
+
 func TestKeysAreReadAsServersHaveThem(t *testing.T) {
 	for algorithm, expected := range map[string]string{
 		"": "hmac-sha256.", "hmac-sha1": "hmac-sha1.", "hmac-sha224": "hmac-sha224.", "hmac-sha256.": "hmac-sha256.", "HMAC-SHA384": "hmac-sha384.", "hmac-sha512\n": "hmac-sha512.",
 	} {
 		t.Run("algorithm "+algorithm, func(t *testing.T) {
 			g := NewWithT(t)
-			actual, err := keyOf(toBytes(map[string]string{KeyTSIGKeyName: "Seed", KeyTSIGSecret: testSecret + "\n", KeyTSIGSecretAlgorithm: algorithm}))
+			actual, err := parseSecret(toBytes(map[string]string{KeyTSIGKeyName: "Seed", KeyTSIGSecret: testSecret + "\n", KeyTSIGSecretAlgorithm: algorithm}))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(actual).To(Equal(&key{name: "seed.", algorithm: expected, secret: testSecret}))
-			g.Expect(actual.String()).To(Equal("seed."))
+			g.Expect(actual).To(Equal(credentials{key: &key{name: "seed.", algorithm: expected, secret: testSecret}}))
+			g.Expect(actual.key.String()).To(Equal("seed."))
 		})
 	}
-	NewWithT(t).Expect(keyOf(nil)).To(BeNil())
+	NewWithT(t).Expect(parseSecret(nil)).To(BeZero())
 }
 
 func TestParseServer(t *testing.T) {
