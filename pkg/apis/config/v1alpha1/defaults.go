@@ -42,15 +42,11 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setLoggingDefaults(&config.Logging)
 	setServerDefaults(&config.Server)
 
-	controllers := &config.Controllers
-	for _, controller := range []*ControllerConfiguration{&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Extension,
-		&controllers.Bastion, &controllers.ControlPlane, &controllers.HealthCheck.ControllerConfiguration, &controllers.Infrastructure,
-		&controllers.Ingress, &controllers.OperatingSystemConfig, &controllers.Service, &controllers.Worker} {
+	setPointerDefault(&config.Controllers.DNSRecord.ConcurrentSyncs, 50)
+	for _, controller := range config.Controllers.byName() {
 		setPointerDefault(&controller.ConcurrentSyncs, 5)
 	}
-	setPointerDefault(&controllers.DNSRecord.ConcurrentSyncs, 50)
-
-	setPointerDefault(&controllers.HealthCheck.SyncPeriod, metav1.Duration{Duration: 5 * time.Minute})
+	setPointerDefault(&config.Controllers.HealthCheck.SyncPeriod, metav1.Duration{Duration: 5 * time.Minute})
 	setPointerDefault(&config.Webhooks.ServicePort, 443)
 
 	setDefault(&config.Charts.Cache.Directory, DefaultChartCacheDirectory)
@@ -80,6 +76,33 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setDefault(&config.Backup.HostPath, DefaultBackupHostPath)
 	setMockDefaults(&config.Mock)
 	setPointerDefault(&config.Heartbeat.RenewIntervalSeconds, 30)
+}
+
+// SetAdmissionDefaults fills in what the user left out.
+func SetAdmissionDefaults(config *AdmissionConfiguration) {
+	setConnectionDefaults(&config.ClientConnection, 100, 200)
+	setLeaderElectionDefaults(&config.LeaderElection)
+	setLoggingDefaults(&config.Logging)
+	setServerDefaults(&config.Server)
+	setPointerDefault(&config.Webhooks.ServicePort, 443)
+}
+
+// SetCloudControllerDefaults fills in what the user left out.
+func SetCloudControllerDefaults(config *CloudControllerConfiguration) {
+	setLoggingDefaults(&config.Logging)
+	if config.Server.Port == 0 {
+		config.Server.Port = 10258
+	}
+	setPointerDefault(&config.ConcurrentSyncs, 5)
+}
+
+func setMockDefaults(mock *MockConfiguration) {
+	setPointerDefault(&mock.ConcurrentSyncs, 20)
+	setPointerDefault(&mock.Nodes.KubeletPort, 10250)
+	for i := range mock.Behaviours {
+		setPointerDefault(&mock.Behaviours[i].RetryAfter, metav1.Duration{Duration: 5 * time.Second})
+		setDefault(&mock.Behaviours[i].Error.Message, "failure injected by the configuration of the mock provider")
+	}
 }
 
 func setConnectionDefaults(connection *componentbaseconfigv1alpha1.ClientConnectionConfiguration, qps float32, burst int32) {
@@ -183,5 +206,23 @@ func setDefault[T ~string](field *T, value T) {
 func setPointerDefault[T any](field **T, value T) {
 	if *field == nil {
 		*field = &value
+	}
+}
+
+// byName returns the controllers by the names of their fields.
+func (c *ControllersConfiguration) byName() map[string]*ControllerConfiguration {
+	return map[string]*ControllerConfiguration{
+		"backupBucket":          &c.BackupBucket,
+		"backupEntry":           &c.BackupEntry,
+		"dnsRecord":             &c.DNSRecord,
+		"extension":             &c.Extension,
+		"bastion":               &c.Bastion,
+		"controlPlane":          &c.ControlPlane,
+		"infrastructure":        &c.Infrastructure,
+		"operatingSystemConfig": &c.OperatingSystemConfig,
+		"worker":                &c.Worker,
+		"healthCheck":           &c.HealthCheck.ControllerConfiguration,
+		"ingress":               &c.Ingress,
+		"service":               &c.Service,
 	}
 }
