@@ -47,32 +47,18 @@ const (
 	ReasonUnsafeArchive Reason = "UnsafeArchive"
 )
 
-// remedy returns what a user can do.
-func (r Reason) remedy() string {
-	switch r {
-	case ReasonConfiguration:
-		return "correct charts.sources in the instance's configuration, or the Secret it names"
-	case ReasonUnauthorized:
-		return "check the Secret in pullSecretRef, and that its user may pull from the repository"
-	case ReasonNotFound:
-		return "check ref, and that the chart was pushed to the registry or to one of the mirrors"
-	case ReasonUnreachable:
-		return "check the registry, the network and the mirrors"
-	case ReasonUntrusted:
-		return "put the registry's CA into the key bundle.crt of a Secret and name it in caBundleSecretRef"
-	case ReasonUnexpectedAnswer:
-		return "check that there is a registry under this address"
-	case ReasonDigestMismatch:
-		return "what the registry sends is damaged or was tampered with: push the chart again"
-	case ReasonNotAChart:
-		return "ref must lead to one chart that was pushed by helm push"
-	case ReasonTooLarge:
-		return "make the chart smaller"
-	case ReasonUnsafeArchive:
-		return "pack the chart with helm package"
-	default:
-		return "see the logs"
-	}
+// remedies say what a user can do.
+var remedies = map[Reason]string{
+	ReasonConfiguration:    "correct charts.sources in the instance's configuration, or the Secret it names",
+	ReasonUnauthorized:     "check the Secret in pullSecretRef, and that its user may pull from the repository",
+	ReasonNotFound:         "check ref, and that the chart was pushed to the registry or to one of the mirrors",
+	ReasonUnreachable:      "check the registry, the network and the mirrors",
+	ReasonUntrusted:        "put the registry's CA into the key bundle.crt of a Secret and name it in caBundleSecretRef",
+	ReasonUnexpectedAnswer: "check that there is a registry under this address",
+	ReasonDigestMismatch:   "what the registry sends is damaged or was tampered with: push the chart again",
+	ReasonNotAChart:        "ref must lead to one chart that was pushed by helm push",
+	ReasonTooLarge:         "make the chart smaller",
+	ReasonUnsafeArchive:    "pack the chart with helm package",
 }
 
 // Error is why there is no chart.
@@ -89,7 +75,7 @@ var query = regexp.MustCompile(`(https?://[^\s"?]+)\?[^\s"]*`)
 
 // Error implements error. URLs are without their query.
 func (e *Error) Error() string {
-	return fmt.Sprintf("getting chart %s: %s: %s", e.Ref, withoutQueries(e.Err.Error()), e.Reason.remedy())
+	return fmt.Sprintf("getting chart %s: %s: %s", e.Ref, withoutQueries(e.Err.Error()), remedies[e.Reason])
 }
 
 // Unwrap returns Err.
