@@ -7,14 +7,14 @@ package service
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -52,46 +52,24 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.Controller.ReconciliationTimeout = reconciliationTimeout
 	}
 
-	queue := &waker{}
-	opts.Controller.Reconciler = &reconciler{
+	r := &reconciler{
 		cache:     mgr.GetCache(),
 		live:      mgr.GetAPIReader(),
 		client:    mgr.GetClient(),
 		events:    mgr.GetEventRecorder(ControllerName + "-controller"),
 		allocator: allocator,
-		wake:      queue.add,
-		written:   newVersions(),
+		written:   lru.New(writtenMax),
 	}
-	c, err := controller.New(ControllerName, mgr, opts.Controller)
-	if err != nil {
-		return fmt.Errorf("adding the Service controller: %w", err)
-	}
-	if err := c.Watch(source.Func(queue.start)); err != nil {
-		return err
-	}
-	return c.Watch(source.Kind(mgr.GetCache(), &corev1.Service{}, &handler.TypedEnqueueRequestForObject[*corev1.Service]{}))
-}
-
-// waker puts Services into the controller's queue.
-type waker struct {
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
-// start is called by the controller before its first reconcile.
-func (w *waker) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	w.queue = queue
-	return nil
-}
-
-func (w *waker) add(services []types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	for _, service := range services {
-		w.queue.Add(reconcile.Request{NamespacedName: service})
-	}
+	return builder.ControllerManagedBy(mgr).Named(ControllerName).WithOptions(opts.Controller).
+		For(&corev1.Service{}).
+		// The controller calls it before the first reconcile.
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.wake = func(services []types.NamespacedName) {
+				for _, service := range services {
+					queue.Add(reconcile.Request{NamespacedName: service})
+				}
+			}
+			return nil
+		})).
+		Complete(r)
 }

@@ -64,7 +64,7 @@ func (r *reconciler) fixNodePorts(ctx context.Context, service *corev1.Service) 
 		patched, err := r.patchPorts(ctx, patch)
 		if err == nil {
 			if patched != nil {
-				r.written.add(patched)
+				r.remember(patched)
 				service = patched
 			}
 			return service, problem, errors.Join(errs...)
@@ -228,13 +228,12 @@ func newPortPatch(service *corev1.Service) *portPatch { return &portPatch{servic
 // fix sets the node ports that differ from the wanted ones. Other ports of the Service that are in their way get a node
 // port from the API server.
 func (p *portPatch) fix(wanted map[int32]int32) {
-	fixed := slices.Collect(maps.Values(wanted))
 	for i, port := range p.service.Spec.Ports {
 		nodePort := wanted[port.Port]
 		switch {
 		case nodePort != 0 && nodePort != port.NodePort:
 			p.set(i, nodePort)
-		case nodePort == 0 && port.NodePort != 0 && slices.Contains(fixed, port.NodePort) && p.has(wanted, port.NodePort):
+		case nodePort == 0 && port.NodePort != 0 && p.has(wanted, port.NodePort):
 			p.operations = append(p.operations, operation{Op: "remove", Path: nodePortPath(i)})
 		}
 	}

@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,6 +27,8 @@ import (
 const (
 	// pageSize is how many Services are read at a time.
 	pageSize = 500
+	// writtenMax is the number of Services of which the last write is remembered.
+	writtenMax = 4096
 	// retryMistake is how long a mistake in a Service is left alone. Correcting it makes an event anyway.
 	retryMistake = 10 * time.Minute
 )
@@ -37,8 +41,8 @@ type reconciler struct {
 	allocator   *loadbalancer.Allocator
 	// wake puts Services into the queue.
 	wake func([]types.NamespacedName)
-	// written has the versions of Services that were written and have not been seen in the cache yet.
-	written *versions
+	// written has the resource versions of Services that were written, by their keys.
+	written *lru.Cache
 
 	restoring sync.Mutex
 	restored  bool
@@ -55,13 +59,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if !apierrors.IsNotFound(err) {
 			return reconcile.Result{}, err
 		}
-		r.written.forget(request.NamespacedName)
+		r.written.Remove(request.NamespacedName)
 		r.wake(r.allocator.Release(request.NamespacedName))
 		return reconcile.Result{}, nil
 	}
 
 	switch {
-	case r.written.isBehind(service):
+	case r.isBehind(service):
 		// The event of what was written is yet to come.
 		return reconcile.Result{}, nil
 	case service.DeletionTimestamp != nil:
@@ -97,6 +101,21 @@ func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) (re
 		return reconcile.Result{RequeueAfter: retryMistake}, nil
 	}
 	return reconcile.Result{}, portErr
+}
+
+// remember notes that a Service was written.
+func (r *reconciler) remember(service *corev1.Service) {
+	r.written.Add(client.ObjectKeyFromObject(service), service.ResourceVersion)
+}
+
+// isBehind reports whether a Service from the cache is older than what was written.
+func (r *reconciler) isBehind(service *corev1.Service) bool {
+	written, ok := r.written.Get(client.ObjectKeyFromObject(service))
+	if !ok {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(service.ResourceVersion, written.(string))
+	return err == nil && order < 0
 }
 
 // restore reads before the first reconcile which addresses are in use. It asks the API server, as the cache may not know

@@ -46,7 +46,7 @@ func (r *reconciler) writeStatus(ctx context.Context, service *corev1.Service, i
 	if err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(service, client.MergeFromWithOptimisticLock{})); err != nil {
 		return outdated(fmt.Errorf("writing the status: %w", err))
 	}
-	r.written.add(changed)
+	r.remember(changed)
 	if isNew && problem != nil {
 		r.events.Eventf(service, nil, corev1.EventTypeWarning, problem.Reason, actionAssign, "%s", problem.Message)
 	}
