@@ -9,14 +9,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -42,32 +44,66 @@ type Credentials struct {
 	held *lru.Cache
 
 	mu sync.Mutex
-	// users are the objects that refer to a Secret; nil before the list was asked.
-	users map[string]corev1.SecretReference
-	count map[corev1.SecretReference]int
-	// former are the Secrets that an object has referred to before, and which may have the finalizer still.
-	former map[string][]corev1.SecretReference
+	// users are the objects with the Secrets that they refer to or have referred to before, which may have the finalizer
+	// still; nil before the list was asked.
+	users map[string]sets.Set[corev1.SecretReference]
 }
 
-// NewCredentials returns Credentials for the objects of one kind. list returns the Secrets of all of them that there are
+// Credentials returns those of the Reconciler's objects, which refer to the Secrets that refOf returns.
+func (r *Reconciler[T]) Credentials(refOf func(T) corev1.SecretReference) *Credentials {
+	return newCredentials(r.Client, r.Finalizer, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
+		list, err := r.newList()
+		if err != nil {
+			return nil, err
+		}
+		if err := r.Client.List(ctx, list); err != nil {
+			return nil, err
+		}
+		out := map[string]corev1.SecretReference{}
+		return out, meta.EachListItem(list, func(item runtime.Object) error {
+			if obj := item.(T); r.isServed(obj) {
+				out[obj.GetName()] = refOf(obj)
+			}
+			return nil
+		})
+	})
+}
+
+// newCredentials returns Credentials for the objects of one kind. list returns the Secrets of all of them that there are
 // when the program starts, by the names of the objects.
-func NewCredentials(c client.Client, finalizer string, list func(context.Context) (map[string]corev1.SecretReference, error)) *Credentials {
+func newCredentials(c client.Client, finalizer string, list func(context.Context) (map[string]corev1.SecretReference, error)) *Credentials {
 	return &Credentials{client: c, finalizer: finalizer, list: list, held: lru.New(heldMax)}
 }
 
 // Hold ensures that the Secret of an object is there and stays, and then lets go of those that the object referred to
 // before. It is a configuration problem if the Secret is not there.
 func (c *Credentials) Hold(ctx context.Context, user string, ref corev1.SecretReference) error {
-	if ref.Name == "" || ref.Namespace == "" {
+	if !isComplete(ref) {
 		return ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"), RetryMistake)
 	}
-	if err := c.use(ctx, user, ref, true); err != nil {
+	refs, err := c.use(ctx, user, ref)
+	if err != nil {
 		return err
 	}
 	if err := c.putOn(ctx, ref); err != nil {
 		return err
 	}
-	return c.releaseFormer(ctx, user)
+	_, err = c.takeOff(ctx, user, refs.Delete(ref))
+	return err
+}
+
+// Release lets go of the Secret of an object, and takes the finalizer off if no other object has it. It reports whether the
+// Secret is there, which it takes for granted if another object has it.
+func (c *Credentials) Release(ctx context.Context, user string, ref corev1.SecretReference) (found bool, err error) {
+	if !isComplete(ref) {
+		return false, nil
+	}
+	refs, err := c.use(ctx, user, ref)
+	if err != nil {
+		return false, err
+	}
+	missing, err := c.takeOff(ctx, user, refs)
+	return !missing.Has(ref) && err == nil, err
 }
 
 // Start implements manager.Runnable. It notes who refers to which Secret before one of them refers to another one.
@@ -80,37 +116,56 @@ func (c *Credentials) Start(ctx context.Context) error {
 	return nil
 }
 
-// Release lets go of the Secret of an object, and takes the finalizer off if no other object has it. It reports whether the
-// Secret is there, which it takes for granted if another object has it.
-func (c *Credentials) Release(ctx context.Context, user string, ref corev1.SecretReference) (found bool, err error) {
-	if ref.Name == "" || ref.Namespace == "" {
-		return false, nil
+// use notes that an object refers to a Secret, and returns all that it refers to or has referred to.
+func (c *Credentials) use(ctx context.Context, user string, ref corev1.SecretReference) (sets.Set[corev1.SecretReference], error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.load(ctx); err != nil {
+		return nil, err
 	}
-	if err := c.use(ctx, user, ref, false); err != nil {
-		return false, err
-	}
-	if found, err = c.takeOff(ctx, ref); err != nil {
-		return false, err
-	}
-	return found, c.releaseFormer(ctx, user)
+	c.add(user, ref)
+	return c.users[user].Clone(), nil
 }
 
-// releaseFormer lets go of the Secrets that an object has referred to before, once it has the one that it refers to now.
-func (c *Credentials) releaseFormer(ctx context.Context, user string) error {
-	c.mu.Lock()
-	former := slices.Clone(c.former[user])
-	c.mu.Unlock()
-	for _, ref := range former {
-		if _, err := c.takeOff(ctx, ref); err != nil {
-			return err
+// load asks the list unless that has been done. The lock is to be held.
+func (c *Credentials) load(ctx context.Context) error {
+	if c.users != nil {
+		return nil
+	}
+	users, err := c.list(ctx)
+	if err != nil {
+		return fmt.Errorf("listing who refers to Secrets: %w", err)
+	}
+	c.users = map[string]sets.Set[corev1.SecretReference]{}
+	for user, ref := range users {
+		if isComplete(ref) {
+			c.add(user, ref)
 		}
 	}
-	if len(former) > 0 {
-		c.mu.Lock()
-		delete(c.former, user)
-		c.mu.Unlock()
-	}
 	return nil
+}
+
+// add notes that an object refers to a Secret. The lock is to be held.
+func (c *Credentials) add(user string, ref corev1.SecretReference) {
+	if c.users[user] == nil {
+		c.users[user] = sets.New[corev1.SecretReference]()
+	}
+	c.users[user].Insert(ref)
+}
+
+// drop notes that an object does not refer to a Secret any more, and reports whether another one does.
+func (c *Credentials) drop(user string, ref corev1.SecretReference) (isUsed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users[user].Delete(ref); len(c.users[user]) == 0 {
+		delete(c.users, user)
+	}
+	for _, refs := range c.users {
+		if refs.Has(ref) {
+			return true
+		}
+	}
+	return false
 }
 
 // putOn puts the finalizer on a Secret unless it has been done lately.
@@ -129,69 +184,29 @@ func (c *Credentials) putOn(ctx context.Context, ref corev1.SecretReference) err
 	return nil
 }
 
-// takeOff takes the finalizer off a Secret unless an object refers to it. It returns whether the Secret exists.
-func (c *Credentials) takeOff(ctx context.Context, ref corev1.SecretReference) (found bool, err error) {
-	if c.isUsed(ref) {
-		return true, nil
-	}
-	c.held.Remove(ref)
-	err = c.patch(ctx, ref, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{c.finalizer}})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("taking the finalizer off the Secret %s/%s which spec.secretRef names or has named: %w", ref.Namespace, ref.Name, err)
-	}
-	return true, nil
-}
-
-// use notes that an object refers to a Secret, or has done so until now.
-func (c *Credentials) use(ctx context.Context, user string, ref corev1.SecretReference, stays bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.load(ctx); err != nil {
-		return err
-	}
-
-	if before, ok := c.users[user]; ok {
-		delete(c.users, user)
-		if c.count[before]--; c.count[before] == 0 {
-			delete(c.count, before)
+// takeOff takes the finalizer off the Secrets that an object does not need any more, unless another one does. It returns which
+// of them do not exist.
+func (c *Credentials) takeOff(ctx context.Context, user string, refs sets.Set[corev1.SecretReference]) (missing sets.Set[corev1.SecretReference], err error) {
+	missing = sets.New[corev1.SecretReference]()
+	for ref := range refs {
+		if c.drop(user, ref) {
+			continue
 		}
-		if before != ref && before.Name != "" && before.Namespace != "" {
-			c.former[user] = append(c.former[user], before)
+		c.held.Remove(ref)
+		err := c.patch(ctx, ref, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{c.finalizer}})
+		if apierrors.IsNotFound(err) {
+			missing.Insert(ref)
+		} else if err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.add(user, ref)
+			return nil, fmt.Errorf("taking the finalizer off the Secret %s/%s which spec.secretRef names or has named: %w", ref.Namespace, ref.Name, err)
 		}
 	}
-	if stays {
-		c.users[user] = ref
-		c.count[ref]++
-	}
-	return nil
+	return missing, nil
 }
 
-// load asks the list unless that has been done. The lock is to be held.
-func (c *Credentials) load(ctx context.Context) error {
-	if c.users != nil {
-		return nil
-	}
-	users, err := c.list(ctx)
-	if err != nil {
-		return fmt.Errorf("listing who refers to Secrets: %w", err)
-	}
-	c.users, c.count, c.former = map[string]corev1.SecretReference{}, map[corev1.SecretReference]int{}, map[string][]corev1.SecretReference{}
-	for user, ref := range users {
-		c.users[user] = ref
-		c.count[ref]++
-	}
-	return nil
-}
-
-// isUsed reports whether an object refers to a Secret.
-func (c *Credentials) isUsed(ref corev1.SecretReference) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.count[ref] > 0
-}
+func isComplete(ref corev1.SecretReference) bool { return ref.Name != "" && ref.Namespace != "" }
 
 func (c *Credentials) patch(ctx context.Context, ref corev1.SecretReference, metadata map[string]any) error {
 	data, err := json.Marshal(map[string]any{"metadata": metadata})

@@ -38,7 +38,7 @@ func TestCredentialsAreHeldUntilTheLastUserHasGone(t *testing.T) {
 	g := NewWithT(t)
 	c, requests := counted(t, newShared())
 	existing := map[string]corev1.SecretReference{"from before the start": sharedRef}
-	credentials := NewCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return existing, nil })
+	credentials := newCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return existing, nil })
 
 	for _, user := range []string{"a", "b", "a"} {
 		g.Expect(credentials.Hold(t.Context(), user, sharedRef)).To(Succeed())
@@ -62,7 +62,7 @@ func TestCredentialsAreHeldUntilTheLastUserHasGone(t *testing.T) {
 func TestCredentialsThatAreMissingAreAConfigurationProblem(t *testing.T) {
 	g := NewWithT(t)
 	c, _ := counted(t)
-	credentials := NewCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return nil, nil })
+	credentials := newCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return nil, nil })
 	for _, ref := range []corev1.SecretReference{sharedRef, {}, {Name: "a"}} {
 		err := credentials.Hold(t.Context(), "a", ref)
 		var requeue *reconcilerutils.RequeueAfterError
@@ -75,7 +75,7 @@ func TestCredentialsThatAreMissingAreAConfigurationProblem(t *testing.T) {
 func TestCredentialsOfUnknownUsersAreNotTouched(t *testing.T) {
 	g := NewWithT(t)
 	c, requests := counted(t, newShared())
-	credentials := NewCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return nil, errors.New("no answer") })
+	credentials := newCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return nil, errors.New("no answer") })
 	g.Expect(credentials.Hold(t.Context(), "a", sharedRef)).To(MatchError(ContainSubstring("no answer")))
 	_, err := credentials.Release(t.Context(), "a", sharedRef)
 	g.Expect(err).To(MatchError(ContainSubstring("no answer")))
@@ -99,7 +99,7 @@ func TestCredentialsThatAreNotReferredToAnyMoreAreReleased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c, _ := counted(t, newShared())
-			credentials := NewCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) {
+			credentials := newCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) {
 				return map[string]corev1.SecretReference{"a": sharedRef}, nil
 			})
 			g.Expect(credentials.Start(t.Context())).To(Succeed())
@@ -135,7 +135,7 @@ func TestCredentialsOfAnObjectThatWasThereBeforeTheStartAreReleased(t *testing.T
 	newRef := corev1.SecretReference{Namespace: "garden", Name: "rotated"}
 	c, _ := counted(t, shared, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: newRef.Namespace, Name: newRef.Name}})
 	existing := map[string]corev1.SecretReference{"a": sharedRef}
-	credentials := NewCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return existing, nil })
+	credentials := newCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return existing, nil })
 	g.Expect(credentials.Start(t.Context())).To(Succeed())
 
 	existing = map[string]corev1.SecretReference{"a": newRef}

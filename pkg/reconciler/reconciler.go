@@ -28,6 +28,7 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
@@ -55,7 +56,7 @@ type Options[T extensionsv1alpha1.Object] struct {
 	NewObject func() T
 	// Kind is the kind of the objects, for messages. Default: the name of the type of NewObject's object.
 	Kind string
-	// Types are those of the objects to reconcile.
+	// Types are those of the objects to reconcile. Default: local.
 	Types []string
 	// ExistsFor are the classes of which there are objects. Default: shoot.
 	ExistsFor []extensionsv1alpha1.ExtensionClass
@@ -112,6 +113,9 @@ type Reconciler[T extensionsv1alpha1.Object] struct {
 func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 	if opts.NewObject == nil {
 		opts.NewObject = func() T { return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T) }
+	}
+	if len(opts.Types) == 0 {
+		opts.Types = []string{localv1alpha1.Type}
 	}
 	if opts.Kind == "" {
 		opts.Kind = reflect.TypeOf(opts.NewObject()).Elem().Name()

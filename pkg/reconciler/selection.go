@@ -101,7 +101,6 @@ func (r *Reconciler[T]) predicate() predicate.Predicate {
 			}
 			return false
 		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 
@@ -113,10 +112,9 @@ func (r *Reconciler[T]) clusterPredicate() predicate.Predicate {
 	}
 	return predicate.Funcs{
 		// Objects have events of their own when the program starts.
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return isOfFailedShoot(e.ObjectOld) && !isOfFailedShoot(e.ObjectNew) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return isOfFailedShoot(e.Object) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return isOfFailedShoot(e.ObjectOld) && !isOfFailedShoot(e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return isOfFailedShoot(e.Object) },
 	}
 }
 

@@ -6,6 +6,7 @@ package reconciler
 
 import (
 	"context"
+	"reflect"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,13 +49,19 @@ func (r *Reconciler[T]) OfManagedResource(ctx context.Context, mr client.Object)
 func (m ManagedResources) Predicate() predicate.Predicate {
 	awaits := func(obj client.Object) bool { return m.Awaits != nil && m.Awaits(obj.GetName()) }
 	return predicate.Funcs{
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return m.Owns(e.Object.GetName()) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return m.Owns(e.Object.GetName()) },
 		// gardener-resource-manager may have been faster than the watch.
 		CreateFunc: func(e event.CreateEvent) bool { return awaits(e.Object) && m.verdict(e.Object) == "" },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return awaits(e.ObjectNew) && m.verdict(e.ObjectOld) != m.verdict(e.ObjectNew)
 		},
+	}
+}
+
+// Changed lets pass all events but updates that leave an aspect of the object as it was.
+func Changed(aspect func(client.Object) any) predicate.Funcs {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return !reflect.DeepEqual(aspect(e.ObjectOld), aspect(e.ObjectNew)) },
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
@@ -36,16 +35,14 @@ type Options struct {
 // sets up where the operation annotation is ignored is missing on purpose: what the Secret of spec.secretRef holds does
 // not matter to the type local.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	credentials := newCredentials(mgr.GetClient(), opts.Classes)
-	if err := mgr.Add(credentials); err != nil {
-		return err
-	}
-
 	secrets := &generatedSecrets{client: mgr.GetClient(), cached: mgr.GetCache(), hostPath: opts.HostPath}
 	events := &events{client: mgr.GetClient(), secrets: secrets, classes: opts.Classes}
 	r := newReconciler(mgr.GetClient(), opts.Shared, events, &actuator{
-		client: mgr.GetClient(), credentials: credentials, store: opts.Store, secrets: secrets, hostPath: opts.HostPath,
+		client: mgr.GetClient(), store: opts.Store, secrets: secrets, hostPath: opts.HostPath,
 	})
+	if err := mgr.Add(r.Actuator.(*actuator).credentials); err != nil {
+		return err
+	}
 	return r.AddToManager(mgr, backupbucket.ControllerName, func(b *builder.Builder) {
 		b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfSecret), builder.WithPredicates(events.changedSecret())).
 			Watches(&extensionsv1alpha1.BackupEntry{}, handler.EnqueueRequestsFromMapFunc(events.bucketOfEntry), builder.WithPredicates(onlyDeletions()))
@@ -53,10 +50,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 func newReconciler(c client.Client, shared reconciler.Shared, events *events, actuator *actuator) *reconciler.Reconciler[*extensionsv1alpha1.BackupBucket] {
-	return reconciler.New(reconciler.Options[*extensionsv1alpha1.BackupBucket]{
+	r := reconciler.New(reconciler.Options[*extensionsv1alpha1.BackupBucket]{
 		Shared:          shared,
 		Client:          c,
-		Types:           []string{localv1alpha1.Type},
 		ExistsFor:       class.All(),
 		Finalizer:       backupbucket.FinalizerName,
 		WithoutClusters: true,
@@ -69,20 +65,6 @@ func newReconciler(c client.Client, shared reconciler.Shared, events *events, ac
 		},
 		IsAmiss: events.lostSecret,
 	})
-}
-
-func newCredentials(c client.Client, classes class.Set) *reconciler.Credentials {
-	return reconciler.NewCredentials(c, backupbucket.FinalizerName, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
-		list := &extensionsv1alpha1.BackupBucketList{}
-		if err := c.List(ctx, list); err != nil {
-			return nil, err
-		}
-		out := map[string]corev1.SecretReference{}
-		for _, bucket := range list.Items {
-			if bucket.Spec.Type == localv1alpha1.Type && classes.Has(&bucket) {
-				out[bucket.Name] = bucket.Spec.SecretRef
-			}
-		}
-		return out, nil
-	})
+	actuator.credentials = r.Credentials(func(bucket *extensionsv1alpha1.BackupBucket) corev1.SecretReference { return bucket.Spec.SecretRef })
+	return r
 }

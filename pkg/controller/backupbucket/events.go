@@ -51,10 +51,8 @@ func (e *events) changedSecret() predicate.Predicate {
 		return ok && !e.secrets.isAsWritten(secret)
 	}
 	return predicate.Funcs{
-		CreateFunc:  func(event event.CreateEvent) bool { return changed(event.Object) },
-		UpdateFunc:  func(event event.UpdateEvent) bool { return changed(event.ObjectNew) },
-		DeleteFunc:  func(event.DeleteEvent) bool { return true },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		CreateFunc: func(event event.CreateEvent) bool { return changed(event.Object) },
+		UpdateFunc: func(event event.UpdateEvent) bool { return changed(event.ObjectNew) },
 	}
 }
 
@@ -93,9 +91,7 @@ func (e *events) request(ctx context.Context, name string, wanted func(*extensio
 
 func onlyDeletions() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return true },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
 	}
 }

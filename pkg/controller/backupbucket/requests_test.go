@@ -27,7 +27,7 @@ func TestSpendsFewRequests(t *testing.T) {
 	log := &requests.Log{}
 	counted := log.Wrap(e.client)
 	secrets := &generatedSecrets{client: counted, cached: labelled{e.client}, hostPath: hostPath}
-	actuator := &actuator{client: counted, credentials: newCredentials(counted, classes), store: e.actuator.store, hostPath: hostPath, secrets: secrets}
+	actuator := &actuator{client: counted, store: e.actuator.store, hostPath: hostPath, secrets: secrets}
 	r := newReconciler(counted, reconciler.Shared{Classes: classes}, &events{client: counted, secrets: secrets, classes: classes}, actuator)
 
 	for _, step := range []struct {

@@ -5,8 +5,6 @@
 package backupentry
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,7 +13,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -43,35 +40,19 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 
 func newReconciler(c client.Client, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.BackupEntry] {
 	actuator := &actuator{
-		client:      c,
-		credentials: newCredentials(c, opts.Classes),
-		secrets:     &etcdSecrets{client: c, hostPath: opts.HostPath, made: lru.New(madeMax)},
-		store:       opts.Store,
+		client:  c,
+		secrets: &etcdSecrets{client: c, hostPath: opts.HostPath, made: lru.New(madeMax)},
+		store:   opts.Store,
 	}
-	return reconciler.New(reconciler.Options[*extensionsv1alpha1.BackupEntry]{
+	r := reconciler.New(reconciler.Options[*extensionsv1alpha1.BackupEntry]{
 		Shared:          opts.Shared,
 		Client:          c,
-		Types:           []string{localv1alpha1.Type},
 		ExistsFor:       class.All(),
 		Finalizer:       backupentry.FinalizerName,
 		WithoutClusters: true,
 		Check:           actuator.check,
 		Actuator:        actuator,
 	})
-}
-
-func newCredentials(c client.Client, classes class.Set) *reconciler.Credentials {
-	return reconciler.NewCredentials(c, backupentry.FinalizerName, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
-		list := &extensionsv1alpha1.BackupEntryList{}
-		if err := c.List(ctx, list); err != nil {
-			return nil, err
-		}
-		out := map[string]corev1.SecretReference{}
-		for _, entry := range list.Items {
-			if entry.Spec.Type == localv1alpha1.Type && classes.Has(&entry) {
-				out[entry.Name] = entry.Spec.SecretRef
-			}
-		}
-		return out, nil
-	})
+	actuator.credentials = r.Credentials(func(entry *extensionsv1alpha1.BackupEntry) corev1.SecretReference { return entry.Spec.SecretRef })
+	return r
 }
