@@ -11,7 +11,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/operatingsystemconfig"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -30,7 +29,6 @@ func newReconciler(c client.Client, shared reconciler.Shared) *reconciler.Reconc
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.OperatingSystemConfig]{
 		Shared:    shared,
 		Client:    c,
-		Types:     []string{localv1alpha1.Type},
 		Finalizer: operatingsystemconfig.FinalizerName,
 		Actuator:  &actuator{client: c},
 	})

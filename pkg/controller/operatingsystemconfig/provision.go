@@ -9,7 +9,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -59,9 +58,9 @@ func readContents(ctx context.Context, reader client.Reader, namespace string, f
 	contents := make([][]byte, 0, len(files))
 	for i, file := range files {
 		at := field.NewPath("spec", "files").Index(i).Child("content")
-		content, err := readContent(ctx, reader, namespace, &file.Content, secrets)
+		content, err := readContent(ctx, reader, namespace, &file.Content, at, secrets)
 		if err != nil {
-			return nil, located(at, err)
+			return nil, err
 		}
 		if ptr.Deref(file.Content.TransmitUnencoded, false) && bytes.IndexByte(content, 0) >= 0 {
 			err := field.Forbidden(at.Child("transmitUnencoded"), "the content has a zero byte, which no script can have")
@@ -72,33 +71,12 @@ func readContents(ctx context.Context, reader client.Reader, namespace string, f
 	return contents, nil
 }
 
-// located says where in the spec an error comes from, and keeps what says when to try again.
-func located(at *field.Path, err error) error {
-	var mistake *contentError
-	if !errors.As(err, &mistake) {
-		return fmt.Errorf("%s: %w", at, err)
-	}
-	retryAfter := reconciler.RetryMistake
-	if mistake.missing {
-		retryAfter = reconciler.RetryMissing
-	}
-	return reconciler.ConfigurationProblem(fmt.Errorf("%s: %w", at, err), retryAfter)
-}
-
-// contentError is a mistake in what a file refers to. missing says that it may come without a change of the object.
-type contentError struct {
-	message string
-	missing bool
-}
-
-func (e *contentError) Error() string { return e.message }
-
-func readContent(ctx context.Context, reader client.Reader, namespace string, content *extensionsv1alpha1.FileContent, secrets map[string]*corev1.Secret) ([]byte, error) {
+func readContent(ctx context.Context, reader client.Reader, namespace string, content *extensionsv1alpha1.FileContent, at *field.Path, secrets map[string]*corev1.Secret) ([]byte, error) {
 	if inline := content.Inline; inline != nil {
 		decoded, err := extensionsv1alpha1helper.Decode(inline.Encoding, []byte(inline.Data))
 		if err != nil {
 			// The error of the decoder may repeat a part of the content.
-			return nil, &contentError{message: fmt.Sprintf("the data is not in the encoding %q", inline.Encoding)}
+			return nil, reconciler.ConfigurationProblem(fmt.Errorf("%s: the data is not in the encoding %q", at, inline.Encoding), reconciler.RetryMistake)
 		}
 		return decoded, nil
 	}
@@ -109,16 +87,16 @@ func readContent(ctx context.Context, reader client.Reader, namespace string, co
 		secret = &corev1.Secret{}
 		err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, secret)
 		if apierrors.IsNotFound(err) {
-			return nil, &contentError{message: fmt.Sprintf("the Secret %s/%s does not exist: create it", namespace, ref.Name), missing: true}
+			return nil, reconciler.ConfigurationProblem(fmt.Errorf("%s: the Secret %s/%s does not exist: create it", at, namespace, ref.Name), reconciler.RetryMissing)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the Secret %s/%s: %w", namespace, ref.Name, err)
+			return nil, fmt.Errorf("%s: reading the Secret %s/%s: %w", at, namespace, ref.Name, err)
 		}
 		secrets[ref.Name] = secret
 	}
 	value, found := secret.Data[ref.DataKey]
 	if !found {
-		return nil, &contentError{message: fmt.Sprintf("the Secret %s/%s has no key %s: add it", namespace, ref.Name, ref.DataKey), missing: true}
+		return nil, reconciler.ConfigurationProblem(fmt.Errorf("%s: the Secret %s/%s has no key %s: add it", at, namespace, ref.Name, ref.DataKey), reconciler.RetryMissing)
 	}
 	return value, nil
 }

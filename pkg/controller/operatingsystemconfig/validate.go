@@ -7,6 +7,7 @@ package operatingsystemconfig
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -72,15 +73,9 @@ func validateUnit(unit *extensionsv1alpha1.Unit, at *field.Path) field.ErrorList
 	if !unitPattern.MatchString(unit.Name) || strings.HasPrefix(unit.Name, "-") || len(unit.Name) > maxName {
 		errs = append(errs, field.Invalid(at.Child("name"), unit.Name, `use the name of a systemd unit with its type, such as a.service, of letters, digits and :_.\@-`))
 	}
-	if unit.Command != nil {
-		known := []extensionsv1alpha1.UnitCommand{extensionsv1alpha1.CommandStart, extensionsv1alpha1.CommandRestart, extensionsv1alpha1.CommandStop}
-		found := false
-		for _, command := range known {
-			found = found || *unit.Command == command
-		}
-		if !found {
-			errs = append(errs, field.NotSupported(at.Child("command"), *unit.Command, known))
-		}
+	known := []extensionsv1alpha1.UnitCommand{extensionsv1alpha1.CommandStart, extensionsv1alpha1.CommandRestart, extensionsv1alpha1.CommandStop}
+	if unit.Command != nil && !slices.Contains(known, *unit.Command) {
+		errs = append(errs, field.NotSupported(at.Child("command"), *unit.Command, known))
 	}
 	for i, dropIn := range unit.DropIns {
 		if !dropInPattern.MatchString(dropIn.Name) || len(dropIn.Name) > maxName {
