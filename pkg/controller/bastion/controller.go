@@ -16,7 +16,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -57,7 +56,6 @@ func newReconciler(c client.Client, reader, cache client.Reader, opts Options) *
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Bastion]{
 		Shared:    opts.Shared,
 		Client:    c,
-		Types:     []string{localv1alpha1.Type},
 		Finalizer: bastion.FinalizerName,
 		Actuator:  actuator,
 		Check:     actuator.check,

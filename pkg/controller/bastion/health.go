@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 // problem says what keeps a Pod or Service of a bastion from being of use; empty if nothing does.
@@ -97,12 +98,10 @@ func addressOf(service *corev1.Service) *corev1.LoadBalancerIngress {
 
 // changes lets pass what changes what is said of a Pod or Service, and that one is gone.
 func changes() predicate.Predicate {
-	return predicate.Funcs{
-		// An instance that starts gets such an event for each object there is.
-		CreateFunc:  func(e event.CreateEvent) bool { return problem(e.Object) == "" },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return said(e.ObjectOld) != said(e.ObjectNew) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	}
+	changed := reconciler.Changed(said)
+	// An instance that starts gets such an event for each object there is.
+	changed.CreateFunc = func(e event.CreateEvent) bool { return problem(e.Object) == "" }
+	return changed
 }
 
 // bastionOf returns which Bastion a Pod or Service in the seed belongs to. It compares names, as the cache keeps no labels of
@@ -116,7 +115,7 @@ func bastionOf(_ context.Context, obj client.Object) []reconcile.Request {
 }
 
 // said is what a Bastion is told about an object.
-func said(obj client.Object) string {
+func said(obj client.Object) any {
 	if service, ok := obj.(*corev1.Service); ok && problem(obj) == "" {
 		address := addressOf(service)
 		return address.IP + address.Hostname

@@ -91,7 +91,6 @@ func TestWhatWakesABastion(t *testing.T) {
 		"a Service gets another address":            {event.UpdateEvent{ObjectOld: serviceWith("192.0.2.1"), ObjectNew: serviceWith("192.0.2.2")}, true},
 		"a Service changes in what does not matter": {event.UpdateEvent{ObjectOld: serviceWith("192.0.2.1"), ObjectNew: serviceWith("192.0.2.1")}, false},
 		"a Service is gone":                         {event.DeleteEvent{Object: serviceWith("192.0.2.1")}, true},
-		"somebody asks for an event":                {event.GenericEvent{Object: serviceWith("192.0.2.1")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wakes := false
@@ -102,8 +101,6 @@ func TestWhatWakesABastion(t *testing.T) {
 				wakes = changes().Update(e)
 			case event.DeleteEvent:
 				wakes = changes().Delete(e)
-			case event.GenericEvent:
-				wakes = changes().Generic(e)
 			}
 			NewWithT(t).Expect(wakes).To(Equal(tt.wakes))
 		})

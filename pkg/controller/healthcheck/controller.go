@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
@@ -183,9 +182,7 @@ func wake() handler.EventHandler {
 // changed passes the events that may change a condition, of all objects or of those with the names.
 func changed(names []string) predicate.Predicate {
 	named := func(obj client.Object) bool { return len(names) == 0 || slices.Contains(names, obj.GetName()) }
-	return predicate.And(predicate.NewPredicateFuncs(named), predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !reflect.DeepEqual(aspect(e.ObjectOld), aspect(e.ObjectNew))
-	}})
+	return predicate.And(predicate.NewPredicateFuncs(named), reconciler.Changed(aspect))
 }
 
 // aspect returns the part of an object on which conditions depend.

@@ -14,7 +14,6 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -69,7 +68,6 @@ func newReconciler(mgr manager.Manager, opts Options, ranges ranges) *reconciler
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Infrastructure]{
 		Shared:    opts.Shared,
 		Client:    mgr.GetClient(),
-		Types:     []string{localv1alpha1.Type},
 		Finalizer: infrastructure.FinalizerName,
 		Actuator: &actuator{
 			client:           mgr.GetClient(),
