@@ -24,6 +24,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 // Options are what a Puller needs.
@@ -72,12 +73,12 @@ const (
 	maxFailureMemory = 5 * time.Minute
 )
 
-// Puller pulls charts and keeps them. There is one for an instance: its metrics and its directory cannot be shared. It is
+// Puller pulls charts and keeps them. There is one for an instance: its directory cannot be shared. It is
 // safe for concurrent use.
 type Puller struct {
 	opts    Options
 	timing  timing
-	metrics *metrics
+	metrics *metrics.Pulls
 	disk    *disk
 	// ctx is that of all pulls; it ends with Close. They do not end with the call that began them, since others may wait
 	// for the same chart.
@@ -102,13 +103,12 @@ func New(opts Options) (*Puller, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	m, err := newMetrics(opts.Registerer)
+	m, err := metrics.NewPulls(opts.Registerer)
 	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of pulled charts: %w", err)
+		return nil, err
 	}
 	kept, err := openDisk(opts.Directory, opts.MaxBytes)
 	if err != nil {
-		m.unregister()
 		return nil, err
 	}
 
@@ -125,7 +125,6 @@ func (p *Puller) Close() error {
 	p.cancel()
 	p.running.Lock()
 	defer p.running.Unlock()
-	p.metrics.unregister()
 	return p.disk.root.Close()
 }
 

@@ -119,7 +119,7 @@ func newSession(s *source, a access) (*session, error) {
 	}}
 	for _, ref := range s.refs {
 		session.servers = append(session.servers, &server{ref: ref, transport: &registryTransport{
-			base: session.base, source: s, ref: ref, metrics: s.puller.metrics,
+			base: session.base, source: s, ref: ref,
 		}})
 	}
 	return session, nil
@@ -282,10 +282,9 @@ var errPlainHTTP = errors.New("HTTP without TLS is allowed only with plainHTTP")
 // the request for the manifest in its place, which tells the same, and keeps a good answer for when the library asks for
 // it. That saves one of three requests.
 type registryTransport struct {
-	base    http.RoundTripper
-	source  *source
-	ref     name.Reference
-	metrics *metrics
+	base   http.RoundTripper
+	source *source
+	ref    name.Reference
 
 	lock sync.Mutex
 	// method is that of the first request, or "" when its answer was used.
@@ -364,7 +363,7 @@ func (t *registryTransport) send(request *http.Request) (*http.Response, error) 
 	if err == nil {
 		code = strconv.Itoa(response.StatusCode)
 	}
-	t.metrics.requests.WithLabelValues(registry, request.Method, code).Inc()
+	t.source.puller.metrics.Requests.WithLabelValues(registry, request.Method, code).Inc()
 	if err != nil {
 		return nil, err
 	}

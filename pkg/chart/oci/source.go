@@ -84,9 +84,9 @@ func (s *source) known() (*chart.Archive, error) {
 	if s.current == nil || s.due(now) {
 		return nil, nil //nolint:nilnil // See above.
 	}
-	s.puller.metrics.hits.WithLabelValues(memoryLevel).Inc()
+	s.puller.metrics.Hits.WithLabelValues("memory").Inc()
 	if s.stale != "" {
-		s.puller.metrics.stale.WithLabelValues(string(s.stale)).Inc()
+		s.puller.metrics.Stale.WithLabelValues(string(s.stale)).Inc()
 	}
 	return s.current.archive, nil
 }
@@ -204,12 +204,12 @@ func (s *source) restore() {
 		archive, err = s.unpack(found, raw)
 	}
 	if err != nil {
-		s.puller.metrics.corruptions.Inc()
+		s.puller.metrics.Corruptions.Inc()
 		s.puller.opts.Log.Info("Removing a chart from the disk that is damaged", "ref", s.config.Ref, "problem",
 			errors.Join(err, s.puller.disk.remove(s.file)).Error())
 		return
 	}
-	s.puller.metrics.hits.WithLabelValues(diskLevel).Inc()
+	s.puller.metrics.Hits.WithLabelValues("disk").Inc()
 	if _, tagged := s.refs[0].(name.Tag); !tagged {
 		s.touch()
 	}
@@ -235,18 +235,18 @@ func (s *source) unpack(of entry, raw []byte) (*chart.Archive, error) {
 
 // pull gets the chart and keeps it.
 func (s *source) pull(ctx context.Context) (*chart.Archive, error) {
-	s.puller.metrics.misses.Inc()
+	s.puller.metrics.Misses.Inc()
 	found, raw, err := s.session.pull(ctx)
 	var archive *chart.Archive
 	if err == nil {
 		archive, err = s.unpack(found, raw)
 	}
 	if err != nil {
-		s.puller.metrics.pulls.WithLabelValues(string(classify(err))).Inc()
+		s.puller.metrics.Pulls.WithLabelValues(string(classify(err))).Inc()
 		return nil, err
 	}
 
-	s.puller.metrics.pulls.WithLabelValues("Success").Inc()
+	s.puller.metrics.Pulls.WithLabelValues("Success").Inc()
 	s.puller.opts.Log.Info("Pulled a chart", "ref", s.config.Ref, "manifest", found.Manifest, "digest", found.Chart, "bytes", len(raw))
 	if err := s.puller.disk.write(s.file, found, raw, s.puller.opts.Clock.Now()); err != nil {
 		s.puller.opts.Log.Error(err, "A chart that was pulled is only kept in memory", "ref", s.config.Ref)
@@ -260,7 +260,7 @@ func (s *source) use(current *pulled, stale Reason) *chart.Archive {
 	defer s.lock.Unlock()
 	s.current, s.checked, s.stale, s.failure = current, s.puller.opts.Clock.Now(), stale, nil
 	if stale != "" {
-		s.puller.metrics.stale.WithLabelValues(string(stale)).Inc()
+		s.puller.metrics.Stale.WithLabelValues(string(stale)).Inc()
 	}
 	return current.archive
 }
