@@ -5,16 +5,15 @@
 package ingress
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
@@ -52,22 +51,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		gateways: slices.Clone(opts.Gateways),
 		reporter: &reporter{recorder: mgr.GetEventRecorder(ControllerName)},
 	}
-	options := opts.Controller
-	options.Reconciler = r
-	c, err := controller.New(ControllerName, mgr, options)
-	if err != nil {
-		return fmt.Errorf("adding the Ingress controller: %w", err)
-	}
-
-	for _, src := range []source.Source{
-		source.Kind(mgr.GetCache(), client.Object(&networkingv1.Ingress{}), &handler.EnqueueRequestForObject{}, ingressChanged()),
-		source.Kind(mgr.GetCache(), client.Object(&extensionsv1alpha1.DNSRecord{}), r.recordHandler(), recordChanged()),
-		source.Kind(mgr.GetCache(), client.Object(&corev1.Namespace{}), handler.EnqueueRequestsFromMapFunc(r.byNamespace), namespaceChanged()),
-		source.Kind(mgr.GetCache(), client.Object(&corev1.Service{}), handler.EnqueueRequestsFromMapFunc(r.byGateway), r.gatewayChanged()),
-	} {
-		if err := c.Watch(src); err != nil {
-			return fmt.Errorf("adding the Ingress controller: %w", err)
-		}
-	}
-	return nil
+	return builder.ControllerManagedBy(mgr).Named(ControllerName).WithOptions(opts.Controller).
+		For(&networkingv1.Ingress{}, builder.WithPredicates(ingressChanged())).
+		Watches(&extensionsv1alpha1.DNSRecord{}, r.recordHandler(), builder.WithPredicates(recordChanged())).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.byNamespace), builder.WithPredicates(namespaceChanged())).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byGateway), builder.WithPredicates(r.gatewayChanged())).
+		Complete(r)
 }

@@ -29,36 +29,22 @@ type problem struct {
 // reporter tells of problems by Events on the Ingress, of each when it comes up and not whenever it is seen again.
 type reporter struct {
 	recorder events.EventRecorder
-
-	mu sync.Mutex
-	// told has what has been told, of those Ingresses only that have problems.
-	told map[client.ObjectKey][]problem
+	// told has what has been told, by the keys of those Ingresses only that have problems.
+	told sync.Map
 }
 
 // report takes over what is wrong with an Ingress now.
-func (r *reporter) report(ingress *networkingv1.Ingress, problems []problem) {
-	for _, problem := range r.fresh(client.ObjectKeyFromObject(ingress), problems) {
-		r.recorder.Eventf(ingress, nil, corev1.EventTypeWarning, problem.reason, "CreateDNSRecord", "%s", problem.message)
-	}
-}
-
-// forget drops what is known of an Ingress.
-func (r *reporter) forget(key client.ObjectKey) {
-	r.fresh(key, nil)
-}
-
-func (r *reporter) fresh(key client.ObjectKey, problems []problem) []problem {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-
-	fresh := slices.DeleteFunc(slices.Clone(problems), func(p problem) bool { return slices.Contains(r.told[key], p) })
+func (r *reporter) report(key client.ObjectKey, ingress *networkingv1.Ingress, problems []problem) {
+	value, _ := r.told.Load(key)
+	told, _ := value.([]problem)
 	if len(problems) == 0 {
-		delete(r.told, key)
-		return nil
+		r.told.Delete(key)
+		return
 	}
-	if r.told == nil {
-		r.told = map[client.ObjectKey][]problem{}
+	r.told.Store(key, problems)
+	for _, problem := range problems {
+		if !slices.Contains(told, problem) {
+			r.recorder.Eventf(ingress, nil, corev1.EventTypeWarning, problem.reason, "CreateDNSRecord", "%s", problem.message)
+		}
 	}
-	r.told[key] = problems
-	return fresh
 }

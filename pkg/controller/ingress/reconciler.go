@@ -44,47 +44,22 @@ type reconciler struct {
 
 // Reconcile implements reconcile.Reconciler. Reading costs no request, and nothing is written that is as it should be.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	ingress := &networkingv1.Ingress{}
-	if err := r.reader.Get(ctx, request.NamespacedName, ingress); err != nil {
-		r.reporter.forget(request.NamespacedName)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	if isDeleted(ingress) {
-		// The garbage collector takes away what it owns.
-		r.reporter.forget(request.NamespacedName)
-		return reconcile.Result{}, nil
-	}
-
-	namespace := &corev1.Namespace{}
-	if err := r.reader.Get(ctx, client.ObjectKey{Name: ingress.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("reading Namespace %s: %w", ingress.Namespace, err)
-	}
-	if isDeleted(namespace) {
-		// All that is in it goes with it.
-		r.reporter.forget(request.NamespacedName)
-		return reconcile.Result{}, nil
-	}
-	records, err := r.recordsIn(ctx, ingress)
-	if err != nil {
+	ingress, namespace := &networkingv1.Ingress{}, &corev1.Namespace{}
+	if err := r.reader.Get(ctx, request.NamespacedName, ingress); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-
-	if !isShootNamespace(namespace) {
-		r.reporter.forget(request.NamespacedName)
-		return outcome(r.removeAll(ctx, records.own, func(*extensionsv1alpha1.DNSRecord) bool { return true }))
+	if err := r.reader.Get(ctx, client.ObjectKey{Name: request.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading Namespace %s: %w", request.Namespace, err)
 	}
-	if records.leaving {
-		r.reporter.forget(request.NamespacedName)
-		return outcome(r.migrateAll(ctx, records.own))
+	var problems []problem
+	var err error
+	// The garbage collector takes away what an Ingress owns, and all that is in a namespace goes with it.
+	if ingress.Name != "" && !isDeleted(ingress) && !isDeleted(namespace) {
+		problems, err = r.reconcile(ctx, ingress, namespace)
 	}
-	problems, err := r.reconcile(ctx, ingress, records)
-	r.reporter.report(ingress, problems)
-	return outcome(err)
-}
-
-// outcome tries again soon, and without a fuss, where somebody else has just written: mostly the DNSRecord controller.
-func outcome(err error) (reconcile.Result, error) {
+	r.reporter.report(request.NamespacedName, ingress, problems)
 	if isConflict(err) {
+		// Somebody else has just written, mostly the DNSRecord controller.
 		return reconcile.Result{RequeueAfter: retryConflict}, nil
 	}
 	return reconcile.Result{}, err
@@ -137,7 +112,16 @@ func (r *reconciler) recordsIn(ctx context.Context, ingress *networkingv1.Ingres
 
 // reconcile makes the DNSRecords of an Ingress in the namespace of a shoot what they should be. What is in the way is told
 // by problems; what they come to without them makes an event, so nothing is tried again.
-func (r *reconciler) reconcile(ctx context.Context, ingress *networkingv1.Ingress, records *records) ([]problem, error) {
+func (r *reconciler) reconcile(ctx context.Context, ingress *networkingv1.Ingress, namespace *corev1.Namespace) ([]problem, error) {
+	records, err := r.recordsIn(ctx, ingress)
+	switch {
+	case err != nil:
+		return nil, err
+	case !isShootNamespace(namespace):
+		return nil, r.removeAll(ctx, records.own, func(*extensionsv1alpha1.DNSRecord) bool { return true })
+	case records.leaving:
+		return nil, r.migrateAll(ctx, records.own)
+	}
 	hosts := hostsOf(ingress)
 	answers, err := r.answersFor(ctx, ingress)
 	if err != nil {

@@ -31,12 +31,7 @@ import (
 // updated lets all events pass but updates that change nothing that counts.
 func updated[T client.Object](counts func(before, after T) bool) predicate.Predicate {
 	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(T)
-			after, ok2 := e.ObjectNew.(T)
-			return ok && ok2 && counts(before, after)
-		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return counts(e.ObjectOld.(T), e.ObjectNew.(T)) },
 	}
 }
 
