@@ -92,7 +92,7 @@ func TestDeleteAsksOnceForWhatAnotherProcessMayHaveMade(t *testing.T) {
 	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource", "delete ManagedResource"}))
 
 	g.Expect(writer.Delete(t.Context(), key)).To(BeTrue())
-	g.Expect(writer.SetKeepObjects(t.Context(), key, true)).To(Succeed())
+	g.Expect(writer.Orphan(t.Context(), key)).To(BeTrue())
 	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource", "get ManagedResource"}))
 }
 
@@ -139,18 +139,26 @@ func TestDeleteAfterAnErrorFinishesTheWork(t *testing.T) {
 	}
 }
 
-func TestSetKeepObjects(t *testing.T) {
+func TestOrphanHasTheObjectsStayAndDeletes(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(t)
-	writer := New(c.client())
-	g.Expect(writer.SetKeepObjects(t.Context(), key, true)).To(Succeed(), "there is none yet")
+	c, writer := applied(t)
+	c.setFinalizers("grm/x")
+	g.Expect(writer.Delete(t.Context(), key)).To(BeFalse())
+	c.taken()
 
-	g.Expect(writer.Apply(t.Context(), wanted("a"))).To(Succeed())
-	for _, keep := range []bool{true, false} {
-		g.Expect(writer.SetKeepObjects(t.Context(), key, keep)).To(Succeed())
-		g.Expect(*c.managedResource().Spec.KeepObjects).To(Equal(keep))
-	}
+	g.Expect(writer.Orphan(t.Context(), key)).To(BeFalse(), "also if it is being deleted already")
+	g.Expect(*c.managedResource().Spec.KeepObjects).To(BeTrue())
+	c.taken()
+	g.Expect(writer.Orphan(t.Context(), key)).To(BeFalse())
+	g.Expect(c.taken()).To(Equal([]string{"get ManagedResource"}), "nothing is written again")
 
+	c.setFinalizers()
+	g.Expect(writer.Orphan(t.Context(), key)).To(BeTrue())
+	g.Expect(New(c.client()).Orphan(t.Context(), key)).To(BeTrue(), "there is none")
+
+	c, writer = applied(t)
 	c.before = failOnce("patch ManagedResource", errConflict)
-	g.Expect(writer.SetKeepObjects(t.Context(), key, true)).To(MatchError(errConflict))
+	_, err := writer.Orphan(t.Context(), key)
+	g.Expect(err).To(MatchError(errConflict))
+	g.Expect(c.managedResource().DeletionTimestamp).To(BeNil(), "its objects would be deleted")
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,6 +16,7 @@ import (
 
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/resourcemanager/controller/garbagecollector/references"
+	"github.com/gardener/gardener/pkg/utils"
 )
 
 // plan is a ManagedResource with what follows from its objects.
@@ -38,13 +38,9 @@ func (w *Writer) plan(mr ManagedResource) (*plan, error) {
 	}
 
 	out := &plan{ManagedResource: mr, documents: docs, secretName: secretNamePrefix + mr.Name + "-" + docs.hash()}
-	out.Labels = maps.Clone(mr.Labels)
-	if out.Labels == nil {
-		out.Labels = make(map[string]string, 1)
-	}
-	out.Labels[LabelOrigin] = Origin
+	out.Labels = utils.MergeStringMaps(mr.Labels, map[string]string{LabelOrigin: Origin})
 
-	inputs, err := json.Marshal([]any{out.secretName, mr.Class, out.Labels, mr.InjectedLabels, mr.KeepObjects, mr.OwnerReferences})
+	inputs, err := json.Marshal([]any{out.secretName, mr.Class, out.Labels, mr.InjectedLabels, mr.OwnerReferences})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +67,7 @@ func (p *plan) mutate(mr *resourcesv1alpha1.ManagedResource) error {
 	}
 	mr.Spec.SecretRefs = []corev1.LocalObjectReference{{Name: p.secretName}}
 	mr.Spec.InjectLabels = p.InjectedLabels
-	mr.Spec.KeepObjects = &p.KeepObjects
+	mr.Spec.KeepObjects = new(false)
 
 	// Replaces the references to former Secrets, which thereby become garbage.
 	if err := references.InjectAnnotations(mr); err != nil {

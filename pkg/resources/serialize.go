@@ -6,13 +6,14 @@ package resources
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,75 +30,51 @@ const formatVersion = "v1\n"
 // fraction of the time of YAML, and for most calls all that is needed is the hash.
 type documents [][]byte
 
-type document struct {
-	group, kind, namespace, name string
-	json                         []byte
-}
-
-func (d document) compare(other document) int {
-	return cmp.Or(
-		cmp.Compare(d.group, other.group),
-		cmp.Compare(d.kind, other.kind),
-		cmp.Compare(d.namespace, other.namespace),
-		cmp.Compare(d.name, other.name),
-	)
-}
-
-func (d document) String() string {
-	return fmt.Sprintf("%s %s/%s", schema.GroupKind{Group: d.group, Kind: d.kind}, d.namespace, d.name)
-}
-
 type kindFinder interface {
 	GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error)
 }
 
 func newDocuments(objects []client.Object, kinds kindFinder) (documents, error) {
-	sorted := make([]document, 0, len(objects))
+	byKey := map[string][]byte{}
 	for i, obj := range objects {
-		doc, err := newDocument(obj, kinds)
+		gvk, data, err := newDocument(obj, kinds)
 		if err != nil {
 			return nil, fmt.Errorf("serializing object %d of %d: %w", i+1, len(objects), err)
 		}
-		sorted = append(sorted, doc)
-	}
-	slices.SortFunc(sorted, document.compare)
-
-	out := make(documents, 0, len(sorted))
-	for i, doc := range sorted {
-		if i > 0 && doc.compare(sorted[i-1]) == 0 {
-			return nil, fmt.Errorf("object %s is given twice", doc)
+		key := strings.Join([]string{gvk.Group, gvk.Kind, obj.GetNamespace(), obj.GetName()}, "\x00")
+		if _, ok := byKey[key]; ok {
+			return nil, fmt.Errorf("object %s %s is given twice", gvk.GroupKind(), client.ObjectKeyFromObject(obj))
 		}
-		out = append(out, doc.json)
+		byKey[key] = data
+	}
+
+	out := make(documents, 0, len(byKey))
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		out = append(out, byKey[key])
 	}
 	return out, nil
 }
 
-func newDocument(obj client.Object, kinds kindFinder) (document, error) {
+func newDocument(obj client.Object, kinds kindFinder) (gvk schema.GroupVersionKind, data []byte, err error) {
 	if obj == nil {
-		return document{}, errors.New("it is nil")
+		return gvk, nil, errors.New("it is nil")
 	}
-
-	gvk := obj.GetObjectKind().GroupVersionKind()
-	if gvk.Kind == "" || gvk.Version == "" {
-		var err error
+	if gvk = obj.GetObjectKind().GroupVersionKind(); gvk.Kind == "" || gvk.Version == "" {
 		if gvk, err = kinds.GroupVersionKindFor(obj); err != nil {
-			return document{}, fmt.Errorf("kind of %T %s/%s is not known, set it or add it to the scheme: %w", obj, obj.GetNamespace(), obj.GetName(), err)
+			return gvk, nil, fmt.Errorf("kind of %T %s is not known, set it or add it to the scheme: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
 	}
-
-	doc := document{group: gvk.Group, kind: gvk.Kind, namespace: obj.GetNamespace(), name: obj.GetName()}
-	if doc.name == "" {
-		return document{}, fmt.Errorf("%s has no name", doc)
+	if obj.GetName() == "" {
+		return gvk, nil, fmt.Errorf("%s in namespace %q has no name", gvk.GroupKind(), obj.GetNamespace())
 	}
-
 	content, err := contentOf(obj, gvk)
+	if err == nil {
+		data, err = json.Marshal(content)
+	}
 	if err != nil {
-		return document{}, fmt.Errorf("%s: %w", doc, err)
+		return gvk, nil, fmt.Errorf("%s %s: %w", gvk.GroupKind(), client.ObjectKeyFromObject(obj), err)
 	}
-	if doc.json, err = json.Marshal(content); err != nil {
-		return document{}, fmt.Errorf("%s: %w", doc, err)
-	}
-	return doc, nil
+	return gvk, data, nil
 }
 
 // contentOf returns the fields of an object, without sharing with it what is changed here.

@@ -47,8 +47,6 @@ type ManagedResource struct {
 	Labels map[string]string
 	// InjectedLabels are put on all objects by GRM.
 	InjectedLabels map[string]string
-	// KeepObjects makes GRM leave the objects where they are when the ManagedResource is deleted.
-	KeepObjects bool
 	// OwnerReferences of the ManagedResource; none leaves those it has alone.
 	OwnerReferences []metav1.OwnerReference
 	// Objects in any order. Each needs a kind which is either set or known to the scheme of the Writer's client, and a

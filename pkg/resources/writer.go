@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -231,49 +232,49 @@ func (w *Writer) hasSeen(mr *resourcesv1alpha1.ManagedResource) bool {
 	return err == nil && order >= 0
 }
 
-// SetKeepObjects tells GRM whether to leave the objects where they are when the ManagedResource is deleted. It is no
-// error if there is no such ManagedResource. The next Apply sets what it is told.
-func (w *Writer) SetKeepObjects(ctx context.Context, key client.ObjectKey, keep bool) error {
-	last, _ := w.recall(key)
-	if _, gone, err := w.read(ctx, key); err != nil {
-		return fmt.Errorf("setting keepObjects=%t of ManagedResource %s: %w", keep, key, err)
-	} else if gone && last.deleted {
-		return nil
-	}
-	w.forget(key)
-
-	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	data := fmt.Appendf(nil, `{"spec":{"keepObjects":%t}}`, keep)
-	err := w.client.Patch(ctx, mr, client.RawPatch(types.MergePatchType, data))
-	if apierrors.IsNotFound(err) {
-		w.remembered.Add(key, remembered{deleted: true})
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("setting keepObjects=%t of ManagedResource %s: %w", keep, key, err)
-	}
-	return nil
-}
-
 // Delete deletes the ManagedResource and the Secrets it refers to, and reports whether it is gone. It is not as long as
 // GRM deletes the objects; call it again when a watch tells that the ManagedResource was deleted. If ManagedResources are
 // read from a cache that costs no request any more. What never was is gone.
 func (w *Writer) Delete(ctx context.Context, key client.ObjectKey) (bool, error) {
+	return w.delete(ctx, key, false)
+}
+
+// Orphan deletes the ManagedResource as Delete does, but has GRM leave the objects where they are.
+func (w *Writer) Orphan(ctx context.Context, key client.ObjectKey) (bool, error) {
+	return w.delete(ctx, key, true)
+}
+
+func (w *Writer) delete(ctx context.Context, key client.ObjectKey, keepObjects bool) (bool, error) {
 	last, _ := w.recall(key)
-	mr, unknown, err := w.read(ctx, key)
+	mr := &resourcesv1alpha1.ManagedResource{}
+	err := w.client.Get(ctx, key, mr)
+	unknown := apierrors.IsNotFound(err)
 	switch {
-	case err != nil:
-		return false, fmt.Errorf("deleting ManagedResource %s: %w", key, err)
+	case client.IgnoreNotFound(err) != nil:
+		return false, fmt.Errorf("deleting ManagedResource %s: reading it: %w", key, err)
 	case unknown && last.deleted:
 		return true, nil
-	case !unknown && last.deleted && (mr.DeletionTimestamp != nil || last.uid != "" && last.uid == mr.UID):
+	case !unknown && last.deleted && (mr.DeletionTimestamp != nil || last.uid != "" && last.uid == mr.UID) &&
+		(!keepObjects || ptr.Deref(mr.Spec.KeepObjects, false)):
 		// GRM is at it. In the second case the cache has yet to see that.
 		return false, nil
 	}
 
+	w.forget(key)
+	target := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if keepObjects {
+		err := w.client.Patch(ctx, target.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"keepObjects":true}}`)))
+		if apierrors.IsNotFound(err) {
+			w.remembered.Add(key, remembered{deleted: true})
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("setting keepObjects of ManagedResource %s: %w", key, err)
+		}
+	}
+
 	// The Secrets first: were it the other way round, a crash in between would leave them to the garbage collector of
 	// GRM, which may be gone by then. GRM does not need them to delete the objects.
-	w.forget(key)
 	for _, ref := range mr.Spec.SecretRefs {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: ref.Name}}
 		if err := client.IgnoreNotFound(w.client.Delete(ctx, secret)); err != nil {
@@ -282,7 +283,7 @@ func (w *Writer) Delete(ctx context.Context, key client.ObjectKey) (bool, error)
 	}
 
 	// Asked of the API server even if the cache knows of none: it may not have seen what was created just now.
-	err = w.client.Delete(ctx, &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+	err = w.client.Delete(ctx, target)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting ManagedResource %s: %w", key, err)
 	}
@@ -293,17 +294,6 @@ func (w *Writer) Delete(ctx context.Context, key client.ObjectKey) (bool, error)
 	}
 	w.remembered.Add(key, remembered{uid: mr.UID, deleted: true})
 	return gone, nil
-}
-
-// read reports whether there is no ManagedResource, as far as the cache knows.
-func (w *Writer) read(ctx context.Context, key client.ObjectKey) (mr *resourcesv1alpha1.ManagedResource, gone bool, err error) {
-	mr = &resourcesv1alpha1.ManagedResource{}
-	if err := w.client.Get(ctx, key, mr); apierrors.IsNotFound(err) {
-		return mr, true, nil
-	} else if err != nil {
-		return nil, false, fmt.Errorf("reading it: %w", err)
-	}
-	return mr, false, nil
 }
 
 func (w *Writer) recall(key client.ObjectKey) (remembered, bool) {

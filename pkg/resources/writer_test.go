@@ -26,7 +26,7 @@ func TestApplyWritesAnImmutableCompressedSecretAndAReferenceToIt(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t)
 	mr := wanted("b", "a")
-	mr.Class, mr.Labels, mr.KeepObjects = "seed", map[string]string{"role": "x"}, true
+	mr.Class, mr.Labels = "seed", map[string]string{"role": "x"}
 	mr.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "1"}}
 
 	g.Expect(New(c.client()).Apply(t.Context(), mr)).To(Succeed())
@@ -34,7 +34,6 @@ func TestApplyWritesAnImmutableCompressedSecretAndAReferenceToIt(t *testing.T) {
 	written := c.managedResource()
 	g.Expect(written.Labels).To(Equal(map[string]string{"role": "x", "origin": "provider-local"}))
 	g.Expect(*written.Spec.Class).To(Equal("seed"))
-	g.Expect(*written.Spec.KeepObjects).To(BeTrue())
 	g.Expect(written.Spec.InjectLabels).To(Equal(map[string]string{"a": "b"}))
 	g.Expect(written.OwnerReferences).To(Equal(mr.OwnerReferences))
 
@@ -138,7 +137,7 @@ func TestApplyOfOtherFieldsWritesNoSecret(t *testing.T) {
 	c := newCluster(t)
 	writer := New(c.client())
 	before := wanted("a")
-	before.Class, before.KeepObjects, before.InjectedLabels = "seed", true, map[string]string{"a": "b", "c": "d"}
+	before.Class, before.InjectedLabels = "seed", map[string]string{"a": "b", "c": "d"}
 	g.Expect(writer.Apply(t.Context(), before)).To(Succeed())
 	c.taken()
 
@@ -337,9 +336,6 @@ func TestACacheThatLagsBehindHidesNoChange(t *testing.T) {
 				return fmt.Errorf("expected a timeout: %w", err)
 			}
 			return nil
-		},
-		"after SetKeepObjects": func(ctx context.Context, w *Writer, _ *cluster) error {
-			return w.SetKeepObjects(ctx, key, true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

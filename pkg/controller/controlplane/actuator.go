@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,12 +51,10 @@ type actuator struct {
 	client client.Client
 	// reader asks the API server.
 	reader client.Reader
-	// shoots has the Clusters.
-	shoots *reconciler.Clusters
-	// hibernating has the ControlPlanes whose kube-apiserver is to go.
-	hibernating *keys
-	// nodes are those of the seed.
-	nodes *nodeCount
+	// hibernating has the keys of ControlPlanes whose kube-apiserver is to go.
+	hibernating sync.Map
+	// nodes remembers whether the seed has one node.
+	nodes *utilcache.Expiring
 	// emptied has the UIDs of ControlPlanes that are being deleted and whose secrets are gone.
 	emptied *lru.Cache
 }
@@ -97,7 +97,11 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
 	if err := secrets.Cleanup(ctx); err != nil {
 		return fmt.Errorf("deleting secrets that are not used any more: %w", err)
 	}
-	a.hibernating.set(client.ObjectKeyFromObject(cp), phase == hibernating)
+	if key := client.ObjectKeyFromObject(cp); phase == hibernating {
+		a.hibernating.Store(key, nil)
+	} else {
+		a.hibernating.Delete(key)
+	}
 	return nil
 }
 
@@ -199,7 +203,7 @@ func (a *actuator) hasKubeAPIServer(ctx context.Context, namespace string) (bool
 // cloud-controller has to, too: it works until kube-apiserver is gone, which is Gardener's order. It also tells of one that an
 // instance has left in between, so that this one goes on.
 func (a *actuator) isLeftAlone(ctx context.Context, cp *extensionsv1alpha1.ControlPlane) bool {
-	if !a.hibernating.has(client.ObjectKeyFromObject(cp)) {
+	if _, ok := a.hibernating.Load(client.ObjectKeyFromObject(cp)); !ok {
 		return a.isLeftHibernating(ctx, cp.Namespace)
 	}
 	up, err := a.hasKubeAPIServer(ctx, cp.Namespace)
@@ -208,7 +212,7 @@ func (a *actuator) isLeftAlone(ctx context.Context, cp *extensionsv1alpha1.Contr
 
 // isLeftHibernating costs no request, as both objects are cached.
 func (a *actuator) isLeftHibernating(ctx context.Context, namespace string) bool {
-	cluster, err := a.shoots.Get(ctx, namespace)
+	cluster, err := a.ShootClusters.Get(ctx, namespace)
 	if err != nil || cluster.Shoot() == nil || !a.isToHibernate(cluster.Shoot()) {
 		return false
 	}
@@ -239,12 +243,11 @@ func (a *actuator) removeComponents(ctx context.Context, op *operation, ending e
 	}
 	for _, name := range names {
 		key := client.ObjectKey{Namespace: op.Object.Namespace, Name: name}
+		remove := a.Resources.Delete
 		if ending != emptyShoot && name != SeedName {
-			if err := a.Resources.SetKeepObjects(ctx, key, true); err != nil {
-				return err
-			}
+			remove = a.Resources.Orphan
 		}
-		gone, err := a.Resources.Delete(ctx, key)
+		gone, err := remove(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -258,11 +261,18 @@ func (a *actuator) removeComponents(ctx context.Context, op *operation, ending e
 func (a *actuator) removeWebhooks(ctx context.Context, op *operation, ending ending) error {
 	key := client.ObjectKey{Namespace: op.Object.Namespace, Name: WebhooksName}
 	if ending == abandonShoot {
-		if err := a.Resources.SetKeepObjects(ctx, key, true); err != nil {
+		if _, err := a.Resources.Orphan(ctx, key); err != nil {
 			return err
 		}
 	}
-	gone, err := a.deleteWebhooks(ctx, key)
+	// Those of an instance that had some before they were switched off go, too.
+	remove := a.Resources.Delete
+	if a.ShootWebhooks != nil {
+		remove = func(ctx context.Context, key client.ObjectKey) (bool, error) {
+			return a.ShootWebhooks.Delete(ctx, key.Namespace)
+		}
+	}
+	gone, err := remove(ctx, key)
 	if err != nil {
 		return fmt.Errorf("removing the webhooks of the shoot: %w", err)
 	}
@@ -270,14 +280,6 @@ func (a *actuator) removeWebhooks(ctx context.Context, op *operation, ending end
 		return a.wait(op, stillThere(key))
 	}
 	return nil
-}
-
-// deleteWebhooks deletes also those of an instance that had some before they were switched off.
-func (a *actuator) deleteWebhooks(ctx context.Context, key client.ObjectKey) (bool, error) {
-	if a.ShootWebhooks == nil {
-		return a.Resources.Delete(ctx, key)
-	}
-	return a.ShootWebhooks.Delete(ctx, key.Namespace)
 }
 
 func stillThere(key client.ObjectKey) error {

@@ -9,17 +9,16 @@ import (
 	"errors"
 	"slices"
 
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/controlplane"
 	extensionssecretsmanager "github.com/gardener/gardener/extensions/pkg/util/secret/manager"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
-	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	machinecluster "github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
@@ -77,33 +76,15 @@ type Options struct {
 	secretConfigs func(namespace string) []extensionssecretsmanager.SecretConfigWithOptions
 }
 
-func (o *Options) validate() error {
-	switch {
-	case o.Resources == nil:
-		return errors.New("no writer of ManagedResources given")
-	case o.Renderer == nil:
-		return errors.New("no renderer of charts given")
-	case o.Charts.LocalPathProvisioner == nil:
-		return errors.New("no chart of local-path-provisioner given")
-	case o.Images.LocalPathProvisioner == "":
-		return errors.New("no image of local-path-provisioner given, set controlPlane.localPathProvisioner.image")
-	case o.DeployCloudController && o.Charts.CloudController == nil:
-		return errors.New("no chart of cloud-controller given")
-	case o.DeployCloudController && o.Images.CloudController == "":
-		return errors.New("no image of cloud-controller given, set controlPlane.cloudController.image")
-	}
-	return nil
-}
-
 // AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
-// classes or if something needed is missing, such as the image of a component that is deployed.
+// classes, or no image of local-path-provisioner, which the configuration may leave out.
 //
 // Needed permissions, beyond those of reconciler.Reconciler and of resources.Writer: list and watch on ManagedResources; get,
 // list, create, patch, delete and deletecollection on Secrets. If cloud-controller is deployed, get on Deployments and list on
 // Nodes; without the latter, no seed counts as one of one node.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if err := opts.validate(); err != nil {
-		return err
+	if opts.Images.LocalPathProvisioner == "" {
+		return errors.New("no image of local-path-provisioner given, set controlPlane.localPathProvisioner.image")
 	}
 	r := newReconciler(mgr, opts)
 	return r.AddToManager(mgr, controlplane.ControllerName, r.WatchManagedResources(owned()))
@@ -127,25 +108,18 @@ func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*ex
 	if opts.secretConfigs == nil {
 		opts.secretConfigs = secretConfigs
 	}
-	if opts.ShootClusters == nil {
-		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
-	}
-	hibernating := &keys{keys: map[client.ObjectKey]struct{}{}}
 	actuator := &actuator{
-		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: opts.ShootClusters,
-		hibernating: hibernating, nodes: &nodeCount{}, emptied: lru.New(emptiedMax),
+		Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(),
+		nodes: utilcache.NewExpiringWithClock(opts.Clock), emptied: lru.New(emptiedMax),
 	}
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.ControlPlane]{
 		Shared:    opts.Shared,
 		Client:    mgr.GetClient(),
-		Types:     []string{localv1alpha1.Type},
 		Finalizer: controlplane.FinalizerName,
 		Actuator:  actuator,
 		IsAmiss:   actuator.isLeftAlone,
-		Wrap: func(r reconcile.Reconciler) reconcile.Reconciler {
-			return &returning{Reconciler: r, hibernating: hibernating}
-		},
-		Gone:  func(key client.ObjectKey) { hibernating.set(key, false) },
-		Clock: opts.Clock,
+		Wrap:      actuator.lookAgain,
+		Gone:      func(key client.ObjectKey) { actuator.hibernating.Delete(key) },
+		Clock:     opts.Clock,
 	})
 }

@@ -107,12 +107,7 @@ func TestAddToManagerRefusesWhatIsIncomplete(t *testing.T) {
 		mutate func(*Options)
 		err    string
 	}{
-		"no writer":                               {func(o *Options) { o.Resources = nil }, "no writer"},
-		"no renderer":                             {func(o *Options) { o.Renderer = nil }, "no renderer"},
-		"no chart of local-path-provisioner":      {func(o *Options) { o.Charts.LocalPathProvisioner = nil }, "no chart of local-path-provisioner"},
-		"no image of local-path-provisioner":      {func(o *Options) { o.Images.LocalPathProvisioner = "" }, "controlPlane.localPathProvisioner.image"},
-		"no chart of a deployed cloud-controller": {func(o *Options) { o.DeployCloudController, o.Charts.CloudController = true, nil }, "no chart of cloud-controller"},
-		"no image of a deployed cloud-controller": {func(o *Options) { o.DeployCloudController, o.Images.CloudController = true, "" }, "controlPlane.cloudController.image"},
+		"no image of local-path-provisioner": {func(o *Options) { o.Images.LocalPathProvisioner = "" }, "controlPlane.localPathProvisioner.image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -191,7 +186,6 @@ func TestWakerLooksAtWhatAControlPlaneWaitsFor(t *testing.T) {
 	g.Expect(predicate.Create(event.CreateEvent{Object: unhealthy(WebhooksName)})).To(BeFalse())
 	g.Expect(predicate.Create(event.CreateEvent{Object: mr(WebhooksName)})).To(BeTrue(), "gardener-resource-manager was faster than the watch")
 	g.Expect(predicate.Create(event.CreateEvent{Object: mr(ShootName)})).To(BeFalse())
-	g.Expect(predicate.Generic(event.GenericEvent{Object: mr(WebhooksName)})).To(BeFalse())
 	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: unhealthy(WebhooksName), ObjectNew: mr(WebhooksName)})).To(BeTrue())
 	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: mr(WebhooksName), ObjectNew: mr(WebhooksName)})).To(BeFalse())
 	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: unhealthy(ShootName), ObjectNew: mr(ShootName)})).To(BeFalse())

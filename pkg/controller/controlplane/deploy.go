@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
@@ -28,13 +27,6 @@ import (
 
 const localPathProvisioner = "local-path-provisioner"
 
-// placed are objects by the ManagedResource they go into.
-type placed struct {
-	seed, shoot []client.Object
-	// phase is that of the cloud-controller in the seed.
-	phase phase
-}
-
 // deploy renders the charts and applies the ManagedResources. If nothing has changed, it renders and compresses nothing,
 // and sends no request but, if cloud-controller is deployed, one for the Secret of its token and two to find its machines.
 func (a *actuator) deploy(ctx context.Context, op *operation, secrets secretsmanager.Reader, phase phase) error {
@@ -43,62 +35,49 @@ func (a *actuator) deploy(ctx context.Context, op *operation, secrets secretsman
 	if err != nil {
 		return err
 	}
-	// No object of this chart ever gets into the seed.
-	objects := placed{shoot: volumes, phase: phase}
+	shoot := resources.ManagedResource{
+		Namespace: namespace, Name: ShootName, Objects: volumes,
+		// Gardener is not to sweep them up with the user's objects before GRM deletes them.
+		InjectedLabels: map[string]string{v1beta1constants.ShootNoCleanup: "true"},
+	}
+	if !a.DeployCloudController {
+		if err := a.removeSeed(ctx, op); err != nil {
+			return err
+		}
+		return a.Resources.Apply(ctx, shoot)
+	}
 
-	if a.DeployCloudController {
-		if err := op.Apply(ctx, reconciler.Target{Client: a.client}.WithoutState(), accessSecret(namespace)); err != nil {
-			return err
-		}
-		machines, err := a.machineCluster(ctx, op.Object)
-		if err != nil {
-			return err
-		}
-		controller, err := a.renderCloudController(ctx, cluster, machines, secrets, phase)
-		if err != nil {
-			return err
-		}
-		objects.addCloudController(controller, namespace)
-	} else if err := a.removeSeed(ctx, op); err != nil {
+	if err := op.Apply(ctx, reconciler.Target{Client: a.client}.WithoutState(), accessSecret(namespace)); err != nil {
 		return err
 	}
-
-	for _, mr := range objects.managedResources(namespace) {
-		if err := a.Resources.Apply(ctx, mr); err != nil {
-			return err
-		}
+	machines, err := a.machineCluster(ctx, op.Object)
+	if err != nil {
+		return err
 	}
-	return nil
+	objects, err := a.renderCloudController(ctx, cluster, machines, secrets, phase)
+	if err != nil {
+		return err
+	}
+	seed := resources.ManagedResource{Namespace: namespace, Name: SeedName, Class: v1beta1constants.SeedResourceManagerClass}
+	if phase != awake {
+		seed.Labels = map[string]string{labelHibernation: string(phase)}
+	}
+	addCloudController(&seed, &shoot, objects)
+	if err := a.Resources.Apply(ctx, seed); err != nil {
+		return err
+	}
+	return a.Resources.Apply(ctx, shoot)
 }
 
 // addCloudController lets only that into the seed which is in the shoot's namespace there.
-func (p *placed) addCloudController(objects []client.Object, namespace string) {
+func addCloudController(seed, shoot *resources.ManagedResource, objects []client.Object) {
 	for _, object := range objects {
-		if object.GetNamespace() == namespace {
-			p.seed = append(p.seed, object)
+		if object.GetNamespace() == seed.Namespace {
+			seed.Objects = append(seed.Objects, object)
 		} else {
-			p.shoot = append(p.shoot, object)
+			shoot.Objects = append(shoot.Objects, object)
 		}
 	}
-}
-
-// managedResources are in the order in which they are deployed.
-func (p *placed) managedResources(namespace string) []resources.ManagedResource {
-	var (
-		// Gardener is not to sweep them up with the user's objects before GRM deletes them.
-		noCleanup = map[string]string{v1beta1constants.ShootNoCleanup: "true"}
-		out       []resources.ManagedResource
-	)
-	if len(p.seed) > 0 {
-		mr := resources.ManagedResource{Namespace: namespace, Name: SeedName, Class: v1beta1constants.SeedResourceManagerClass, Objects: p.seed}
-		if p.phase != awake {
-			mr.Labels = map[string]string{labelHibernation: string(p.phase)}
-		}
-		out = append(out, mr)
-	}
-	return append(out,
-		resources.ManagedResource{Namespace: namespace, Name: ShootName, InjectedLabels: noCleanup, Objects: p.shoot},
-	)
 }
 
 func (a *actuator) renderLocalPathProvisioner(ctx context.Context, cluster *extensionscontroller.Cluster) ([]client.Object, error) {
@@ -193,13 +172,7 @@ func (a *actuator) removeFormerStorageClasses(ctx context.Context, op *operation
 	if mr == nil || op.Cluster.IsHibernated() {
 		return err
 	}
-	key := client.ObjectKeyFromObject(mr)
-	if !ptr.Deref(mr.Spec.KeepObjects, false) {
-		if err := a.Resources.SetKeepObjects(ctx, key, true); err != nil {
-			return err
-		}
-	}
-	_, err = a.Resources.Delete(ctx, key)
+	_, err = a.Resources.Orphan(ctx, client.ObjectKeyFromObject(mr))
 	return err
 }
 

@@ -19,6 +19,8 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
 
 func (c *cluster) deployment(object client.Object) *appsv1.Deployment {
@@ -77,9 +79,10 @@ func TestASelfHostedShootKeepsTheTwoApart(t *testing.T) {
 		out.SetNamespace(namespace)
 		return out
 	}
-	objects := placed{shoot: []client.Object{object("Deployment", "kube-system"), object("StorageClass", "")}}
-	objects.addCloudController([]client.Object{object("Deployment", "kube-system"), object("ClusterRole", "")}, "kube-system")
-	g.Expect([]int{len(objects.seed), len(objects.shoot)}).To(Equal([]int{1, 3}))
+	seed := resources.ManagedResource{Namespace: "kube-system"}
+	shoot := resources.ManagedResource{Namespace: "kube-system", Objects: []client.Object{object("Deployment", "kube-system"), object("StorageClass", "")}}
+	addCloudController(&seed, &shoot, []client.Object{object("Deployment", "kube-system"), object("ClusterRole", "")})
+	g.Expect([]int{len(seed.Objects), len(shoot.Objects)}).To(Equal([]int{1, 3}))
 }
 
 func TestACloudControllerThatIsSwitchedOffIsRemoved(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/yaml"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -245,6 +246,7 @@ func (c *cluster) restart() {
 	opts := c.opts
 	opts.Resources = resources.New(observed)
 	opts.Clock = c.clock
+	opts.ShootClusters = reconciler.NewClusters(observed)
 	if opts.ShootWebhooks == nil {
 		opts.ShootWebhooks = &webhooks{writer: opts.Resources, change: c.change}
 	}
@@ -389,7 +391,7 @@ func (c *cluster) operation() *operation {
 func (c *cluster) newActuator() *actuator {
 	opts := c.opts
 	opts.Resources, opts.Clock = resources.New(c), c.clock
-	return &actuator{Options: opts, client: c, reader: c, hibernating: &keys{keys: map[client.ObjectKey]struct{}{}}, nodes: &nodeCount{}, emptied: lru.New(1)}
+	return &actuator{Options: opts, client: c, reader: c, nodes: utilcache.NewExpiringWithClock(c.clock), emptied: lru.New(1)}
 }
 
 // ask sets the operation annotation.

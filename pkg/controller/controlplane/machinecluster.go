@@ -7,7 +7,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,26 +47,18 @@ func (a *actuator) machineCluster(ctx context.Context, cp *extensionsv1alpha1.Co
 // nodesFor is how long it is remembered whether the seed has several nodes.
 const nodesFor = 10 * time.Minute
 
-// nodeCount remembers whether the seed has one node. It may be used by several goroutines.
-type nodeCount struct {
-	lock    sync.Mutex
-	counted time.Time
-	one     bool
-}
-
 // seedOfMachines looks at how many nodes the seed has, once for all ControlPlanes that come within a while. Where that is not
 // to be known, it has several.
 func (a *actuator) seedOfMachines(ctx context.Context) (map[string]any, error) {
-	a.nodes.lock.Lock()
-	defer a.nodes.lock.Unlock()
-	if !a.nodes.counted.IsZero() && a.Clock.Since(a.nodes.counted) < nodesFor {
-		return map[string]any{"oneNode": a.nodes.one}, nil
+	const oneNode = "oneNode"
+	if known, ok := a.nodes.Get(oneNode); ok {
+		return map[string]any{oneNode: known}, nil
 	}
 	nodes := &metav1.PartialObjectMetadataList{}
 	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 	if err := a.reader.List(ctx, nodes, client.Limit(2)); err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("counting the nodes of the seed: %w", err)
 	}
-	a.nodes.counted, a.nodes.one = a.Clock.Now(), len(nodes.Items) == 1
-	return map[string]any{"oneNode": a.nodes.one}, nil
+	a.nodes.Set(oneNode, len(nodes.Items) == 1, nodesFor)
+	return map[string]any{oneNode: len(nodes.Items) == 1}, nil
 }

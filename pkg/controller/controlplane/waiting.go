@@ -6,10 +6,8 @@ package controlplane
 
 import (
 	"context"
-	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -45,41 +43,14 @@ func startOf(cp *extensionsv1alpha1.ControlPlane) time.Time {
 	return reconciler.NotBefore(reconciler.Requested(cp), cp.CreationTimestamp.Time)
 }
 
-// keys are those of some objects. They may be used by several goroutines.
-type keys struct {
-	lock sync.Mutex
-	keys map[client.ObjectKey]struct{}
-}
-
-func (k *keys) set(key client.ObjectKey, in bool) {
-	k.lock.Lock()
-	defer k.lock.Unlock()
-	if in {
-		k.keys[key] = struct{}{}
-	} else {
-		delete(k.keys, key)
-	}
-}
-
-func (k *keys) has(key client.ObjectKey) bool {
-	k.lock.Lock()
-	defer k.lock.Unlock()
-	_, ok := k.keys[key]
-	return ok
-}
-
-// returning has ControlPlanes looked at again that are done, but whose shoot is being hibernated. As with the generic
+// lookAgain has ControlPlanes looked at again that are done, but whose shoot is being hibernated. As with the generic
 // actuator, the operation has succeeded meanwhile: Gardener scales kube-apiserver down after it.
-type returning struct {
-	reconcile.Reconciler
-	hibernating *keys
-}
-
-// Reconcile implements reconcile.Reconciler.
-func (r *returning) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	result, err := r.Reconciler.Reconcile(ctx, request)
-	if err == nil && result.IsZero() && r.hibernating.has(request.NamespacedName) {
-		result.RequeueAfter = hibernatedWait
-	}
-	return result, err
+func (a *actuator) lookAgain(r reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		result, err := r.Reconcile(ctx, request)
+		if _, ok := a.hibernating.Load(request.NamespacedName); ok && err == nil && result.IsZero() {
+			result.RequeueAfter = hibernatedWait
+		}
+		return result, err
+	})
 }

@@ -105,11 +105,8 @@ func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
 
 // release deletes the ManagedResource, but keeps its objects unless they are in the seed.
 func (a *actuator) release(ctx context.Context, ex *extensionsv1alpha1.Extension) (bool, error) {
-	key := a.kind.key(ex)
-	if !a.kind.isInSeed() {
-		if err := a.resources.SetKeepObjects(ctx, key, true); err != nil {
-			return false, err
-		}
+	if a.kind.isInSeed() {
+		return a.resources.Delete(ctx, a.kind.key(ex))
 	}
-	return a.resources.Delete(ctx, key)
+	return a.resources.Orphan(ctx, a.kind.key(ex))
 }

@@ -331,7 +331,6 @@ func TestOnlyTheEndOfItsOwnManagedResourceWakesAnExtension(t *testing.T) {
 	g.Expect(predicate.Delete(event.DeleteEvent{Object: other})).To(BeFalse())
 	g.Expect(predicate.Create(event.CreateEvent{Object: own})).To(BeFalse())
 	g.Expect(predicate.Update(event.UpdateEvent{ObjectOld: own, ObjectNew: own})).To(BeFalse())
-	g.Expect(predicate.Generic(event.GenericEvent{Object: own})).To(BeFalse())
 }
 
 func TestOnlyWhoWaitsIsToldWhatBecomesOfAManagedResource(t *testing.T) {
