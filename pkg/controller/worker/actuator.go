@@ -25,8 +25,6 @@ type actuator struct {
 	client client.Client
 	// reader asks the API server.
 	reader client.Reader
-	// shoots has the Clusters.
-	shoots *reconciler.Clusters
 }
 
 type operation = reconciler.Operation[*extensionsv1alpha1.Worker]

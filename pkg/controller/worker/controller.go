@@ -6,7 +6,6 @@ package worker
 
 import (
 	"context"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -26,18 +25,15 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
-// DefaultGPUResourceName is the resource of which a machine gets as many as its machine type has GPUs, by default.
-const DefaultGPUResourceName corev1.ResourceName = "nvidia.com/gpu"
-
 // Options are what the controller needs.
 type Options struct {
 	reconciler.Shared
 
-	// Sizing is how a machine type bounds machines unless the pool's providerConfig says otherwise. Default: Exact.
+	// Sizing is how a machine type bounds machines unless the pool's providerConfig says otherwise.
 	Sizing localv1alpha1.MachineSizing
-	// AllowedSizings are what the providerConfig of a pool may choose. Default: Exact, Overcommit and Sizing.
+	// AllowedSizings are what the providerConfig of a pool may choose.
 	AllowedSizings []localv1alpha1.MachineSizing
-	// GPUResourceName is the resource for the GPUs of a machine type. Default: DefaultGPUResourceName.
+	// GPUResourceName is the resource for the GPUs of a machine type.
 	GPUResourceName corev1.ResourceName
 	// BackupHostPath is the folder of the backup buckets as the seed's nodes see it, for pools that share it.
 	BackupHostPath string
@@ -47,27 +43,7 @@ type Options struct {
 	Clock clock.Clock
 }
 
-func (o *Options) complete() error {
-	if o.Sizing == "" {
-		o.Sizing = localv1alpha1.MachineSizingExact
-	}
-	if err := localv1alpha1.ValidateMachineSizing(o.Sizing, nil).ToAggregate(); err != nil {
-		return err
-	}
-	if len(o.AllowedSizings) == 0 {
-		o.AllowedSizings = localv1alpha1.DefaultAllowedSizings(o.Sizing)
-	}
-	if o.GPUResourceName == "" {
-		o.GPUResourceName = DefaultGPUResourceName
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	return nil
-}
-
-// AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
-// classes, or if the sizing is none that there is.
+// AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no classes.
 //
 // The client of the manager is to cache the kinds of machine.sapcloud.io, and neither Secrets nor Deployments.
 //
@@ -76,9 +52,6 @@ func (o *Options) complete() error {
 // deletecollection on secrets; list and delete on pods, list and delete on services; get on deployments and patch on
 // deployments/scale named machine-controller-manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if err := opts.complete(); err != nil {
-		return err
-	}
 	r := newReconciler(mgr, opts)
 	return r.AddToManager(mgr, worker.ControllerName, func(b *builder.Builder) {
 		// What Workers wait for.
@@ -96,14 +69,13 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.Worker] {
-	if opts.ShootClusters == nil {
-		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
 	}
-	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), shoots: opts.ShootClusters}
+	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader()}
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Worker]{
 		Shared:    opts.Shared,
 		Client:    mgr.GetClient(),
-		Types:     []string{localv1alpha1.Type},
 		Finalizer: worker.FinalizerName,
 		Actuator:  actuator,
 		IsAmiss:   actuator.isUpdating,
@@ -115,15 +87,12 @@ func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*ex
 // what aspect returns. That all others are new is seen at the start of a program only, where all Workers that are under
 // way are reconciled anyway.
 func awaited() predicate.Predicate {
-	return predicate.Funcs{
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return true },
-		CreateFunc: func(e event.CreateEvent) bool {
-			_, isSet := e.Object.(*machinev1alpha1.MachineSet)
-			return isSet
-		},
-		UpdateFunc: func(e event.UpdateEvent) bool { return !reflect.DeepEqual(aspect(e.ObjectOld), aspect(e.ObjectNew)) },
+	changed := reconciler.Changed(aspect)
+	changed.CreateFunc = func(e event.CreateEvent) bool {
+		_, isSet := e.Object.(*machinev1alpha1.MachineSet)
+		return isSet
 	}
+	return changed
 }
 
 // aspect is what the checks look at, see availability.go and delete.go.

@@ -132,12 +132,8 @@ func (a *actuator) waitDeleted(w *extensionsv1alpha1.Worker, cause error, retryA
 
 // isUntouched reports whether there are machines to delete and none of their deployments is being deleted yet.
 func (o *observed) isUntouched() bool {
-	for i := range o.deployments {
-		if o.deployments[i].DeletionTimestamp != nil {
-			return false
-		}
-	}
-	return len(o.deployments)+len(o.sets)+len(o.machines) > 0
+	isGoing := func(d machinev1alpha1.MachineDeployment) bool { return d.DeletionTimestamp != nil }
+	return len(o.deployments)+len(o.sets)+len(o.machines) > 0 && !slices.ContainsFunc(o.deployments, isGoing)
 }
 
 // prepareDeletion has machine-controller-manager know what it takes to delete machines: the classes as they are to be now,

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,24 +56,11 @@ func (a *actuator) observe(ctx context.Context, namespace string) (*observed, er
 	return &observed{deployments: deployments.Items, sets: sets.Items, machines: machines.Items, classes: classes.Items}, nil
 }
 
-func (o *observed) hasClass(name string) bool {
-	for i := range o.classes {
-		if o.classes[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
-
 // asleep reports whether no machine is wanted of any deployment, as after a hibernation. If there are none that may be since
 // the cache is behind, as after a restoration; those that are new indeed need no waking.
 func (o *observed) asleep() bool {
-	for i := range o.deployments {
-		if o.deployments[i].Spec.Replicas != 0 {
-			return false
-		}
-	}
-	return len(o.deployments) > 0
+	isWanted := func(d machinev1alpha1.MachineDeployment) bool { return d.Spec.Replicas != 0 }
+	return len(o.deployments) > 0 && !slices.ContainsFunc(o.deployments, isWanted)
 }
 
 // deployClasses deploys the classes, each after its Secret. User data is fetched at the start of an operation, and for
@@ -83,12 +71,10 @@ func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []
 			return err
 		}
 	}
-	known := &observed{classes: existing}
 	userData := map[string][]byte{}
 	var tasks []flow.TaskFn
 	for _, m := range machines {
-		isThere := known.hasClass(m.class.Name)
-		if !starts && isThere {
+		if !starts && slices.ContainsFunc(existing, func(class machinev1alpha1.MachineClass) bool { return class.Name == m.class.Name }) {
 			continue
 		}
 		if _, ok := userData[m.pool.Name]; !ok {
@@ -99,7 +85,9 @@ func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []
 			userData[m.pool.Name] = data
 		}
 		secret := classSecret(m.class, userData[m.pool.Name])
-		tasks = append(tasks, func(ctx context.Context) error { return a.deploySecret(ctx, op, secret, isThere) })
+		tasks = append(tasks, func(ctx context.Context) error {
+			return op.Apply(ctx, reconciler.Target{Client: a.client, Live: a.client}, secret)
+		})
 	}
 	if err := flow.ParallelN(parallel, tasks...)(ctx); err != nil {
 		return err
@@ -110,18 +98,6 @@ func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []
 		tasks = append(tasks, func(ctx context.Context) error { return a.deployClass(ctx, m.class) })
 	}
 	return flow.ParallelN(parallel, tasks...)(ctx)
-}
-
-// deploySecret deploys the Secret of a class.
-func (a *actuator) deploySecret(ctx context.Context, op *operation, desired *corev1.Secret, isThere bool) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: desired.Namespace, Name: desired.Name}}
-	return op.Ensure(ctx, reconciler.Target{Client: a.client, Live: a.client}, secret, isThere, func() error {
-		for name, value := range desired.Labels {
-			metav1.SetMetaDataLabel(&secret.ObjectMeta, name, value)
-		}
-		secret.Type, secret.Data = desired.Type, desired.Data
-		return nil
-	})
 }
 
 // deployClass compares a class with the cache, so that one that is as it is to be takes no request.

@@ -36,6 +36,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -150,7 +151,10 @@ func newOptions(t testing.TB) Options {
 	t.Helper()
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return Options{Shared: reconciler.Shared{Classes: classes}}
+	return Options{
+		Shared: reconciler.Shared{Classes: classes}, Sizing: localv1alpha1.MachineSizingExact,
+		AllowedSizings: localv1alpha1.DefaultAllowedSizings(localv1alpha1.MachineSizingExact), GPUResourceName: "nvidia.com/gpu",
+	}
 }
 
 // newSeed has the Worker, its Cluster, the Secrets, and machine-controller-manager's Deployment.
@@ -202,6 +206,9 @@ func (c *seed) restart() {
 		DeleteAllOf: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
 			return c.request("delete all", obj, func() error { return inner.DeleteAllOf(ctx, obj, opts...) })
 		},
+		Apply: func(ctx context.Context, inner client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return c.request("apply", obj.(client.Object), func() error { return inner.Apply(ctx, obj, opts...) })
+		},
 		Patch: func(ctx context.Context, inner client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return c.request("patch", obj, func() error { return inner.Patch(ctx, obj, patch, opts...) })
 		},
@@ -233,7 +240,7 @@ func (c *seed) restart() {
 
 	opts := c.opts
 	opts.Clock = c.clock
-	NewWithT(c.t).Expect(opts.complete()).To(Succeed())
+	opts.ShootClusters = reconciler.NewClusters(observed)
 	c.reconciler = newReconciler(&fakeManager{client: observed, reader: live}, opts)
 }
 

@@ -14,8 +14,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	"github.com/gardener/gardener/extensions/pkg/controller/worker/genericactuator"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
 // restore brings back what another seed had of machines, once: reconcile puts into the status when it has deployed the
@@ -40,37 +38,32 @@ func (a *actuator) restore(ctx context.Context, op *operation) error {
 		}
 		return a.scaleMachineControllerManager(ctx, w.Namespace, 1)
 	}
-	// Its errors the library would wrap.
-	if _, err := a.poolsOf(w, op.Cluster); err != nil {
-		return err
-	}
-	w.Status.State = live.Status.State
-	return genericactuator.RestoreWithoutReconcile(ctx, op.Log, nil, a.client, &delegates{actuator: a, op: op}, w, op.Cluster.Decoded())
-}
-
-// delegates implements genericactuator.DelegateFactory.
-type delegates struct {
-	actuator *actuator
-	op       *operation
-}
-
-// WorkerDelegate implements genericactuator.DelegateFactory.
-func (d *delegates) WorkerDelegate(_ context.Context, w *extensionsv1alpha1.Worker, cluster *extensionscontroller.Cluster) (genericactuator.WorkerDelegate, error) {
-	pools, err := d.actuator.poolsOf(w, extensioncluster.From(cluster))
+	// The library would wrap these errors.
+	pools, err := a.poolsOf(w, op.Cluster)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	machines, err := machinesOf(w, pools)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &delegate{delegates: d, pools: pools, machines: machines}, nil
+	w.Status.State = live.Status.State
+	return genericactuator.RestoreWithoutReconcile(ctx, op.Log, nil, a.client, factory{&delegate{actuator: a, op: op, machines: machines}}, w, op.Cluster.Decoded())
 }
 
-// delegate implements genericactuator.WorkerDelegate.
+// factory implements genericactuator.DelegateFactory.
+type factory struct{ delegate *delegate }
+
+// WorkerDelegate implements genericactuator.DelegateFactory.
+func (f factory) WorkerDelegate(context.Context, *extensionsv1alpha1.Worker, *extensionscontroller.Cluster) (genericactuator.WorkerDelegate, error) {
+	return f.delegate, nil
+}
+
+// delegate implements what a restoration calls of genericactuator.WorkerDelegate.
 type delegate struct {
-	*delegates
-	pools    []pool
+	genericactuator.WorkerDelegate
+	actuator *actuator
+	op       *operation
 	machines []zoned
 }
 
@@ -83,20 +76,3 @@ func (d *delegate) GenerateMachineDeployments(context.Context) (worker.MachineDe
 func (d *delegate) DeployMachineClasses(ctx context.Context) error {
 	return d.actuator.deployClasses(ctx, d.op, d.machines, nil, true)
 }
-
-// UpdateMachineImagesStatus implements genericactuator.WorkerDelegate.
-func (d *delegate) UpdateMachineImagesStatus(context.Context) error {
-	return recordImages(d.op.Object, inUse(d.pools))
-}
-
-// PreReconcileHook implements genericactuator.WorkerDelegate.
-func (d *delegate) PreReconcileHook(context.Context) error { return nil }
-
-// PostReconcileHook implements genericactuator.WorkerDelegate.
-func (d *delegate) PostReconcileHook(context.Context) error { return nil }
-
-// PreDeleteHook implements genericactuator.WorkerDelegate.
-func (d *delegate) PreDeleteHook(context.Context) error { return nil }
-
-// PostDeleteHook implements genericactuator.WorkerDelegate.
-func (d *delegate) PostDeleteHook(context.Context) error { return nil }

@@ -142,7 +142,7 @@ func (a *actuator) isUpdating(ctx context.Context, w *extensionsv1alpha1.Worker)
 	if !slices.ContainsFunc(w.Spec.Pools, isManual) {
 		return false
 	}
-	cluster, err := a.shoots.Get(ctx, w.Namespace)
+	cluster, err := a.ShootClusters.Get(ctx, w.Namespace)
 	if err != nil || cluster.Shoot() == nil {
 		return false
 	}

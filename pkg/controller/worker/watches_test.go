@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
-
-	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
 func TestWhatMayBeTheEndOfAWait(t *testing.T) {
@@ -51,7 +49,6 @@ func TestWhatMayBeTheEndOfAWait(t *testing.T) {
 		g.Expect(p.Delete(event.DeleteEvent{Object: &machinev1alpha1.MachineClass{}})).To(BeTrue())
 		g.Expect(p.Create(event.CreateEvent{Object: &machinev1alpha1.MachineSet{}})).To(BeTrue())
 		g.Expect(p.Create(event.CreateEvent{Object: &machinev1alpha1.Machine{}})).To(BeFalse())
-		g.Expect(p.Generic(event.GenericEvent{Object: &machinev1alpha1.MachineSet{}})).To(BeFalse())
 	})
 }
 
@@ -60,19 +57,4 @@ func withCondition(status machinev1alpha1.ConditionStatus, minute int) client.Ob
 	return &machinev1alpha1.MachineDeployment{Status: machinev1alpha1.MachineDeploymentStatus{Conditions: []machinev1alpha1.MachineDeploymentCondition{
 		{Type: machinev1alpha1.MachineDeploymentAvailable, Status: status, LastUpdateTime: at, LastTransitionTime: at},
 	}}}
-}
-
-func TestOptions(t *testing.T) {
-	t.Run("need a sizing that there is", func(t *testing.T) {
-		opts := newOptions(t)
-		opts.Sizing = "Tiny"
-		NewWithT(t).Expect(AddToManager(nil, opts)).To(MatchError(ContainSubstring(`Unsupported value: "Tiny"`)))
-	})
-	t.Run("have defaults", func(t *testing.T) {
-		g := NewWithT(t)
-		opts := newOptions(t)
-		g.Expect(opts.complete()).To(Succeed())
-		g.Expect(opts.Sizing).To(Equal(localv1alpha1.MachineSizingExact))
-		g.Expect(opts.GPUResourceName).To(BeEquivalentTo("nvidia.com/gpu"))
-	})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/gardener/gardener/pkg/logger"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/worker"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
@@ -97,7 +98,10 @@ func run(config *rest.Config, scheme *runtime.Scheme) {
 
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	Expect(err).NotTo(HaveOccurred())
-	opts := worker.Options{Shared: reconciler.Shared{Classes: classes}}
+	opts := worker.Options{
+		Shared: reconciler.Shared{Classes: classes, ShootClusters: reconciler.NewClusters(mgr.GetClient())},
+		Sizing: localv1alpha1.MachineSizingExact, AllowedSizings: localv1alpha1.DefaultAllowedSizings(localv1alpha1.MachineSizingExact), GPUResourceName: "nvidia.com/gpu",
+	}
 	opts.Controller.MaxConcurrentReconciles = 1
 	Expect(worker.AddToManager(mgr, opts)).To(Succeed())
 
