@@ -74,7 +74,8 @@ func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []
 	userData := map[string][]byte{}
 	var tasks []flow.TaskFn
 	for _, m := range machines {
-		if !starts && slices.ContainsFunc(existing, func(class machinev1alpha1.MachineClass) bool { return class.Name == m.class.Name }) {
+		isThere := slices.ContainsFunc(existing, func(class machinev1alpha1.MachineClass) bool { return class.Name == m.class.Name })
+		if !starts && isThere {
 			continue
 		}
 		if _, ok := userData[m.pool.Name]; !ok {
@@ -85,9 +86,7 @@ func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []
 			userData[m.pool.Name] = data
 		}
 		secret := classSecret(m.class, userData[m.pool.Name])
-		tasks = append(tasks, func(ctx context.Context) error {
-			return op.Apply(ctx, reconciler.Target{Client: a.client, Live: a.client}, secret)
-		})
+		tasks = append(tasks, func(ctx context.Context) error { return a.deploySecret(ctx, op, secret, isThere) })
 	}
 	if err := flow.ParallelN(parallel, tasks...)(ctx); err != nil {
 		return err
@@ -98,6 +97,18 @@ func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []
 		tasks = append(tasks, func(ctx context.Context) error { return a.deployClass(ctx, m.class) })
 	}
 	return flow.ParallelN(parallel, tasks...)(ctx)
+}
+
+// deploySecret deploys the Secret of a class. It reads one that is there, so that one that is as it is to be is not written.
+func (a *actuator) deploySecret(ctx context.Context, op *operation, desired *corev1.Secret, isThere bool) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: desired.Namespace, Name: desired.Name}}
+	return op.Ensure(ctx, reconciler.Target{Client: a.client, Live: a.client}, secret, isThere, func() error {
+		for name, value := range desired.Labels {
+			metav1.SetMetaDataLabel(&secret.ObjectMeta, name, value)
+		}
+		secret.Type, secret.Data = desired.Type, desired.Data
+		return nil
+	})
 }
 
 // deployClass compares a class with the cache, so that one that is as it is to be takes no request.

@@ -206,9 +206,6 @@ func (c *seed) restart() {
 		DeleteAllOf: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
 			return c.request("delete all", obj, func() error { return inner.DeleteAllOf(ctx, obj, opts...) })
 		},
-		Apply: func(ctx context.Context, inner client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-			return c.request("apply", obj.(client.Object), func() error { return inner.Apply(ctx, obj, opts...) })
-		},
 		Patch: func(ctx context.Context, inner client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return c.request("patch", obj, func() error { return inner.Patch(ctx, obj, patch, opts...) })
 		},

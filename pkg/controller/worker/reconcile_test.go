@@ -72,7 +72,7 @@ func TestAReconcileThatChangesNothingCostsLittle(t *testing.T) {
 	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 	g.Expect(c.requests).To(ConsistOf(
 		// The user data of each pool and the Secret of each class, which are three.
-		"get Secret", "get Secret", "apply Secret", "apply Secret", "apply Secret",
+		"get Secret", "get Secret", "get Secret", "get Secret", "get Secret",
 		// Are there Secrets of classes that are not wanted any more?
 		"live list *v1.PartialObjectMetadataList",
 		// The status with the time at which the deployments were deployed, and the annotation.
@@ -102,7 +102,7 @@ func TestACreationAndADeletionCostLittle(t *testing.T) {
 		"patch Worker",
 		// The user data.
 		"get Secret",
-		"apply Secret", "create MachineClass", "create MachineDeployment",
+		"create Secret", "create MachineClass", "create MachineDeployment",
 		// That machines are awaited, with the deployments, and that they are there.
 		"status Worker", "status Worker",
 	))
@@ -405,7 +405,7 @@ func TestAConflictIsNoErrorAndTriedAgain(t *testing.T) {
 }
 
 func TestARestartHalfWayGoesOn(t *testing.T) {
-	for _, stop := range []string{"get Secret", "apply Secret", "create MachineClass", "create MachineDeployment"} {
+	for _, stop := range []string{"get Secret", "create Secret", "create MachineClass", "create MachineDeployment"} {
 		t.Run("at "+stop, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newSeed(t, newWorker())
