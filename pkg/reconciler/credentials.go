@@ -198,8 +198,8 @@ func (c *Credentials) takeOff(ctx context.Context, user string, refs sets.Set[co
 			missing.Insert(ref)
 		} else if err != nil {
 			c.mu.Lock()
-			defer c.mu.Unlock()
 			c.add(user, ref)
+			c.mu.Unlock()
 			return nil, fmt.Errorf("taking the finalizer off the Secret %s/%s which spec.secretRef names or has named: %w", ref.Namespace, ref.Name, err)
 		}
 	}
