@@ -106,8 +106,8 @@ type change struct {
 	pending []localv1alpha1.WrittenRecord
 }
 
-// plan works out the change by what was written and what the server answers. It reports whether the server has what is wanted
-// and nothing that is to be replaced.
+// plan compares the written records and the server's answer with the wanted record. It reports whether the server has that record
+// and none to replace.
 func (c *change) plan(written []localv1alpha1.WrittenRecord, current answer) (isDone bool) {
 	// A wildcard may answer for a name that isn't there, so the answer alone isn't enough.
 	isWritten := false
@@ -159,7 +159,7 @@ func (p *Provider) serve(ctx context.Context, request dns.Request, key *key, cha
 	return server.confirm(ctx, request.Record)
 }
 
-// write replaces what was written before by what is wanted.
+// write replaces the records written before by the wanted one.
 func (s *session) write(ctx context.Context, request dns.Request, change *change, claim claim) error {
 	err := s.replace(ctx, request.Record, change.wanted.Zone, change.replaced, claim)
 	if !isAnswer(err, slices.Concat(taken, missing)...) {

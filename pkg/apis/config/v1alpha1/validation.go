@@ -31,7 +31,7 @@ import (
 
 const mustBePositive = "must be greater than 0"
 
-// minMockRetry is the shortest time after which a mock object is looked at again.
+// minMockRetry is the shortest time until a mock object is reconciled again.
 const minMockRetry = 10 * time.Millisecond
 
 var (
