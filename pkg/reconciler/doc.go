@@ -49,7 +49,7 @@
 //
 //	func AddToManager(mgr manager.Manager, shared reconciler.Shared) error {
 //		return reconciler.New(reconciler.Options[*extensionsv1alpha1.Network]{
-//			Shared: shared, Client: mgr.GetClient(), Finalizer: network.FinalizerName,
+//			Shared: shared, Client: mgr.GetClient(), Types: []string{"local"}, Finalizer: network.FinalizerName,
 //			Actuator: &actuator{client: mgr.GetClient()},
 //		}).AddToManager(mgr, network.ControllerName)
 //	}

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -31,6 +33,9 @@ import (
 
 // FieldOwner is the field manager of objects that are applied.
 const FieldOwner = "gardener-extension-provider-local"
+
+// formerOwners are the field managers of objects that earlier releases created and patched: the names of the programs.
+var formerOwners = sets.New("gardenlet-extension", "operator-extension")
 
 // Target is a cluster to which an Actuator writes objects.
 type Target struct {
@@ -131,11 +136,20 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 	}
 
 	o.written.set(id, version{})
-	if err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(FieldOwner), client.ForceOwnership); err != nil {
+	answer := desired.DeepCopy()
+	if err := apply(ctx, t.Client, answer); err != nil {
 		return about("applying", obj, err)
 	}
+	if isUpgraded, err := upgrade(ctx, t.Client, answer); err != nil {
+		return about("taking over the fields of", obj, err)
+	} else if isUpgraded {
+		answer = desired
+		if err := apply(ctx, t.Client, answer); err != nil {
+			return about("applying", obj, err)
+		}
+	}
 	current := blank(obj)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, current); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, current); err != nil {
 		return about("applying", obj, err)
 	}
 	set(obj, current)
@@ -351,6 +365,20 @@ func (r *Reconciler[T]) writtenBy(op *Operation[T]) *written {
 
 func (t Target) of(obj client.Object) target {
 	return target{cluster: t.ID, kind: reflect.TypeOf(obj), key: client.ObjectKeyFromObject(obj)}
+}
+
+func apply(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
+	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(FieldOwner), client.ForceOwnership)
+}
+
+// upgrade makes fields that an earlier release set by create and patch ours, so that applying without them removes them. It
+// reports whether there were any.
+func upgrade(ctx context.Context, c client.Client, obj *unstructured.Unstructured) (bool, error) {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(obj, formerOwners, FieldOwner)
+	if err != nil || patch == nil {
+		return false, err
+	}
+	return true, c.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch))
 }
 
 // toApply returns what is sent of an object: all but its status and what the API server sets.
