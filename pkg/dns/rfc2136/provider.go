@@ -34,6 +34,9 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
+// maxConnections is how many connections to one server are open at a time.
+const maxConnections = 8
+
 // DialFunc connects to an address; net.Dialer.DialContext is one.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -52,9 +55,10 @@ type Options struct {
 	Dial DialFunc
 }
 
-// Provider is a dns.Provider. It holds no state but, for a moment, what Secrets say.
+// Provider is a dns.Provider. It holds no state but the connections in use and, for a moment, what Secrets say.
 type Provider struct {
 	Options
+	slots   *slots
 	allowed []allowedServer
 	// secrets has credentials by their corev1.SecretReference.
 	secrets *cache.LRUExpireCache
@@ -64,7 +68,7 @@ var _ dns.Provider = (*Provider)(nil)
 
 // New returns a Provider. An error is a mistake in the options.
 func New(opts Options) (*Provider, error) {
-	p := &Provider{Options: opts, secrets: cache.NewLRUExpireCache(secretsMax)}
+	p := &Provider{Options: opts, slots: newSlots(maxConnections), secrets: cache.NewLRUExpireCache(secretsMax)}
 	for _, value := range opts.AllowedServers {
 		addresses, port, err := configv1alpha1.ParseAllowedServer(value)
 		if err != nil {

@@ -706,7 +706,7 @@ func TestNetworkTroubleMayPass(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreClosed(t *testing.T) {
+func TestConnectionsAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	s, counted := startServer(t), &connections{}
 	provider := newProvider(t, s.address, func(o *Options) { o.Dial = counted.dial })
@@ -723,8 +723,59 @@ func TestConnectionsAreClosed(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	g.Expect(s.served()).To(HaveLen(50))
-	g.Expect(counted.most).To(BeNumerically("<=", 50), "one at a time for each record")
+	g.Expect(counted.most).To(BeNumerically("<=", maxConnections))
 	g.Expect(counted.open).To(BeZero())
+	g.Expect(provider.slots.inUse).To(BeEmpty())
+}
+
+// Many at a time would all have one and wait for another.
+func TestNothingNeedsTwoConnectionsAtATime(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	provider := newProvider(t, s.address, func(o *Options) { o.Timeout = time.Second })
+	provider.slots = newSlots(1)
+	o := newOwner(provider, record("a.example.org", "A", "192.0.2.1"))
+	g.Expect(o.apply(t)).To(Succeed())
+
+	s.set(record("a.example.org", "A", "192.0.2.9"))
+	o.request.Record = record("b.example.org", "A", "192.0.2.1")
+	g.Expect(o.apply(t)).To(Succeed(), "leaving an old name that another has taken over")
+
+	o.status.Written = append(o.status.Written, localv1alpha1.WrittenRecord{
+		Server: s.address, Zone: "example.com", Name: "b.example.com", Type: "A", Values: []string{"192.0.2.1"}, TTL: 60,
+	})
+	g.Expect(o.apply(t)).To(Succeed(), "removing what is in another zone")
+	g.Expect(o.status.Written).To(HaveLen(1))
+}
+
+func TestAServerThatHangsDoesNotHoldUpAnother(t *testing.T) {
+	g := NewWithT(t)
+	good, bad := startServer(t), startServer(t)
+	var hanging sync.WaitGroup
+	hanging.Add(maxConnections)
+	bad.misbehave(func(miekgdns.ResponseWriter, *miekgdns.Msg) bool { hanging.Done(); return true })
+	provider := newProvider(t, good.address, allow(bad))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range maxConnections {
+		all.Go(func() {
+			o := newOwner(provider, record(fmt.Sprintf("n%d.example.org", i), "A", "192.0.2.1"))
+			o.request.Config.RFC2136 = &localv1alpha1.RFC2136Config{Server: bad.address}
+			_ = provider.Apply(ctx, o.request)
+		})
+	}
+	hanging.Wait()
+	g.Expect(newOwner(provider, record("a.example.org", "A", "192.0.2.1")).apply(t)).To(Succeed())
+
+	waiting := newOwner(provider, record("a.example.org", "A", "192.0.2.1"))
+	waiting.request.Config.RFC2136 = &localv1alpha1.RFC2136Config{Server: bad.address}
+	short, cancelShort := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancelShort()
+	g.Expect(provider.Apply(short, waiting.request)).To(MatchError(ContainSubstring("8 exchanges running already")))
+	cancel()
+	all.Wait()
+	g.Expect(provider.slots.inUse).To(BeEmpty())
 }
 
 func BenchmarkApply(b *testing.B) {

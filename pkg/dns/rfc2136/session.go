@@ -35,25 +35,34 @@ type session struct {
 	address string
 	key     *key
 	conn    net.Conn
+	release func()
 }
 
 // connect connects to a server. Close the session after use.
 func (p *Provider) connect(ctx context.Context, address string, key *key) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
+	release, err := p.slots.acquire(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("server %s has %d exchanges running already: %w", address, maxConnections, err)
+	}
 	conn, err := p.Dial(ctx, "tcp", address)
+	if err != nil {
+		release()
+	}
 	if errors.Is(err, errNotAllowed) {
 		return nil, dns.ConfigurationProblem(fmt.Errorf("server %s %w", address, errNotAllowed))
 	}
 	if err != nil {
 		return nil, noAnswer(ctx, address, err)
 	}
-	return &session{Provider: p, address: address, key: key, conn: conn}, nil
+	return &session{Provider: p, address: address, key: key, conn: conn, release: release}, nil
 }
 
 func (s *session) close() {
 	// All that counts has been answered.
 	_ = s.conn.Close()
+	s.release()
 }
 
 // answer is what a server has under a name and type.
