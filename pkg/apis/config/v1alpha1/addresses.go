@@ -40,6 +40,8 @@ func parseRange(value string) (netip.Prefix, error) {
 }
 
 // AddressRange is a range of addresses of one family.
+//
+// +k8s:deepcopy-gen=false
 type AddressRange struct {
 	// First and Last belong to it.
 	First, Last netip.Addr
