@@ -238,7 +238,7 @@ func leadToFirstSeed(ctx context.Context, shoot *gardencorev1beta1.Shoot) {
 }
 
 // leadNames has the CoreDNS of the first seed, which the machines ask, lead to the API server of a Shoot in another seed, until what
-// it returns is called. Seeds with a common name server would need nothing like it (docs/managedseeds.md).
+// it returns is called. Seeds with a common name server would need nothing like it (docs/usage/managedseeds.md).
 func leadNames(ctx context.Context, shoot *gardencorev1beta1.Shoot, address string) (forget func(context.Context)) {
 	GinkgoHelper()
 	var records []*extensionsv1alpha1.DNSRecord
