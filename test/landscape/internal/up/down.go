@@ -91,8 +91,7 @@ func (l Landscape) stop(names ...string) func(context.Context, step.Progress) (s
 }
 
 // verify compares the machine with how it was before the landscape. What others changed since is shown, and is theirs.
-// Without a snapshot of this boot nothing
-// outside of the clone was changed.
+// Without a snapshot of this boot nothing outside of the clone was changed.
 func (l Landscape) verify(ctx context.Context, cleaner host.Cleaner, progress step.Progress) (string, error) {
 	if changed, err := cleaner.Changed(); err != nil || !changed {
 		return "nothing was changed", err

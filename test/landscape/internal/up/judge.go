@@ -105,7 +105,7 @@ func judgeConditions(conditions []any, fresh bool) (mark, []string) {
 type activity struct {
 	// landscape says that the Garden or a Seed is on its way.
 	landscape bool
-	// shoots says it of the shoots, by the name of their namespace in the seed.
+	// shoots says it of the shoots, by the name of their namespace in the seed. It includes hibernated ones, which have no nodes.
 	shoots map[string]bool
 }
 

@@ -192,6 +192,18 @@ func TestSurveyFindsWhatIsNotHealthy(t *testing.T) {
 	))
 }
 
+func TestSurveyExcusesAHibernatedShoot(t *testing.T) {
+	g := NewWithT(t)
+	shoot := with(object(shoots, "local", "Succeeded"), "shoot--local--local", "status", "technicalID")
+	coreDNS := workload(managedResources, "shoot--local--local", "shoot-core-coredns", map[string]any{
+		"conditions": []any{map[string]any{"type": "ResourcesHealthy", "status": "False"}},
+	})
+	r, _ := surveyed(t, reader(node1(), coreDNS), reader(shoot))
+	g.Expect(r.err()).To(MatchError("1 things are not healthy"))
+	r, _ = surveyed(t, reader(node1(), coreDNS), reader(with(shoot, true, "status", "hibernated")))
+	g.Expect(r.err()).To(Succeed(), "its nodes are gone, and with them all that runs there")
+}
+
 func TestSurveyShowsTheRestIfAnAPIServerFails(t *testing.T) {
 	g := NewWithT(t)
 	broken := fakeclient.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{

@@ -107,7 +107,8 @@ func (s *survey) virtualGarden(ctx context.Context) error {
 				activeSeeds[o.GetName()] = verdict == busy
 				s.active.landscape = s.active.landscape || verdict == busy
 			case shoots:
-				s.active.shoots[text(o, "technicalID")] = verdict == busy
+				hibernated, _, _ := unstructured.NestedBool(o.Object, "status", "hibernated")
+				s.active.shoots[text(o, "technicalID")] = verdict == busy || hibernated
 			case controllerInstallations:
 				if verdict == bad && activeSeeds[seed] {
 					verdict = busy
