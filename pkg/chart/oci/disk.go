@@ -7,122 +7,123 @@ package oci
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 )
 
-// maxHeader bounds the first line of a file in the cache.
+// maxHeader bounds the first line of a file.
 const maxHeader = 64 << 10
 
-// entry is what a reference led to. It is the first line of a file in the cache, in JSON; the archive follows.
-type entry struct {
+// pulled is what a reference led to. In JSON it is the first line of a file on the disk; the archive follows.
+type pulled struct {
 	// Ref is the reference as configured, for a person who looks into the file.
 	Ref string `json:"ref"`
 	// Manifest and Chart are the digests of the manifest and of the archive.
 	Manifest string `json:"manifest"`
 	Chart    string `json:"chart"`
+
+	// checked is when a registry was asked about it last.
+	checked time.Time
+	archive *chart.Archive
 }
 
-// disk is a folder with one file for each configured chart. The modification time of a file is when the registry was last
+// unpack loads the chart from its packed archive.
+func (p *pulled) unpack(packed []byte) error {
+	loaded, err := load(packed, chartLimits())
+	p.archive = &chart.Archive{Chart: loaded, Digest: p.Chart}
+	return err
+}
+
+// disk is a folder with one file for each configured chart. The modification time of a file is when a registry was last
 // asked about it. Files are replaced by renaming and verified when they are read, so a crash leaves nothing that is used.
 type disk struct {
 	root     *os.Root
 	maxBytes int64
-	lock     sync.Mutex
+	// lock keeps two writers from using the same room.
+	lock sync.Mutex
 }
 
 func openDisk(dir string, maxBytes int64) (*disk, error) {
-	fail := func(err error) (*disk, error) {
-		return nil, fmt.Errorf("opening the folder of pulled charts %s: %w: the instance's user must be able to write to it", dir, err)
+	d := &disk{maxBytes: maxBytes}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		d.root, err = os.OpenRoot(dir)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fail(err)
+	if err == nil {
+		err = d.makeRoom("", 0)
 	}
-	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fail(err)
-	}
-	d := &disk{root: root, maxBytes: maxBytes}
-	if err := d.makeRoom("", 0); err != nil {
-		return fail(errors.Join(err, root.Close()))
+		return nil, fmt.Errorf("opening the folder of pulled charts %s: %w: the instance's user must be able to write to it", dir, err)
 	}
 	return d, nil
 }
 
-// fileName returns the name of the file for what these inputs lead to.
-func fileName(inputs ...any) (string, error) {
-	raw, err := json.Marshal(inputs)
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:]), err
+// read returns a chart that is yet to be unpacked, and its packed archive. The error is fs.ErrNotExist if there is no file.
+func (d *disk) read(name string) (*pulled, []byte, error) {
+	info, err := d.root.Stat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.Size() > archiveBytes+maxHeader {
+		return nil, nil, errors.New("it is larger than any chart")
+	}
+	raw, err := d.root.ReadFile(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	header, packed, _ := bytes.Cut(raw, []byte("\n"))
+	found := &pulled{checked: info.ModTime()}
+	if err := json.Unmarshal(header, found); err != nil {
+		return nil, nil, err
+	}
+	if digestOf(packed) != found.Chart {
+		return nil, nil, errors.New("its content does not match its digest")
+	}
+	return found, packed, nil
 }
 
-// read returns what is in a file, and when the registry was asked about it. The error is fs.ErrNotExist if there is no file.
-func (d *disk) read(name string) (found entry, archive []byte, checked time.Time, err error) {
-	file, err := d.root.Open(name)
-	if err != nil {
-		return found, nil, checked, err
-	}
-	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
-		return found, nil, checked, err
-	}
-	raw, err := io.ReadAll(io.LimitReader(file, archiveBytes+maxHeader))
-	if err != nil {
-		return found, nil, checked, err
-	}
-	header, archive, _ := bytes.Cut(raw, []byte("\n"))
-	if err := json.Unmarshal(header, &found); err != nil {
-		return found, nil, checked, err
-	}
-	if digestOf(archive) != found.Chart {
-		return found, nil, checked, errors.New("its content does not match its digest")
-	}
-	return found, archive, info.ModTime(), nil
-}
-
-// write keeps an archive and removes what must go to make room for it.
-func (d *disk) write(name string, e entry, archive []byte, now time.Time) error {
-	header, err := json.Marshal(e)
+// write keeps a packed archive and evicts others to make room for it.
+func (d *disk) write(name string, of *pulled, packed []byte, now time.Time) error {
+	header, err := json.Marshal(of)
 	if err != nil {
 		return err
 	}
-	content := slices.Concat(header, []byte("\n"), archive)
+	content := slices.Concat(header, []byte("\n"), packed)
 
 	d.lock.Lock()
 	defer d.lock.Unlock()
-	if int64(len(content)) > d.maxBytes {
-		return fmt.Errorf("it has %d bytes, all charts together may have %d", len(content), d.maxBytes)
-	}
 	if err := d.makeRoom(name, int64(len(content))); err != nil {
 		return err
 	}
 	if err := d.root.WriteFile(name+".new", content, 0o600); err != nil {
-		return errors.Join(err, d.remove(name+".new"))
+		return errors.Join(err, d.root.RemoveAll(name+".new"))
 	}
 	if err := d.root.Rename(name+".new", name); err != nil {
 		return err
 	}
-	return d.touch(name, now)
+	return d.root.Chtimes(name, now, now)
 }
 
-// makeRoom removes files other than the one called name, those used longest ago first, until size bytes are free.
+// makeRoom removes files other than the one called name, the least recently used first, until size bytes are free.
 func (d *disk) makeRoom(name string, size int64) error {
-	files, err := fs.ReadDir(d.root.FS(), ".")
+	if size > d.maxBytes {
+		return fmt.Errorf("it has %d bytes, all charts together may have %d", size, d.maxBytes)
+	}
+	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
 		return err
 	}
 	var others []fs.FileInfo
-	for _, file := range files {
-		info, err := file.Info()
+	for _, entry := range entries {
+		info, err := entry.Info()
 		if err != nil {
 			return err
 		}
@@ -132,18 +133,13 @@ func (d *disk) makeRoom(name string, size int64) error {
 		}
 	}
 	slices.SortStableFunc(others, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range others {
-		if size <= d.maxBytes {
-			break
-		}
-		if err := d.remove(info.Name()); err != nil {
+	for ; size > d.maxBytes; others = others[1:] {
+		if err := d.root.RemoveAll(others[0].Name()); err != nil {
 			return err
 		}
-		size -= info.Size()
+		size -= others[0].Size()
 	}
 	return nil
 }
 
-func (d *disk) touch(name string, now time.Time) error { return d.root.Chtimes(name, now, now) }
-
-func (d *disk) remove(name string) error { return d.root.RemoveAll(name) }
+func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }

@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
@@ -63,7 +62,7 @@ var remedies = map[Reason]string{
 
 // Error is why there is no chart.
 type Error struct {
-	// Ref is the reference of the chart as configured.
+	// Ref is the reference of the chart as configured, or "" within this package.
 	Ref string
 	// Reason classifies Err.
 	Reason Reason
@@ -71,64 +70,61 @@ type Error struct {
 	Err error
 }
 
-var query = regexp.MustCompile(`(https?://[^\s"?]+)\?[^\s"]*`)
-
 // Error implements error. URLs are without their query.
 func (e *Error) Error() string {
-	return fmt.Sprintf("getting chart %s: %s: %s", e.Ref, withoutQueries(e.Err.Error()), remedies[e.Reason])
+	if e.Ref == "" {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("getting chart %s: %s: %s", e.Ref, withoutQueries(e.Err), remedies[e.Reason])
 }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// problem is an error whose reason is known where it comes up.
-type problem struct {
-	reason Reason
-	err    error
-}
-
-func (p *problem) Error() string { return p.err.Error() }
-func (p *problem) Unwrap() error { return p.err }
-
+// problemf returns an error with this reason, or with that of the error it wraps.
 func problemf(reason Reason, format string, args ...any) error {
-	return &problem{reason: reason, err: fmt.Errorf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	var known *Error
+	if errors.As(err, &known) {
+		reason = known.Reason
+	}
+	return &Error{Reason: reason, Err: err}
 }
 
-// failure returns the one error of all registries.
-func failure(failures []error) error {
+// joined returns the errors of all registries as one. Its reason is that of the registry that says most.
+func joined(failures []error) error {
 	order := []Reason{
 		ReasonDigestMismatch, ReasonUnsafeArchive, ReasonTooLarge, ReasonNotAChart, ReasonUnauthorized, ReasonConfiguration,
 		// A registry that could not be asked says least: in a network without a way out, this is the one behind the mirrors.
 		ReasonUntrusted, ReasonUnexpectedAnswer, ReasonUnreachable, ReasonNotFound,
 	}
-	reasons := make(map[Reason]bool, len(failures))
+	first := len(order)
 	var texts []string
 	for _, err := range failures {
-		reasons[classify(err)] = true
-		texts = append(texts, told(err))
+		first = min(first, slices.Index(order, classify(err)))
+		texts = append(texts, stable(err))
 	}
-	reason := order[slices.IndexFunc(order, func(r Reason) bool { return reasons[r] })]
-	return &problem{reason: reason, err: errors.New(strings.Join(texts, "; "))}
+	return &Error{Reason: order[first], Err: errors.New(strings.Join(texts, "; "))}
 }
 
 // classify returns the reason of an error that came from a registry or from reading its answer. Where the library has
 // tried with TLS and without, the error holds both.
 func classify(err error) Reason {
 	var (
-		known       *problem
+		known       *Error
 		tooLarge    *http.MaxBytesError
 		certificate *tls.CertificateVerificationError
 		response    *transport.Error
 	)
 	switch {
 	case errors.As(err, &known):
-		return known.reason
+		return known.Reason
 	case errors.As(err, &tooLarge):
 		return ReasonTooLarge
 	case errors.As(err, &certificate):
 		return ReasonUntrusted
 	case errors.As(err, &response):
-		return classifyResponse(response)
+		return classifyResponse(response.StatusCode, response.Request.URL.Path)
 	case isConnectionError(err):
 		return ReasonUnreachable
 	case errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, errPlainHTTP):
@@ -142,13 +138,12 @@ func classify(err error) Reason {
 
 // classifyResponse treats any refusal by a token server as one of the credentials: by OAuth2, 400 stands for a refresh
 // token that is no longer valid.
-func classifyResponse(response *transport.Error) Reason {
-	switch status := response.StatusCode; {
+func classifyResponse(status int, path string) Reason {
+	fromRegistry := strings.Contains(path, "/manifests/") || strings.Contains(path, "/blobs/")
+	switch {
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
 		return ReasonUnreachable
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return ReasonUnauthorized
-	case !strings.Contains(response.Request.URL.Path, "/manifests/") && !strings.Contains(response.Request.URL.Path, "/blobs/"):
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, !fromRegistry:
 		return ReasonUnauthorized
 	case status == http.StatusNotFound:
 		return ReasonNotFound
@@ -162,17 +157,15 @@ func isConnectionError(err error) bool {
 	var (
 		network   net.Error
 		operation *net.OpError
-		dns       *net.DNSError
 	)
 	// *url.Error is a net.Error for whatever it wraps.
-	return errors.As(err, &network) && network.Timeout() || errors.As(err, &operation) || errors.As(err, &dns) ||
+	return errors.As(err, &network) && network.Timeout() || errors.As(err, &operation) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// told returns what a status may repeat of an error: the same for each attempt, and nothing that the registry has written.
-func told(err error) string {
+// stable returns what a status may repeat of an error: the same for each attempt, and nothing that the registry has written.
+func stable(err error) string {
 	var (
 		response    *transport.Error
 		certificate *tls.CertificateVerificationError
@@ -192,14 +185,14 @@ func told(err error) string {
 		// Each connection has another port here.
 		text = strings.ReplaceAll(text, network.Source.String()+"->", "")
 	}
-	return shorten(text)
+	return shortened(text)
 }
 
-// withoutQueries cuts the queries from URLs. In those that registries redirect to, they are signatures.
-func withoutQueries(text string) string { return query.ReplaceAllString(text, "$1") }
+var query = regexp.MustCompile(`(https?://[^\s"?]+)\?[^\s"]*`)
 
-// shorten cuts a text between two characters.
-func shorten(text string) string {
-	const most = 1 << 10
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
-}
+// withoutQueries returns the error's text without the queries of URLs. In those that registries redirect to, they are
+// signatures.
+func withoutQueries(err error) string { return query.ReplaceAllString(err.Error(), "$1") }
+
+// shortened cuts a text between two characters.
+func shortened(text string) string { return strings.ToValidUTF8(text[:min(len(text), 1<<10)], "") }

@@ -200,6 +200,8 @@ type world struct {
 	metrics  *prometheus.Registry
 	opts     setup
 	puller   *oci.Puller
+	lock     sync.Mutex
+	sources  map[string]chart.Source
 }
 
 // setup are the options of a Puller and its waits.
@@ -238,6 +240,7 @@ func (w *world) open() {
 	w.puller, err = oci.New(w.opts.Options)
 	NewWithT(w.t).Expect(err).NotTo(HaveOccurred())
 	w.puller.SetTiming(w.opts.Timing)
+	w.sources = map[string]chart.Source{}
 }
 
 func (w *world) restart() {
@@ -262,11 +265,19 @@ func (w *world) login(host, user, password string) {
 	w.secret("pull", corev1.DockerConfigJsonKey, config)
 }
 
+// source returns the one source with this configuration.
 func (w *world) source(config configv1alpha1.OCIChart) chart.Source {
 	w.t.Helper()
-	source, err := w.puller.Source(config)
-	NewWithT(w.t).Expect(err).NotTo(HaveOccurred())
-	return source
+	g := NewWithT(w.t)
+	key, err := json.Marshal(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if w.sources[string(key)] == nil {
+		w.sources[string(key)], err = w.puller.Source(config)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	return w.sources[string(key)]
 }
 
 // version loads the chart and returns its version.

@@ -6,35 +6,42 @@ package oci
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
-// MediaType is that of the layer which is a chart.
-const MediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-
 const (
-	userAgent = "gardener-extension-provider-local"
+	// MediaType is that of the layer which is a chart.
+	MediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+	// CABundleKey is the key in the Secret of caBundleSecretRef.
+	CABundleKey = "bundle.crt"
+
 	// manifestBytes and archiveBytes bound the manifest and the compressed archive. No response may be larger than the
 	// latter.
 	manifestBytes = 256 << 10
@@ -43,112 +50,153 @@ const (
 
 // parse returns where the configured chart may be. An error is a mistake that the validation of the configuration should
 // have found.
-func parse(config configv1alpha1.OCIChart) ([]name.Reference, error) {
-	origin, err := name.ParseReference(config.Ref, options(config, config.Ref)...)
-	if err != nil {
-		return nil, err
-	}
-	var refs []name.Reference
-	for _, mirror := range config.Mirrors {
-		repository, err := name.NewRepository(path.Join(mirror, origin.Context().RepositoryStr()), options(config, mirror)...)
+func parse(config configv1alpha1.OCIChart) (refs []name.Reference, err error) {
+	registry, rest, _ := strings.Cut(config.Ref, "/")
+	for _, at := range append(slices.Clone(config.Mirrors), registry) {
+		options := []name.Option{name.StrictValidation}
+		if host, _, _ := strings.Cut(at, "/"); config.PlainHTTP || isLoopback(host) {
+			options = append(options, name.Insecure)
+		}
+		ref, err := name.ParseReference(at+"/"+rest, options...)
 		if err != nil {
-			return nil, fmt.Errorf("mirror %q: %w", mirror, err)
+			return nil, err
 		}
-		if _, tagged := origin.(name.Tag); tagged {
-			refs = append(refs, repository.Tag(origin.Identifier()))
-		} else {
-			refs = append(refs, repository.Digest(origin.Identifier()))
-		}
+		refs = append(refs, ref)
 	}
-	return append(refs, origin), nil
-}
-
-func options(config configv1alpha1.OCIChart, ref string) []name.Option {
-	host, _, _ := strings.Cut(ref, "/")
-	if config.PlainHTTP || isLoopback(host) {
-		return []name.Option{name.StrictValidation, name.Insecure}
-	}
-	return []name.Option{name.StrictValidation}
+	return refs, nil
 }
 
 // isLoopback reports whether HOST[:PORT] never leaves the machine. Names count only if they are reserved for that.
 func isLoopback(host string) bool {
-	if address, err := netip.ParseAddrPort(host); err == nil {
-		return address.Addr().Unmap().IsLoopback()
+	host = strings.ToLower(host)
+	if withoutPort, _, err := net.SplitHostPort(host); err == nil {
+		host = withoutPort
 	}
-	if address, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		return address.Unmap().IsLoopback()
-	}
-	name, _, _ := strings.Cut(strings.ToLower(host), ":")
-	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+	address, _ := netip.ParseAddr(strings.Trim(host, "[]"))
+	return address.Unmap().IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// session asks the registries of a source with some credentials. Only one goroutine may use it at a time.
-type session struct {
-	source  *source
-	access  access
-	base    *http.Transport
-	servers []*server
-}
-
-// server is a reference in one registry.
-type server struct {
-	ref       name.Reference
-	transport *registryTransport
-	// puller is nil before its first use and after a failure: it would remember that.
-	puller *remote.Puller
-}
-
-func newSession(s *source, a access) (*session, error) {
-	roots, err := s.roots(a.caBundle)
+// connect reads the Secrets, and makes a new client if they changed.
+func (s *source) connect(ctx context.Context) error {
+	pullSecret, err := s.puller.secret(ctx, s.config.PullSecretRef, corev1.DockerConfigJsonKey)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	headers := s.puller.timing.headers
-	session := &session{source: s, access: a, base: &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: headers, KeepAlive: 30 * time.Second}).DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
-		TLSHandshakeTimeout:    headers,
-		ResponseHeaderTimeout:  headers,
-		MaxResponseHeaderBytes: 64 << 10,
-		IdleConnTimeout:        30 * time.Second,
-		MaxIdleConnsPerHost:    1,
-		ForceAttemptHTTP2:      true,
-		DisableCompression:     true,
-	}}
-	for _, ref := range s.refs {
-		session.servers = append(session.servers, &server{ref: ref, transport: &registryTransport{
-			base: session.base, source: s, ref: ref,
-		}})
+	caBundle, err := s.puller.secret(ctx, s.config.CABundleSecretRef, CABundleKey)
+	if err != nil || s.transport != nil && pullSecret == s.pullSecret && caBundle == s.caBundle {
+		return err
 	}
-	return session, nil
+	var roots *x509.CertPool // nil stands for those of the system.
+	if caBundle != "" {
+		roots = rootsWith(caBundle)
+	}
+	if roots == nil && caBundle != "" {
+		return problemf(ReasonConfiguration, "Secret %s/%s: there is no PEM certificate in its key %s", s.puller.opts.Namespace, s.config.CABundleSecretRef.Name, CABundleKey)
+	}
+	if s.transport != nil {
+		s.transport.CloseIdleConnections()
+	}
+
+	s.pullSecret, s.caBundle, s.client = pullSecret, caBundle, nil
+	s.transport = http.DefaultTransport.(*http.Transport).Clone()
+	s.transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	s.transport.TLSHandshakeTimeout, s.transport.ResponseHeaderTimeout = s.puller.timing.headers, s.puller.timing.headers
+	s.transport.MaxResponseHeaderBytes = 64 << 10
+	s.transport.DisableCompression = true
+	return nil
 }
 
-// retryAfter returns for how long the registries want to be left alone. That of the reference, which comes last, counts if
-// it said so.
-func (s *session) retryAfter() (pause time.Duration) {
-	for _, server := range s.servers {
-		server.transport.lock.Lock()
-		pause = cmp.Or(server.transport.retryAfter, pause)
-		server.transport.lock.Unlock()
+// secret returns a key of the Secret, or "" if none is named.
+func (p *Puller) secret(ctx context.Context, ref *corev1.LocalObjectReference, key string) (string, error) {
+	if ref == nil {
+		return "", nil
 	}
-	return pause
+	secret := &corev1.Secret{}
+	err := p.opts.Reader.Get(ctx, client.ObjectKey{Namespace: p.opts.Namespace, Name: ref.Name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", problemf(ReasonConfiguration, "Secret %s/%s does not exist", p.opts.Namespace, ref.Name)
+	case err != nil:
+		return "", fmt.Errorf("reading Secret %s/%s: %w", p.opts.Namespace, ref.Name, err)
+	case len(secret.Data[key]) == 0:
+		return "", problemf(ReasonConfiguration, "Secret %s/%s has no key %s", p.opts.Namespace, ref.Name, key)
+	}
+	return string(secret.Data[key]), nil
+}
+
+// rootsWith returns the CAs of the system and of the bundle, or nil if there are none in the bundle.
+func rootsWith(bundle string) *x509.CertPool {
+	// Where the system has no certificates, those of the bundle are all there are.
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM([]byte(bundle)) {
+		return nil
+	}
+	return roots
+}
+
+// Resolve implements authn.Keychain. It returns the entry for a repository in the Docker configuration: the one with the
+// longest matching path, as kubelet chooses it. Errors contain nothing of the configuration.
+func (s *source) Resolve(repository authn.Resource) (authn.Authenticator, error) {
+	if s.pullSecret == "" {
+		return authn.Anonymous, nil
+	}
+	invalid := func(how string) error {
+		return problemf(ReasonConfiguration, "Secret %s/%s: its key %s %s", s.puller.opts.Namespace, s.config.PullSecretRef.Name, corev1.DockerConfigJsonKey, how)
+	}
+	var parsed struct {
+		Auths map[string]json.RawMessage `json:"auths"`
+	}
+	if err := json.Unmarshal([]byte(s.pullSecret), &parsed); err != nil {
+		return nil, invalid("is not a Docker configuration in JSON")
+	}
+	entries := map[string]json.RawMessage{}
+	for _, key := range slices.Backward(slices.Sorted(maps.Keys(parsed.Auths))) {
+		entries[canonical(key)] = parsed.Auths[key]
+	}
+	for at := canonical(repository.String()); at != "."; at = path.Dir(at) {
+		if found, ok := entries[at]; ok {
+			var entry authn.AuthConfig
+			if err := json.Unmarshal(found, &entry); err != nil {
+				return nil, invalid("is not valid in the entry for " + repository.RegistryStr())
+			}
+			return authn.FromConfig(entry), nil
+		}
+	}
+	return authn.Anonymous, nil
+}
+
+// canonical returns "[SCHEME://]HOST[:PORT][/PATH]" as HOST[:PORT][/PATH], with one name for all that Docker Hub has. Older
+// versions of Docker have an API version as the path.
+func canonical(key string) string {
+	if _, after, ok := strings.Cut(key, "://"); ok {
+		key = after
+	}
+	host, prefix, _ := strings.Cut(strings.TrimSuffix(key, "/"), "/")
+	host = strings.ToLower(host)
+	if host == "index.docker.io" || host == "registry-1.docker.io" {
+		host = "docker.io"
+	}
+	if prefix == "v1" || prefix == "v2" {
+		prefix = ""
+	}
+	return path.Join(host, prefix)
 }
 
 // resolve returns the digest of the manifest that the reference leads to.
-func (s *session) resolve(ctx context.Context) (digest string, err error) {
-	err = s.ask(ctx, http.MethodHead, s.source.puller.timing.check, func(ctx context.Context, server *server) error {
-		head, err := server.puller.Head(ctx, server.ref)
+func (s *source) resolve(ctx context.Context) (digest string, err error) {
+	err = s.ask(ctx, http.MethodHead, s.puller.timing.check, func(ctx context.Context, ref name.Reference) error {
+		head, err := s.client.Head(ctx, ref)
 		if err == nil {
 			digest = head.Digest.String()
-			return nil
 		}
-		if classify(err) != ReasonUnexpectedAnswer {
+		if err == nil || classify(err) != ReasonUnexpectedAnswer {
 			return err
 		}
-		// The header with the digest may be missing from a response to HEAD.
-		got, err := server.puller.Get(ctx, server.ref)
+		// The response to HEAD may lack the header with the digest.
+		got, err := s.client.Get(ctx, ref)
 		if err == nil {
 			digest = got.Digest.String()
 		}
@@ -157,29 +205,45 @@ func (s *session) resolve(ctx context.Context) (digest string, err error) {
 	return digest, err
 }
 
-// pull gets what the reference leads to.
-func (s *session) pull(ctx context.Context) (found entry, archive []byte, err error) {
-	err = s.ask(ctx, http.MethodGet, s.source.puller.timing.pull, func(ctx context.Context, server *server) error {
-		got, err := server.puller.Get(ctx, server.ref)
+// pull gets the packed chart that the reference leads to.
+func (s *source) pull(ctx context.Context) (found *pulled, packed []byte, err error) {
+	err = s.ask(ctx, http.MethodGet, s.puller.timing.pull, func(ctx context.Context, ref name.Reference) error {
+		manifest, err := s.client.Get(ctx, ref)
 		if err != nil {
 			return err
 		}
-		if got.Size > manifestBytes {
-			return problemf(ReasonTooLarge, "the manifest has %d bytes, more than %d", got.Size, manifestBytes)
-		}
-		layer, err := chartLayer(got)
+		layer, err := chartLayer(manifest)
 		if err != nil {
 			return err
 		}
-		found = entry{Ref: s.source.config.Ref, Manifest: got.Digest.String(), Chart: layer.Digest.String()}
-		archive, err = server.layer(ctx, layer)
-		return err
+		blob, err := s.client.Layer(ctx, ref.Context().Digest(layer.Digest.String()))
+		if err != nil {
+			return err
+		}
+		body, err := blob.Compressed()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = body.Close() }()
+		packed, err = io.ReadAll(io.LimitReader(body, layer.Size+1))
+		switch {
+		case err != nil && isConnectionError(err):
+			return fmt.Errorf("reading the archive: %w", err)
+		case err != nil || int64(len(packed)) != layer.Size || digestOf(packed) != layer.Digest.String():
+			// The library verifies the digest, too, but its error cannot be told from others.
+			return problemf(ReasonDigestMismatch, "%s has %d bytes, the registry sends something else", layer.Digest, layer.Size)
+		}
+		found = &pulled{Ref: s.config.Ref, Manifest: manifest.Digest.String(), Chart: layer.Digest.String()}
+		return nil
 	})
-	return found, archive, err
+	return found, packed, err
 }
 
 // chartLayer finds the one layer that is a chart.
 func chartLayer(got *remote.Descriptor) (layer v1.Descriptor, err error) {
+	if got.Size > manifestBytes {
+		return layer, problemf(ReasonTooLarge, "the manifest has %d bytes, more than %d", got.Size, manifestBytes)
+	}
 	if got.MediaType.IsIndex() {
 		return layer, problemf(ReasonNotAChart, "it is an index of manifests (%s): name one of them by its digest", got.MediaType)
 	}
@@ -187,202 +251,124 @@ func chartLayer(got *remote.Descriptor) (layer v1.Descriptor, err error) {
 	if err != nil {
 		return layer, problemf(ReasonNotAChart, "reading the manifest (%s): %w", got.MediaType, err)
 	}
-	var (
-		charts []v1.Descriptor
-		others []types.MediaType
-	)
-	for _, layer := range manifest.Layers {
-		if layer.MediaType == MediaType {
-			charts = append(charts, layer)
-		} else {
-			others = append(others, layer.MediaType)
-		}
-	}
+	charts := slices.DeleteFunc(manifest.Layers, func(layer v1.Descriptor) bool { return layer.MediaType != MediaType })
 	if len(charts) != 1 {
-		return layer, problemf(ReasonNotAChart, "the manifest (%s) has %d layers of type %s, others are of %q", got.MediaType, len(charts), MediaType, others)
+		return layer, problemf(ReasonNotAChart, "the manifest (%s) has %d layers of type %s", got.MediaType, len(charts), MediaType)
+	}
+	if size := charts[0].Size; size > archiveBytes || size < 0 {
+		return layer, problemf(ReasonTooLarge, "the archive has %d bytes, more than %d", size, archiveBytes)
 	}
 	return charts[0], nil
 }
 
-// layer gets an archive. The library verifies its digest too, but its error could not be told from others.
-func (s *server) layer(ctx context.Context, layer v1.Descriptor) ([]byte, error) {
-	if layer.Size > archiveBytes || layer.Size < 0 {
-		return nil, problemf(ReasonTooLarge, "the archive has %d bytes, more than %d", layer.Size, archiveBytes)
-	}
-	remoteLayer, err := s.puller.Layer(ctx, s.ref.Context().Digest(layer.Digest.String()))
-	if err != nil {
-		return nil, err
-	}
-	body, err := remoteLayer.Compressed()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = body.Close() }()
-	archive, err := io.ReadAll(io.LimitReader(body, layer.Size+1))
-	switch {
-	case err != nil && isConnectionError(err):
-		return nil, fmt.Errorf("reading the archive: %w", err)
-	case err != nil || int64(len(archive)) != layer.Size || digestOf(archive) != layer.Digest.String():
-		return nil, problemf(ReasonDigestMismatch, "%s has %d bytes, the registry sends something else", layer.Digest, layer.Size)
-	}
-	return archive, nil
-}
-
-func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
-
-// ask asks one registry after the other until one gives an answer. The first request to each is the method for the manifest.
-func (s *session) ask(ctx context.Context, method string, timeout time.Duration, request func(context.Context, *server) error) error {
+// ask asks one registry after the other until one answers. The first request to each is the method for the manifest.
+func (s *source) ask(ctx context.Context, method string, timeout time.Duration, request func(context.Context, name.Reference) error) (err error) {
 	var failures []error
-	for _, server := range s.servers {
-		err := func() error {
-			ctx, cancel := context.WithTimeout(ctx, timeout)
-			defer cancel()
-			if err := s.login(server, method); err != nil {
+	s.retryAfter.Store(0)
+	for _, ref := range s.refs {
+		if s.client == nil {
+			if s.client, err = s.newClient(); err != nil {
 				return err
 			}
-			return request(ctx, server)
-		}()
+		}
+		ctx, cancel := context.WithTimeout(context.WithValue(ctx, visitKey{}, &visit{ref: ref, method: method, transport: s.transport}), timeout)
+		err = request(ctx, ref)
+		cancel()
 		if err == nil {
 			return nil
 		}
-		server.puller = nil
-		failures = append(failures, fmt.Errorf("%s: %w", server.ref.Context(), err))
-		s.source.puller.opts.Log.Info("A registry does not give a chart", "ref", s.source.config.Ref, "registry", server.ref.Context().String(),
-			"problem", shorten(withoutQueries(err.Error())))
+		s.client = nil // It would remember the failure.
+		s.puller.opts.Log.Info("A registry does not give a chart", "ref", s.config.Ref, "registry", ref.Context().String(), "problem", shortened(withoutQueries(err)))
+		failures = append(failures, fmt.Errorf("%s: %w", ref.Context(), err))
 	}
-	return failure(failures)
+	return joined(failures)
 }
 
-// login makes the client for a registry, with the credentials for it.
-func (s *session) login(server *server, method string) (err error) {
-	if server.puller != nil {
-		return nil
-	}
-	auth, err := credential(s.access.pullSecret, server.ref.Context())
-	if err != nil {
-		return problemf(ReasonConfiguration, "Secret %s/%s: %w", s.source.puller.opts.Namespace, s.source.config.PullSecretRef.Name, err)
-	}
-	server.transport.reset(method)
-	server.puller, err = remote.NewPuller(
-		remote.WithTransport(server.transport), remote.WithAuth(auth), remote.WithUserAgent(userAgent),
-		remote.WithRetryBackoff(s.source.puller.timing.backoff),
+func (s *source) newClient() (*remote.Puller, error) {
+	return remote.NewPuller(
+		remote.WithTransport(s), remote.WithAuthFromKeychain(s), remote.WithUserAgent("gardener-extension-provider-local"),
+		remote.WithRetryBackoff(s.puller.timing.backoff),
 		// Not 429 and 503: such a registry wants to be left alone.
 		remote.WithRetryStatusCodes(http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout),
 	)
-	return err
 }
 
-// errPlainHTTP is the end of a request that would go over the network without TLS.
+// visit is one try to get something from one registry. The library begins with GET /v2/, to learn which protocol and which
+// credentials the registry wants. The request for the manifest tells the same, so it is sent instead, and its answer is kept for
+// when the library asks for it: two requests instead of three.
+type visit struct {
+	ref       name.Reference
+	method    string
+	transport *http.Transport
+	answer    atomic.Pointer[http.Response]
+}
+
+type visitKey struct{}
+
+// RoundTrip implements http.RoundTripper for the client.
+func (s *source) RoundTrip(request *http.Request) (*http.Response, error) {
+	v := request.Context().Value(visitKey{}).(*visit)
+	manifest := "/v2/" + v.ref.Context().RepositoryStr() + "/manifests/" + v.ref.Identifier()
+	switch request.URL.Path {
+	case manifest:
+		if answer := v.answer.Swap(nil); answer != nil {
+			answer.Request = request
+			return answer, nil
+		}
+	case "/v2/":
+		request = request.Clone(request.Context())
+		request.Method, request.URL.Path = v.method, manifest
+		request.Header.Set("Accept", strings.Join([]string{
+			string(types.OCIManifestSchema1), string(types.DockerManifestSchema2), string(types.OCIImageIndex), string(types.DockerManifestList),
+		}, ","))
+		response, err := s.send(v, request)
+		if err != nil || response.StatusCode != http.StatusOK {
+			return response, err
+		}
+		body, err := io.ReadAll(response.Body)
+		if err = errors.Join(err, response.Body.Close()); err != nil {
+			return nil, err
+		}
+		answer := *response
+		answer.Body, response.Body = io.NopCloser(bytes.NewReader(body)), http.NoBody
+		v.answer.Store(&answer)
+		return response, nil
+	}
+	return s.send(v, request)
+}
+
+// errPlainHTTP ends a request that would go over the network without TLS.
 var errPlainHTTP = errors.New("HTTP without TLS is allowed only with plainHTTP")
 
-// registryTransport bounds responses, counts requests, and refuses plain HTTP where it is not allowed, also when a registry
-// redirects to it.
-//
-// The library begins with GET /v2/, to learn which protocol and which credentials the registry wants. The transport sends
-// the request for the manifest in its place, which tells the same, and keeps a good answer for when the library asks for
-// it. That saves one of three requests.
-type registryTransport struct {
-	base   http.RoundTripper
-	source *source
-	ref    name.Reference
-
-	lock sync.Mutex
-	// method is that of the first request, or "" when its answer was used.
-	method string
-	// early is a good answer to it, or nil, and body its content.
-	early *http.Response
-	body  []byte
-	// retryAfter is how long the registry wants to be left alone.
-	retryAfter time.Duration
-}
-
-func (t *registryTransport) reset(method string) {
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	t.method, t.early, t.retryAfter = method, nil, 0
-}
-
-func (t *registryTransport) manifestPath() string {
-	return "/v2/" + t.ref.Context().RepositoryStr() + "/manifests/" + t.ref.Identifier()
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *registryTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	t.lock.Lock()
-	method, early := t.method, t.early
-	t.lock.Unlock()
-	switch request.URL.Path {
-	case "/v2/":
-		return t.ping(request, method)
-	case t.manifestPath():
-		if early != nil && request.Method == method {
-			t.lock.Lock()
-			defer t.lock.Unlock()
-			t.early, t.method = nil, ""
-			early.Request, early.Body = request, io.NopCloser(bytes.NewReader(t.body))
-			return early, nil
-		}
-	}
-	return t.send(request)
-}
-
-// ping asks for the manifest.
-func (t *registryTransport) ping(request *http.Request, method string) (*http.Response, error) {
-	request = request.Clone(request.Context())
-	request.Method, request.URL.Path = method, t.manifestPath()
-	request.Header.Set("Accept", strings.Join([]string{
-		string(types.OCIManifestSchema1), string(types.DockerManifestSchema2), string(types.OCIImageIndex), string(types.DockerManifestList),
-	}, ","))
-	response, err := t.send(request)
-	if err != nil || response.StatusCode != http.StatusOK {
-		return response, err
-	}
-	body, err := io.ReadAll(response.Body)
-	if err = errors.Join(err, response.Body.Close()); err != nil {
-		return nil, err
-	}
-	response.Body = http.NoBody
-	kept := *response
-	t.lock.Lock()
-	defer t.lock.Unlock()
-	if t.method == method { // Unless it lost a race of HTTP and HTTPS, and is late.
-		t.early, t.body = &kept, body
-	}
-	return response, nil
-}
-
-func (t *registryTransport) send(request *http.Request) (*http.Response, error) {
-	if request.URL.Scheme == "http" && !t.source.config.PlainHTTP && !isLoopback(request.URL.Host) {
+// send bounds responses, counts requests, and refuses plain HTTP where it is not allowed, also when a registry redirects to it.
+func (s *source) send(v *visit, request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme == "http" && !s.config.PlainHTTP && !isLoopback(request.URL.Host) {
 		return nil, fmt.Errorf("asking %s: %w", request.URL.Host, errPlainHTTP)
 	}
-	response, err := t.base.RoundTrip(request)
+	response, err := v.transport.RoundTrip(request)
 	registry, code := "other", "error"
-	if request.URL.Host == t.ref.Context().RegistryStr() {
+	if request.URL.Host == v.ref.Context().RegistryStr() {
 		registry = request.URL.Host
 	}
 	if err == nil {
 		code = strconv.Itoa(response.StatusCode)
 	}
-	t.source.puller.metrics.Requests.WithLabelValues(registry, request.Method, code).Inc()
+	s.puller.metrics.Requests.WithLabelValues(registry, request.Method, code).Inc()
 	if err != nil {
 		return nil, err
 	}
 	response.Body = http.MaxBytesReader(nil, response.Body, archiveBytes)
-	if after := parseRetryAfter(response.Header.Get("Retry-After"), t.source.puller.opts.Clock.Now()); after > 0 {
-		t.lock.Lock()
-		t.retryAfter = after
-		t.lock.Unlock()
+	if after := parseRetryAfter(response.Header.Get("Retry-After"), s.puller.opts.Clock.Now()); after > 0 {
+		s.retryAfter.Store(int64(after))
 	}
 	return response, nil
 }
 
 // parseRetryAfter reads both forms of the header, seconds and a date.
 func parseRetryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.Atoi(value); err == nil && seconds > 0 {
-		return time.Duration(min(seconds, int(maxFailureMemory/time.Second))) * time.Second
+	pause, err := time.ParseDuration(value + "s")
+	if date, dateErr := http.ParseTime(value); err != nil && dateErr == nil {
+		pause = date.Sub(now)
 	}
-	if date, err := http.ParseTime(value); err == nil && date.After(now) {
-		return min(date.Sub(now), maxFailureMemory)
-	}
-	return 0
+	return min(pause, maxFailureMemory)
 }

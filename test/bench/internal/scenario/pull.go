@@ -33,6 +33,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 	"github.com/gardener/gardener-extension-provider-local/test/bench/internal/world"
 )
@@ -116,12 +117,14 @@ func ourPuller() (pullChart, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	sources := map[string]chart.Source{}
 	pull := func(ctx context.Context, reference string) error {
-		source, err := puller.Source(configv1alpha1.OCIChart{Ref: reference})
-		if err != nil {
-			return err
+		if sources[reference] == nil {
+			if sources[reference], err = puller.Source(configv1alpha1.OCIChart{Ref: reference}); err != nil {
+				return err
+			}
 		}
-		_, err = source.Load(ctx)
+		_, err := sources[reference].Load(ctx)
 		return err
 	}
 	return pull, func() error {
