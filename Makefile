@@ -176,7 +176,7 @@ check-vulnerabilities: $(TOOLS)/govulncheck
 	  $(TOOLS)/govulncheck -C $$module ./... $$(go -C $$module list tool | grep -x $(LOCAL_PATH_PROVISIONER) || true) || failed=1; \
 	done; [ -z "$$failed" ]
 
-# Licences of what is linked into the programs of the images (skaffold/publish/build.go), and is used as it is. go-licenses does
+# Licences of what is linked into the programs of the images (skaffold/publish/image.go), and is used as it is. go-licenses does
 # not know MIT-0, which is that of github.com/coder/quartz.
 LICENCES := Apache-2.0,MIT,BSD-2-Clause,BSD-3-Clause,ISC,MPL-2.0,Unlicense
 

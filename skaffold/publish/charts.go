@@ -5,9 +5,13 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,14 +34,82 @@ func extensionCharts() []string {
 	return []string{chartFolder, admissionRuntimeFolder, admissionApplicationFolder}
 }
 
+// chartArtifact is a chart that Skaffold can have pushed. Those of others are in Go modules, at the version that one of this
+// repository's modules pins, so that no other registry is needed.
+type chartArtifact struct {
+	// name is the repository below a registry, and the folder of a chart of this repository.
+	name string
+	// module is the folder of the Go module that pins upstream, and folder the chart's in upstream. All are empty for a chart
+	// of this repository.
+	module, upstream, folder string
+}
+
+// chartArtifacts are the charts that the development setup deploys by reference to a registry.
+func chartArtifacts() []chartArtifact {
+	return []chartArtifact{
+		{name: chartFolder},
+		{name: admissionRuntimeFolder},
+		{name: admissionApplicationFolder},
+		{name: "charts/gardenlet", module: ".", upstream: "github.com/gardener/gardener", folder: "charts/gardener/gardenlet"},
+		{
+			name:     "charts/networking-calico",
+			module:   "test/landscape/modules/networking-calico",
+			upstream: "github.com/gardener/gardener-extension-networking-calico",
+			folder:   "charts/gardener-extension-networking-calico",
+		},
+	}
+}
+
+func chartNames() (names []string) {
+	for _, chart := range chartArtifacts() {
+		names = append(names, chart.name)
+	}
+	return names
+}
+
+// push packages the chart, pushes it to ref and returns its reference by digest.
+func (c chartArtifact) push(ctx context.Context, root, ref string, opts oci.Options) (string, error) {
+	client, err := oci.NewClient(opts)
+	if err != nil {
+		return "", err
+	}
+	folder, err := c.find(ctx, root)
+	if err != nil {
+		return "", err
+	}
+	archive, err := chart.Package(folder)
+	if err != nil {
+		return "", err
+	}
+	return archive.Push(ctx, client, ref)
+}
+
+// find returns the chart's folder. It downloads the module that has it if the module cache does not have that yet.
+func (c chartArtifact) find(ctx context.Context, root string) (string, error) {
+	if c.upstream == "" {
+		return filepath.Join(root, c.name), nil
+	}
+	out, module := &bytes.Buffer{}, struct{ Dir string }{}
+	// #nosec G204 -- the arguments are this program's own
+	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", c.upstream)
+	download.Dir = filepath.Join(root, c.module)
+	download.Env = append(os.Environ(), "GOWORK=off")
+	download.Stdout = out
+	err := download.Run()
+	if err == nil {
+		err = json.Unmarshal(out.Bytes(), &module)
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding %s, which has the chart %s: %w: %s", c.upstream, c.name, err, strings.TrimSpace(out.String()))
+	}
+	return filepath.Join(module.Dir, c.folder), nil
+}
+
 type chartsOptions struct {
 	registryFlags
 
-	registry     string
-	pullRegistry string
-	tag          string
-	images       []string
-	output       string
+	registry, pullRegistry, tag, output string
+	images                              []string
 }
 
 func newChartsCommand() *cobra.Command {
@@ -76,14 +148,13 @@ func (o *chartsOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-
-	var archives []*chart.Archive
+	archives, files := map[string]*chart.Archive{}, map[string][]byte{}
 	for _, folder := range extensionCharts() {
 		archive, err := chart.Package(filepath.Join(root, folder))
 		if err != nil {
 			return err
 		}
-		archives = append(archives, archive)
+		archives[folder], files[archive.Name+"-"+archive.Version+".tgz"] = archive, archive.Content
 	}
 	// First the images: an Extension without one would be of no use.
 	images, err := o.resolveImages(ctx, client)
@@ -91,51 +162,63 @@ func (o *chartsOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	charts, refs := map[string]string{}, []string{}
-	for i, folder := range extensionCharts() {
-		ref, err := archives[i].Push(ctx, client, o.registry+"/"+folder+":"+o.tag)
+	for _, folder := range extensionCharts() {
+		ref, err := archives[folder].Push(ctx, client, o.registry+"/"+folder+":"+o.tag)
 		if err != nil {
 			return err
 		}
 		charts[folder] = oci.Rename(ref, o.registry, o.pullRegistry)
 		refs = append(refs, charts[folder])
 	}
-
-	manifest, err := extensionManifest(root, charts, images)
-	if err != nil {
-		return err
-	}
-	if err := o.write(root, archives, manifest, cmd); err != nil {
-		return err
-	}
 	for _, name := range artifactNames() {
 		refs = append(refs, images[name])
 	}
+
+	if files["extension.yaml"], err = extensionManifest(root, charts, images); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(o.output) {
+		o.output = filepath.Join(root, o.output)
+	}
+	if err := writeFiles(o.output, files); err != nil {
+		return fmt.Errorf("writing output: %w", err)
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "wrote the Extension: kubectl apply -f %s\n", filepath.Join(o.output, "extension.yaml"))
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(refs, "\n"))
+	return err
+}
+
+// writeFiles writes files into a folder, which is made if need be.
+func writeFiles(folder string, files map[string][]byte) error {
+	err := os.MkdirAll(folder, 0o750)
+	for name, content := range files {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, name), content, 0o600)
+		}
+	}
 	return err
 }
 
 // resolveImages returns each image's reference by digest, as the cluster calls it.
 func (o *chartsOptions) resolveImages(ctx context.Context, client *oci.Client) (map[string]string, error) {
-	given, err := pairs("image", o.images)
-	if err != nil {
-		return nil, err
-	}
-	known := artifactNames()
-	for name := range given {
-		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("--image %s=...: the chart has no such image, only %v", name, known)
-		}
-	}
-
 	images := map[string]string{}
-	for _, name := range known {
-		ref, ok := given[name]
-		if !ok {
-			ref = o.registry + "/" + name + ":" + o.tag
+	for _, arg := range o.images {
+		name, ref, ok := strings.Cut(arg, "=")
+		switch {
+		case !ok, name == "", ref == "":
+			return nil, fmt.Errorf("--image %q: expected KEY=VALUE", arg)
+		case images[name] != "":
+			return nil, fmt.Errorf("--image: %s is given twice", name)
+		case !slices.Contains(artifactNames(), name):
+			return nil, fmt.Errorf("--image %s=...: the chart has no such image, only %v", name, artifactNames())
 		}
+		images[name] = ref
+	}
+	for _, name := range artifactNames() {
+		ref := cmp.Or(images[name], o.registry+"/"+name+":"+o.tag)
 		pinned, err := client.Resolve(ctx, ref)
 		if oci.NotFound(err) {
-			return nil, fmt.Errorf("image %s is not at %s: push it first (make images REGISTRY=%s), or say where it is (--image %s=REF)", name, ref, o.registry, name)
+			err = fmt.Errorf("image %s is not at %s: push it first (make images REGISTRY=%s), or say where it is (--image %s=REF)", name, ref, o.registry, name)
 		}
 		if err != nil {
 			return nil, err
@@ -143,25 +226,4 @@ func (o *chartsOptions) resolveImages(ctx context.Context, client *oci.Client) (
 		images[name] = oci.Rename(pinned, o.registry, o.pullRegistry)
 	}
 	return images, nil
-}
-
-func (o *chartsOptions) write(root string, archives []*chart.Archive, manifest []byte, cmd *cobra.Command) error {
-	output := o.output
-	if !filepath.IsAbs(output) {
-		output = filepath.Join(root, output)
-	}
-	if err := os.MkdirAll(output, 0o750); err != nil {
-		return fmt.Errorf("making output folder: %w", err)
-	}
-	files := map[string][]byte{"extension.yaml": manifest}
-	for _, archive := range archives {
-		files[archive.Name+"-"+archive.Version+".tgz"] = archive.Content
-	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(output, name), content, 0o600); err != nil {
-			return fmt.Errorf("writing output: %w", err)
-		}
-	}
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "wrote the Extension: kubectl apply -f %s\n", filepath.Join(output, "extension.yaml"))
-	return err
 }

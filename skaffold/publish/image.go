@@ -5,10 +5,15 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -18,6 +23,82 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"
 )
+
+const (
+	module          = "github.com/gardener/gardener-extension-provider-local"
+	versionVariable = "k8s.io/component-base/version.gitVersion"
+	// fallbackVersion is the version of what is built outside of a git repository.
+	fallbackVersion = "v0.0.0-dev"
+)
+
+// artifact is an image of this repository.
+type artifact struct {
+	// name is what the image is called: the repository below a registry, the file in bin/images, and the key among the
+	// images of the chart skaffold/extension.
+	name string
+	// programs are what is in it, each at / and its name. The first one is the entrypoint.
+	programs []program
+}
+
+// program is a Go program that becomes part of an image.
+type program struct {
+	name string
+	// module is the folder of the Go module that is built in, pkg the package, which may be one that the module only pins.
+	module, pkg string
+}
+
+// artifacts are the images of this repository, all of which the Extension names.
+func artifacts() []artifact {
+	const localPathProvisioner = "skaffold/images/local-path-provisioner"
+	return []artifact{
+		{name: "operator-extension", programs: []program{{name: "operator-extension", module: ".", pkg: "./operator-extension"}}},
+		{name: "gardenlet-extension", programs: []program{{name: "gardenlet-extension", module: ".", pkg: "./gardenlet-extension"}}},
+		{name: "coredns", programs: []program{{name: "coredns", module: "skaffold/images/coredns", pkg: "."}}},
+		{name: "local-path-provisioner", programs: []program{
+			{name: "local-path-provisioner", module: localPathProvisioner, pkg: "github.com/rancher/local-path-provisioner"},
+			{name: "local-path-helper", module: localPathProvisioner, pkg: "./helper"},
+		}},
+	}
+}
+
+// artifactNames returns the names of all images, in the order of artifacts.
+func artifactNames() (names []string) {
+	for _, artifact := range artifacts() {
+		names = append(names, artifact.name)
+	}
+	return names
+}
+
+func artifactNamed(name string) (artifact, error) {
+	if i := slices.Index(artifactNames(), name); i >= 0 {
+		return artifacts()[i], nil
+	}
+	return artifact{}, fmt.Errorf("--name %q: expected %s or %s", name, strings.Join(artifactNames(), ", "), strings.Join(chartNames(), ", "))
+}
+
+// build builds the programs of the image into a folder, statically, and the image of them. The image reads the files again when
+// it is pushed.
+func (a artifact) build(cmd *cobra.Command, root, version, arch, folder string) (v1.Image, error) {
+	spec := image.Spec{
+		Entrypoint:   []string{"/" + a.programs[0].name},
+		Labels:       map[string]string{"org.opencontainers.image.title": a.name},
+		Architecture: arch,
+	}
+	for _, program := range a.programs {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "building %s %s for linux/%s\n", program.name, version, arch)
+		binary := filepath.Join(folder, program.name)
+		// #nosec G204 -- the arguments are this program's own
+		build := exec.CommandContext(cmd.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X "+versionVariable+"="+version, "-o", binary, program.pkg)
+		build.Dir = filepath.Join(root, program.module)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOWORK=off")
+		build.Stdout, build.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
+		if err := build.Run(); err != nil {
+			return nil, fmt.Errorf("building %s: %w", program.name, err)
+		}
+		spec.Files = append(spec.Files, image.File{Source: binary, Destination: "/" + program.name})
+	}
+	return image.Build(spec)
+}
 
 type imageOptions struct {
 	registryFlags
@@ -100,10 +181,57 @@ func (o *imageOptions) deliverIndex(cmd *cobra.Command, ref string, images []v1.
 	return err
 }
 
+// writeTar writes an image as `docker save` does.
 func writeTar(file, ref string, img v1.Image) error {
 	tag, err := name.NewTag(ref)
 	if err != nil {
 		return err
 	}
 	return tarball.WriteToFile(file, tag, img)
+}
+
+// findRoot returns the folder of this repository, looking upwards from the working directory.
+func findRoot() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	for {
+		content, _ := os.ReadFile(filepath.Join(folder, "go.mod"))
+		if bytes.HasPrefix(content, []byte("module "+module+"\n")) {
+			return folder, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", fmt.Errorf("finding the repository: no folder above has the go.mod of %s: run this inside of it", module)
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+// gitDescription returns what git calls the working tree, nothing if there is no git or no repository. --tags makes it see
+// lightweight tags too: actions/checkout turns annotated ones into those.
+func gitDescription(ctx context.Context, root string) string {
+	// #nosec G204 -- the argument is the repository's own folder
+	out, _ := exec.CommandContext(ctx, "git", "-C", root, "describe", "--tags", "--always", "--dirty").Output()
+	return strings.TrimSpace(string(out))
+}
+
+var (
+	semanticVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$`)
+	notInVersion    = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
+	notInTag        = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+)
+
+// versionOf turns git's description into a semantic version, since Kubernetes' libraries panic over any other.
+func versionOf(description string) string {
+	if semanticVersion.MatchString(description) {
+		return description
+	}
+	return strings.TrimSuffix(fallbackVersion+"+"+notInVersion.ReplaceAllString(description, "-"), "+")
+}
+
+// tagOf turns a version into a tag, which has at most 128 characters and no plus sign.
+func tagOf(version string) string {
+	tag := strings.TrimLeft(notInTag.ReplaceAllString(version, "_"), ".-")
+	return tag[:min(len(tag), 128)]
 }

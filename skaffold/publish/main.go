@@ -8,14 +8,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
 )
 
@@ -40,19 +44,15 @@ func newCommand() *cobra.Command {
 	return cmd
 }
 
-// plainHTTPVariable does what the flag --plain-http does, for callers like Skaffold that give no flags.
-const plainHTTPVariable = "PUBLISH_PLAIN_HTTP"
-
-// registryFlags are how to speak to a registry.
+// registryFlags are how to speak to a registry. Callers that give no flags, like Skaffold, set variables.
 type registryFlags struct {
-	plainHTTP bool
-	caFile    string
-	layout    string
+	plainHTTP      bool
+	caFile, layout string
 }
 
 func (f *registryFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.plainHTTP, "plain-http", os.Getenv(plainHTTPVariable) == "true",
-		"speak plain HTTP to the registry; registries that are local by their name need no flag (environment: "+plainHTTPVariable+"=true)")
+	cmd.Flags().BoolVar(&f.plainHTTP, "plain-http", os.Getenv("PUBLISH_PLAIN_HTTP") == "true",
+		"speak plain HTTP to the registry; registries that are local by their name need no flag (environment: PUBLISH_PLAIN_HTTP=true)")
 	cmd.Flags().StringVar(&f.caFile, "ca-file", os.Getenv("PUBLISH_CA_FILE"),
 		"PEM file of certificate authorities to trust in addition to the system's (environment: PUBLISH_CA_FILE)")
 }
@@ -99,18 +99,82 @@ were made for. Nothing is built, so neither Go nor the repository is needed.`,
 	return cmd
 }
 
-// pairs turns KEY=VALUE arguments into a map.
-func pairs(flag string, args []string) (map[string]string, error) {
-	out := make(map[string]string, len(args))
-	for _, arg := range args {
-		key, value, ok := strings.Cut(arg, "=")
-		if !ok || key == "" || value == "" {
-			return nil, fmt.Errorf("--%s %q: expected KEY=VALUE", flag, arg)
-		}
-		if _, ok := out[key]; ok {
-			return nil, fmt.Errorf("--%s: %s is given twice", flag, key)
-		}
-		out[key] = value
+func newSkaffoldBuildCommand() *cobra.Command {
+	var (
+		flags registryFlags
+		name  string
+	)
+	cmd := &cobra.Command{
+		Use:   "skaffold-build --name NAME",
+		Short: "Build and push what Skaffold asks for (a custom builder)",
+		Long: `Build and push what Skaffold asks for. NAME is that of an image (` + strings.Join(artifactNames(), ", ") + `)
+or of a chart (` + strings.Join(chartNames(), ", ") + `).
+
+Skaffold sets IMAGE (the reference to push to), PUSH_IMAGE (must be true, as there is no container engine that could hold the
+image), and PLATFORMS (one at most).`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return skaffoldBuild(cmd, name, flags.options(cmd)) },
 	}
-	return out, nil
+	flags.add(cmd)
+	cmd.Flags().StringVar(&name, "name", "", "what to build")
+	_ = cmd.MarkFlagRequired("name")
+	return cmd
+}
+
+func skaffoldBuild(cmd *cobra.Command, name string, opts oci.Options) error {
+	ref := os.Getenv("IMAGE")
+	if ref == "" {
+		return errors.New("IMAGE is not set: Skaffold sets it to the reference to push to")
+	}
+	if os.Getenv("PUSH_IMAGE") != "true" {
+		return fmt.Errorf("PUSH_IMAGE is not true: %s can only be pushed, as there is no container engine to load it into (run skaffold with --push, or set build.local.push)", ref)
+	}
+	root, err := findRoot()
+	if err != nil {
+		return err
+	}
+	var pinned string
+	if i := slices.Index(chartNames(), name); i >= 0 {
+		pinned, err = chartArtifacts()[i].push(cmd.Context(), root, ref, opts)
+	} else {
+		pinned, err = buildAndPush(cmd, root, name, ref, opts)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), pinned)
+	return err
+}
+
+func buildAndPush(cmd *cobra.Command, root, name, ref string, opts oci.Options) (string, error) {
+	arch, err := architectureOf(os.Getenv("PLATFORMS"))
+	if err != nil {
+		return "", err
+	}
+	artifact, err := artifactNamed(name)
+	if err != nil {
+		return "", err
+	}
+	folder, err := os.MkdirTemp("", "publish-")
+	if err != nil {
+		return "", fmt.Errorf("making a temporary folder: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	img, err := artifact.build(cmd, root, versionOf(gitDescription(cmd.Context(), root)), arch, folder)
+	if err != nil {
+		return "", err
+	}
+	return image.Push(cmd.Context(), ref, img, opts)
+}
+
+// architectureOf returns the architecture of Skaffold's PLATFORMS, this machine's if there is none.
+func architectureOf(platforms string) (string, error) {
+	if platforms == "" {
+		return runtime.GOARCH, nil
+	}
+	arch, ok := strings.CutPrefix(platforms, "linux/")
+	if !ok || arch == "" || strings.ContainsAny(arch, "/,") {
+		return "", fmt.Errorf("PLATFORMS=%s: expected one linux/ARCHITECTURE (skaffold's --platform chooses)", platforms)
+	}
+	return arch, nil
 }

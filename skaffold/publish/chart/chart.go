@@ -13,8 +13,8 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -46,100 +46,85 @@ type Archive struct {
 	// Content is the gzipped tar.
 	Content []byte
 
-	description string
-	config      []byte
+	metadata *helmchart.Metadata
 }
 
 // Package reads the chart in a folder, less what .helmignore names, and packages it.
 func Package(folder string) (*Archive, error) {
 	chart, err := loader.LoadDir(folder)
+	if err == nil {
+		err = chart.Validate()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("loading chart %s: %w", folder, err)
 	}
-	if err := chart.Validate(); err != nil {
-		return nil, fmt.Errorf("chart %s: %w", folder, err)
+	content, err := packed(chart)
+	if err == nil && len(content) > maxArchive {
+		err = fmt.Errorf("%d bytes are more than the %d that a chart may have: name what doesn't belong to it in .helmignore", len(content), maxArchive)
 	}
-
-	var content bytes.Buffer
-	if err := write(&content, chart); err != nil {
-		return nil, fmt.Errorf("packaging chart %s: %w", folder, err)
-	}
-	if content.Len() > maxArchive {
-		return nil, fmt.Errorf("packaging chart %s: %d bytes are more than the %d that a chart may have: name what doesn't belong to it in .helmignore", folder, content.Len(), maxArchive)
-	}
-	config, err := json.Marshal(chart.Metadata)
 	if err != nil {
 		return nil, fmt.Errorf("packaging chart %s: %w", folder, err)
 	}
-	return &Archive{
-		Name:        chart.Name(),
-		Version:     chart.Metadata.Version,
-		Content:     content.Bytes(),
-		description: chart.Metadata.Description,
-		config:      config,
-	}, nil
+	return &Archive{Name: chart.Name(), Version: chart.Metadata.Version, Content: content, metadata: chart.Metadata}, nil
 }
 
-// write writes the files of a chart as a gzipped tar, sorted by name and without times.
-func write(w io.Writer, chart *helmchart.Chart) error {
-	zipper, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+// packed returns the files of a chart as a gzipped tar, sorted by name and without times.
+func packed(chart *helmchart.Chart) ([]byte, error) {
+	var content bytes.Buffer
+	zipper, err := gzip.NewWriterLevel(&content, gzip.BestCompression)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := tar.NewWriter(zipper)
-
 	files := slices.Clone(chart.Raw)
 	slices.SortFunc(files, func(a, b *helmchart.File) int { return strings.Compare(a.Name, b.Name) })
 	for _, file := range files {
-		if err := out.WriteHeader(&tar.Header{
-			Typeflag: tar.TypeReg,
-			Name:     path.Join(chart.Name(), file.Name),
-			Mode:     0o644,
-			Size:     int64(len(file.Data)),
-			ModTime:  time.Unix(0, 0),
-		}); err != nil {
-			return err
+		header := &tar.Header{
+			Typeflag: tar.TypeReg, Name: path.Join(chart.Name(), file.Name), Mode: 0o644, Size: int64(len(file.Data)), ModTime: time.Unix(0, 0),
+		}
+		if err := out.WriteHeader(header); err != nil {
+			return nil, err
 		}
 		if _, err := out.Write(file.Data); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := out.Close(); err != nil {
-		return err
-	}
-	return zipper.Close()
+	err = errors.Join(out.Close(), zipper.Close())
+	return content.Bytes(), err
 }
 
 // Push pushes a packaged chart to ref (HOST[:PORT]/REPOSITORY:TAG) and returns its reference by digest.
 func (a *Archive) Push(ctx context.Context, client *oci.Client, ref string) (string, error) {
-	config, content := static.NewLayer(a.config, MediaTypeConfig), static.NewLayer(a.Content, MediaTypeContent)
-	described, err := partial.Descriptor(config)
-	if err != nil {
-		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
-	}
-	layer, err := partial.Descriptor(content)
-	if err != nil {
-		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
-	}
-	manifest, err := json.Marshal(v1.Manifest{
-		SchemaVersion: 2,
-		MediaType:     types.OCIManifestSchema1,
-		Config:        *described,
-		Layers:        []v1.Descriptor{*layer},
-		Annotations: map[string]string{
-			"org.opencontainers.image.title":       a.Name,
-			"org.opencontainers.image.version":     a.Version,
-			"org.opencontainers.image.description": a.description,
-		},
-	})
-	if err != nil {
-		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
-	}
-	img, err := partial.CompressedToImage(&image{manifest: manifest, config: a.config, content: content})
+	img, err := a.image()
 	if err != nil {
 		return "", fmt.Errorf("writing manifest of chart %s: %w", a.Name, err)
 	}
 	return client.Push(ctx, ref, img)
+}
+
+func (a *Archive) image() (v1.Image, error) {
+	config, err := json.Marshal(a.metadata)
+	if err != nil {
+		return nil, err
+	}
+	img := &image{config: config, content: static.NewLayer(a.Content, MediaTypeContent)}
+	described, err := partial.Descriptor(static.NewLayer(config, MediaTypeConfig))
+	layer, layerErr := partial.Descriptor(img.content)
+	if err = errors.Join(err, layerErr); err != nil {
+		return nil, err
+	}
+	img.manifest, err = json.Marshal(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: *described, Layers: []v1.Descriptor{*layer},
+		Annotations: map[string]string{
+			"org.opencontainers.image.title":       a.Name,
+			"org.opencontainers.image.version":     a.Version,
+			"org.opencontainers.image.description": a.metadata.Description,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return partial.CompressedToImage(img)
 }
 
 // image is a chart in the form of an image: its configuration is the chart's metadata, its only layer the archive.

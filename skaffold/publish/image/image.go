@@ -8,19 +8,26 @@
 package image
 
 import (
+	"archive/tar"
+	"bufio"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"path"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/oci"
@@ -63,33 +70,26 @@ func Build(spec Spec) (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a layer of files: %w", err)
 	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	img, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Comment: "files"}})
+	plain := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	base, err := mutate.ConfigFile(plain, &v1.ConfigFile{
+		OS: "linux", Architecture: cmp.Or(spec.Architecture, runtime.GOARCH), RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{Entrypoint: spec.Entrypoint, User: NonRoot, Labels: maps.Clone(spec.Labels)},
+	})
 	if err != nil {
-		return nil, fmt.Errorf("appending the layer: %w", err)
+		return nil, fmt.Errorf("writing the image configuration: %w", err)
 	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("reading image configuration: %w", err)
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", cmp.Or(spec.Architecture, runtime.GOARCH)
-	config.Config = v1.Config{Entrypoint: spec.Entrypoint, User: NonRoot, Labels: maps.Clone(spec.Labels)}
-	return mutate.ConfigFile(img, config)
+	return mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Comment: "files"}})
 }
 
 // sorted checks the files and sorts them by destination.
 func sorted(files []File) ([]File, error) {
-	sorted := slices.Clone(files)
-	for _, file := range sorted {
+	sorted := slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Destination, b.Destination) })
+	for i, file := range sorted {
 		if !path.IsAbs(file.Destination) || path.Clean(file.Destination) != file.Destination || file.Destination == "/" {
 			return nil, fmt.Errorf("file %s: destination %q must be an absolute, clean path", file.Source, file.Destination)
 		}
-	}
-	slices.SortFunc(sorted, func(a, b File) int { return strings.Compare(a.Destination, b.Destination) })
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i].Destination == sorted[i-1].Destination {
-			return nil, fmt.Errorf("files %s and %s have the same destination %s", sorted[i-1].Source, sorted[i].Source, sorted[i].Destination)
+		if i > 0 && sorted[i-1].Destination == file.Destination {
+			return nil, fmt.Errorf("files %s and %s have the same destination %s", sorted[i-1].Source, file.Source, file.Destination)
 		}
 	}
 	return sorted, nil
@@ -115,4 +115,71 @@ func Push(ctx context.Context, ref string, artifact oci.Artifact, opts oci.Optio
 		return "", err
 	}
 	return client.Push(ctx, ref, artifact)
+}
+
+// maxFile is the size in bytes that no file of an image may exceed: one that does is taken by mistake.
+const maxFile = 4 << 30
+
+// newLayer reads the files for the digests. They are read again when the layer is pushed and never held in memory. The
+// compression is the fastest: most images go to a registry on the same machine.
+func newLayer(files []File) (v1.Layer, error) {
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		reader, writer := io.Pipe()
+		// Closing the reader early ends the writing.
+		go func() {
+			buffered := bufio.NewWriterSize(writer, 1<<20)
+			err := writeTar(buffered, files)
+			writer.CloseWithError(errors.Join(err, buffered.Flush()))
+		}()
+		return reader, nil
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed))
+}
+
+// writeTar writes a tar of files sorted by destination, each folder before what is in it.
+func writeTar(w io.Writer, files []File) error {
+	out := tar.NewWriter(w)
+	folders := map[string]bool{"/": true}
+	for _, file := range files {
+		if err := writeFolders(out, path.Dir(file.Destination), folders); err != nil {
+			return err
+		}
+		if err := writeFile(out, file); err != nil {
+			return fmt.Errorf("adding %s as %s: %w", file.Source, file.Destination, err)
+		}
+	}
+	return out.Close()
+}
+
+func writeFolders(out *tar.Writer, folder string, written map[string]bool) error {
+	if written[folder] {
+		return nil
+	}
+	written[folder] = true
+	if err := writeFolders(out, path.Dir(folder), written); err != nil {
+		return err
+	}
+	return out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: folder[1:] + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+}
+
+func writeFile(out *tar.Writer, file File) error {
+	source, err := os.Open(file.Source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }()
+	info, err := source.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return errors.New("not a regular file")
+	case info.Size() > maxFile:
+		return fmt.Errorf("%d bytes are more than the %d that a file may have", info.Size(), int64(maxFile))
+	}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: file.Destination[1:], Mode: 0o755, Size: info.Size(), ModTime: time.Unix(0, 0)}
+	if err := out.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(out, source)
+	return err
 }

@@ -7,6 +7,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -26,6 +28,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/match"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
@@ -64,12 +67,7 @@ type Artifact interface {
 
 // NewClient returns a client. It is an error if the CA file can't be read.
 func NewClient(opts Options) (*Client, error) {
-	if opts.Progress == nil {
-		opts.Progress = io.Discard
-	}
-	if opts.Credentials == nil {
-		opts.Credentials = authn.DefaultKeychain
-	}
+	opts.Progress = cmp.Or[io.Writer](opts.Progress, io.Discard)
 	base := remote.DefaultTransport.(*http.Transport).Clone()
 	if opts.CAFile != "" {
 		pem, err := os.ReadFile(opts.CAFile)
@@ -85,14 +83,12 @@ func NewClient(opts Options) (*Client, error) {
 		}
 		base.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	}
-	client := &Client{opts: opts, remote: []remote.Option{
+	return &Client{opts: opts, remote: []remote.Option{
 		remote.WithTransport(cautious{base: base, plainHTTP: opts.PlainHTTP}),
-		remote.WithAuthFromKeychain(opts.Credentials), remote.WithUserAgent("gardener-extension-provider-local-publish"),
-	}}
-	if opts.Backoff.Steps > 0 {
-		client.remote = append(client.remote, remote.WithRetryBackoff(opts.Backoff))
-	}
-	return client, nil
+		remote.WithAuthFromKeychain(cmp.Or[authn.Keychain](opts.Credentials, authn.DefaultKeychain)),
+		remote.WithUserAgent("gardener-extension-provider-local-publish"),
+		remote.WithRetryBackoff(cmp.Or(opts.Backoff, remote.Backoff{Duration: time.Second, Factor: 3, Jitter: 0.1, Steps: 3})),
+	}}, nil
 }
 
 // cautious sends no password in the clear beyond the loopback unless that was asked for.
@@ -104,8 +100,7 @@ type cautious struct {
 // RoundTrip implements http.RoundTripper.
 func (c cautious) RoundTrip(request *http.Request) (*http.Response, error) {
 	host := request.URL.Hostname()
-	ip := net.ParseIP(host)
-	if request.URL.Scheme == "http" && !c.plainHTTP && host != "localhost" && !strings.HasSuffix(host, ".localhost") && !ip.IsLoopback() {
+	if request.URL.Scheme == "http" && !c.plainHTTP && host != "localhost" && !strings.HasSuffix(host, ".localhost") && !net.ParseIP(host).IsLoopback() {
 		request = request.Clone(request.Context())
 		request.Header.Del("Authorization")
 	}
@@ -114,15 +109,17 @@ func (c cautious) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // parse returns a reference, and HOST/REPOSITORY as it is written in it.
 func (c *Client) parse(ref string) (parsed name.Reference, repository string, err error) {
+	const expected = "(expected HOST[:PORT]/REPOSITORY[:TAG][@DIGEST])"
+	host, _, _ := strings.Cut(ref, "/")
+	if !strings.ContainsAny(host, ".:") && host != "localhost" {
+		return nil, "", fmt.Errorf("reference %q: it names no registry %s", ref, expected)
+	}
 	var opts []name.Option
-	if c.opts.PlainHTTP || strings.HasPrefix(ref, "registry.local.gardener.cloud:") || strings.HasPrefix(ref, "registry.local.gardener.cloud/") {
+	if hostname, _, _ := strings.Cut(host, ":"); c.opts.PlainHTTP || hostname == "registry.local.gardener.cloud" {
 		opts = append(opts, name.Insecure)
 	}
-	if host, _, _ := strings.Cut(ref, "/"); !strings.ContainsAny(host, ".:") && host != "localhost" {
-		return nil, "", fmt.Errorf("reference %q: it names no registry (expected HOST[:PORT]/REPOSITORY[:TAG][@DIGEST])", ref)
-	}
 	if parsed, err = name.ParseReference(ref, opts...); err != nil {
-		return nil, "", fmt.Errorf("reference %q: %w (expected HOST[:PORT]/REPOSITORY[:TAG][@DIGEST])", ref, err)
+		return nil, "", fmt.Errorf("reference %q: %w %s", ref, err, expected)
 	}
 	repository, _, _ = strings.Cut(ref, "@")
 	if i := strings.LastIndex(repository, ":"); i > strings.LastIndex(repository, "/") {
@@ -136,11 +133,11 @@ func (c *Client) parse(ref string) (parsed name.Reference, repository string, er
 func (c *Client) Push(ctx context.Context, ref string, artifact Artifact) (string, error) {
 	fail := func(err error) (string, error) { return "", fmt.Errorf("pushing %s: %w", ref, explain(err)) }
 	parsed, repository, err := c.parse(ref)
+	if err == nil && (repository == ref || strings.Contains(ref, "@")) {
+		err = errors.New("expected a reference with a tag and without a digest")
+	}
 	if err != nil {
 		return fail(err)
-	}
-	if repository == ref || strings.Contains(ref, "@") {
-		return fail(errors.New("expected a reference with a tag and without a digest"))
 	}
 	digest, err := artifact.Digest()
 	if err != nil {
@@ -176,54 +173,34 @@ func writeLayout(folder, ref string, artifact Artifact) error {
 	return path.ReplaceImage(artifact.(v1.Image), match.Name(ref), named)
 }
 
-// readLayout returns the artifacts of a layout by the reference they were written for.
-func readLayout(folder string) (map[string]Artifact, []string, error) {
+// readLayout returns the artifacts of a layout, and the descriptor of each, which has its name.
+func readLayout(folder string) (artifacts []partial.Describable, descriptors []v1.Descriptor, err error) {
 	index, err := layout.ImageIndexFromPath(filepath.Clean(folder))
+	if err == nil {
+		artifacts, err = partial.ComputeManifests(index)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading layout %s: %w", folder, err)
 	}
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading layout %s: %w", folder, err)
-	}
-	var (
-		artifacts = map[string]Artifact{}
-		refs      []string
-	)
-	for _, descriptor := range manifest.Manifests {
-		ref := descriptor.Annotations[refName]
-		if descriptor.MediaType.IsIndex() {
-			artifacts[ref], err = index.ImageIndex(descriptor.Digest)
-		} else {
-			artifacts[ref], err = index.Image(descriptor.Digest)
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading %s in layout %s: %w", ref, folder, err)
-		}
-		refs = append(refs, ref)
-	}
-	return artifacts, refs, nil
+	return artifacts, manifest.Manifests, err
 }
 
 // PushLayout pushes all that the layout has, each artifact to the reference it was written for, and returns the references
 // by digest.
-func (c *Client) PushLayout(ctx context.Context, folder string) ([]string, error) {
-	artifacts, refs, err := readLayout(folder)
-	if err != nil {
-		return nil, err
+func (c *Client) PushLayout(ctx context.Context, folder string) (pushed []string, err error) {
+	artifacts, descriptors, err := readLayout(folder)
+	if err == nil && len(artifacts) == 0 {
+		err = fmt.Errorf("layout %s has nothing to push", folder)
 	}
-	if len(refs) == 0 {
-		return nil, fmt.Errorf("layout %s has nothing to push", folder)
-	}
-	var pushed []string
-	for _, ref := range refs {
-		pinned, err := c.Push(ctx, ref, artifacts[ref])
+	for i, artifact := range artifacts {
+		pinned, err := c.Push(ctx, descriptors[i].Annotations[refName], artifact.(Artifact))
 		if err != nil {
 			return nil, err
 		}
 		pushed = append(pushed, pinned)
 	}
-	return pushed, nil
+	return pushed, err
 }
 
 // errNotInLayout is that of a reference which a layout does not have.
@@ -232,30 +209,34 @@ var errNotInLayout = errors.New("the layout does not have it")
 // Resolve returns a reference by digest (HOST/REPOSITORY@DIGEST). One that has a digest already is returned without a
 // request: the registry may have another name from here.
 func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
-	fail := func(err error) (string, error) { return "", fmt.Errorf("resolving %s: %w", ref, explain(err)) }
 	parsed, repository, err := c.parse(ref)
-	if err != nil {
-		return fail(err)
+	if err == nil {
+		var digest string
+		if digest, err = c.digest(ctx, ref, parsed); err == nil {
+			return repository + "@" + digest, nil
+		}
 	}
+	return "", fmt.Errorf("resolving %s: %w", ref, explain(err))
+}
+
+func (c *Client) digest(ctx context.Context, ref string, parsed name.Reference) (string, error) {
 	if digest, ok := parsed.(name.Digest); ok {
-		return repository + "@" + digest.DigestStr(), nil
+		return digest.DigestStr(), nil
 	}
-	if c.opts.Layout != "" {
-		artifacts, _, err := readLayout(c.opts.Layout)
+	if c.opts.Layout == "" {
+		got, err := remote.Get(parsed, append(c.remote, remote.WithContext(ctx))...)
 		if err != nil {
-			return fail(err)
+			return "", err
 		}
-		if artifacts[ref] == nil {
-			return fail(errNotInLayout)
+		return got.Digest.String(), nil
+	}
+	_, descriptors, err := readLayout(c.opts.Layout)
+	for _, descriptor := range descriptors {
+		if descriptor.Annotations[refName] == ref {
+			return descriptor.Digest.String(), nil
 		}
-		digest, err := artifacts[ref].Digest()
-		return repository + "@" + digest.String(), err
 	}
-	got, err := remote.Get(parsed, append(c.remote, remote.WithContext(ctx))...)
-	if err != nil {
-		return fail(err)
-	}
-	return repository + "@" + got.Digest.String(), nil
+	return "", cmp.Or(err, errNotInLayout)
 }
 
 // NotFound reports whether an error of Resolve means that the registry answers but does not have the reference.
@@ -278,20 +259,22 @@ func explain(err error) error {
 		response    *transport.Error
 		certificate *tls.CertificateVerificationError
 		network     *url.Error
+		hint        string
 	)
 	switch {
 	case errors.As(err, &certificate):
-		return fmt.Errorf("%w (name the registry's certificate authority by --ca-file)", err)
+		hint = "name the registry's certificate authority by --ca-file"
 	case errors.As(err, &response):
-		if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden {
-			return fmt.Errorf("%w (log in to the registry first, for instance by `docker login`)", err)
+		if response.StatusCode != http.StatusUnauthorized && response.StatusCode != http.StatusForbidden {
+			return err
 		}
-		return err
+		hint = "log in to the registry first, for instance by `docker login`"
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%w (the registry speaks plain HTTP: allow it by --plain-http, if the network can be trusted)", err)
+		hint = "the registry speaks plain HTTP: allow it by --plain-http, if the network can be trusted"
 	case errors.As(err, &network):
-		return fmt.Errorf("%w (is the registry up, and is the name right?)", err)
+		hint = "is the registry up, and is the name right?"
 	default:
 		return err
 	}
+	return fmt.Errorf("%w (%s)", err, hint)
 }
