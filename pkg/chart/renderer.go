@@ -5,12 +5,14 @@
 package chart
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -21,8 +23,13 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	helmrelease "helm.sh/helm/v3/pkg/release"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
@@ -156,20 +163,23 @@ func (r *Renderer) inputs(archive *Archive, release Release, values map[string]a
 
 	// Maps become JSON with sorted keys.
 	inputs, err := json.Marshal([]any{archive.Digest, release, json.RawMessage(raw), r.capabilities.KubeVersion, r.capabilities.APIVersions})
-	if err != nil {
-		return nil, "", err
-	}
-	sum := sha256.Sum256(inputs)
-	return normalized, hex.EncodeToString(sum[:]), nil
+	return normalized, fmt.Sprintf("%x", sha256.Sum256(inputs)), err
 }
 
 // objects renders, and returns the objects with the size of their YAML.
-func (r *Renderer) objects(archive *Archive, release Release, values map[string]any) ([]client.Object, int, error) {
+func (r *Renderer) objects(archive *Archive, release Release, values map[string]any) (objects []client.Object, size int, err error) {
 	files, err := r.render(archive, release, values)
 	if err != nil {
 		return nil, 0, err
 	}
-	return parse(files)
+	for _, file := range files {
+		parsed, err := parse(file.content)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", file.name, err)
+		}
+		objects, size = append(objects, parsed...), size+len(file.content)
+	}
+	return objects, size, nil
 }
 
 // file is what a template or a file of the folder crds has become.
@@ -226,4 +236,61 @@ func unshared(shared *chart.Chart) (*chart.Chart, error) {
 		files = append(files, &loader.BufferedFile{Name: raw.Name, Data: raw.Data})
 	}
 	return loader.LoadFiles(files)
+}
+
+// parse returns the objects in a file.
+func parse(content string) (objects []client.Object, err error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(content)))
+	for i := 1; ; i++ {
+		raw, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err == nil {
+			var parsed []client.Object
+			parsed, err = parseDocument(raw)
+			objects = append(objects, parsed...)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", i, err)
+		}
+	}
+}
+
+// parseDocument returns one object, none if the document is empty, or those of a list. It is strict: a key that is
+// there twice is a mistake in a template, and one of the two values would be lost.
+func parseDocument(raw []byte) ([]client.Object, error) {
+	asJSON, err := yaml.YAMLToJSONStrict(raw)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(asJSON, []byte("null")) {
+		return nil, nil
+	}
+
+	obj := &unstructured.Unstructured{}
+	if err := obj.UnmarshalJSON(asJSON); err != nil {
+		return nil, err
+	}
+	if !obj.IsList() {
+		return []client.Object{obj}, check(obj)
+	}
+
+	var out []client.Object
+	err = obj.EachListItem(func(item runtime.Object) error {
+		object := item.(*unstructured.Unstructured)
+		out = append(out, object)
+		return check(object)
+	})
+	return out, err
+}
+
+func check(obj *unstructured.Unstructured) error {
+	if obj.GetAPIVersion() == "" || obj.GetKind() == "" || obj.GetName() == "" {
+		return fmt.Errorf("apiVersion %q, kind %q and metadata.name %q must all be set", obj.GetAPIVersion(), obj.GetKind(), obj.GetName())
+	}
+	if hook, ok := obj.GetAnnotations()[helmrelease.HookAnnotation]; ok {
+		return fmt.Errorf("%s %s is a hook (%s), which is not run: take the annotation %s off", obj.GetKind(), obj.GetName(), hook, helmrelease.HookAnnotation)
+	}
+	return nil
 }

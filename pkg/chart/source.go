@@ -13,12 +13,9 @@ package chart
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 	"sync"
 
 	"helm.sh/helm/v3/pkg/chart"
@@ -45,79 +42,44 @@ type Source interface {
 // contents of all files. Note that a go:embed pattern without the prefix "all:" leaves out files like _helpers.tpl.
 // A .helmignore is not looked at.
 func Embedded(fsys fs.FS, dir string) Source {
-	return &embedded{fsys: fsys, dir: dir}
+	return embedded(sync.OnceValues(func() (*Archive, error) {
+		files, err := read(fsys, dir)
+		if err != nil {
+			return nil, fmt.Errorf("reading chart in %s: %w", dir, err)
+		}
+		loaded, err := loader.LoadFiles(files)
+		if err != nil {
+			return nil, fmt.Errorf("loading chart in %s: %w", dir, err)
+		}
+		// JSON tells where one file ends and the next one begins.
+		content, err := json.Marshal(files)
+		return &Archive{Chart: loaded, Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(content))}, err
+	}))
 }
 
-type embedded struct {
-	fsys fs.FS
-	dir  string
-
-	lock   sync.Mutex
-	loaded *Archive
-}
+type embedded func() (*Archive, error)
 
 // Load implements Source. The files are read once.
-func (e *embedded) Load(ctx context.Context) (*Archive, error) {
+func (e embedded) Load(ctx context.Context) (*Archive, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	if e.loaded != nil {
-		return e.loaded, nil
-	}
-
-	files, err := read(e.fsys, e.dir)
-	if err != nil {
-		return nil, fmt.Errorf("reading chart in %s: %w", e.dir, err)
-	}
-	loaded, err := loader.LoadFiles(files)
-	if err != nil {
-		return nil, fmt.Errorf("loading chart in %s: %w", e.dir, err)
-	}
-	e.loaded = &Archive{Chart: loaded, Digest: digest(files)}
-	return e.loaded, nil
+	return e()
 }
 
-// read returns all files below dir with their names relative to it.
-func read(fsys fs.FS, dir string) ([]*loader.BufferedFile, error) {
+// read returns all files below dir with their names relative to it, always in the same order.
+func read(fsys fs.FS, dir string) (files []*loader.BufferedFile, err error) {
 	root, err := fs.Sub(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
-
-	var files []*loader.BufferedFile
 	err = fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
 		data, err := fs.ReadFile(root, path)
-		if err != nil {
-			return err
-		}
 		files = append(files, &loader.BufferedFile{Name: path, Data: data})
-		return nil
+		return err
 	})
 	return files, err
-}
-
-// digest is over each file's name and content, both with their length before them, so that nothing can move from one to
-// the other unnoticed.
-func digest(files []*loader.BufferedFile) string {
-	sorted := slices.Clone(files)
-	slices.SortFunc(sorted, func(a, b *loader.BufferedFile) int { return strings.Compare(a.Name, b.Name) })
-
-	var (
-		sum   = sha256.New()
-		write = func(data []byte) {
-			sum.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
-			sum.Write(data)
-		}
-	)
-	for _, file := range sorted {
-		write([]byte(file.Name))
-		write(file.Data)
-	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
 }

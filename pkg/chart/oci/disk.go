@@ -69,11 +69,11 @@ func openDisk(dir string, maxBytes int64) (*disk, error) {
 // read returns a chart that is yet to be unpacked, and its packed archive. The error is fs.ErrNotExist if there is no file.
 func (d *disk) read(name string) (*pulled, []byte, error) {
 	info, err := d.root.Stat(name)
+	if err == nil && info.Size() > archiveBytes+maxHeader {
+		err = errors.New("it is larger than any chart")
+	}
 	if err != nil {
 		return nil, nil, err
-	}
-	if info.Size() > archiveBytes+maxHeader {
-		return nil, nil, errors.New("it is larger than any chart")
 	}
 	raw, err := d.root.ReadFile(name)
 	if err != nil {

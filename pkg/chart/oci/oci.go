@@ -16,6 +16,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -102,12 +103,8 @@ func New(opts Options) (*Puller, error) {
 	if opts.Directory == "" {
 		return nil, errors.New("no directory for pulled charts: set Directory")
 	}
-	if opts.MaxBytes == 0 {
-		opts.MaxBytes = 64 << 20
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, 64<<20)
+	opts.Clock = cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{})
 	p := &Puller{opts: opts, timing: timing{
 		total: time.Minute, pull: 20 * time.Second, check: 5 * time.Second, headers: 10 * time.Second,
 		backoff: remote.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 3},
@@ -144,11 +141,8 @@ func (p *Puller) Source(config configv1alpha1.OCIChart) (chart.Source, error) {
 	if err != nil {
 		return nil, &Error{Ref: config.Ref, Reason: ReasonConfiguration, Err: err}
 	}
-	// The credentials are no part of it: with others, it is still the same chart.
-	location, err := json.Marshal([]any{config.Ref, config.Mirrors})
-	if err != nil {
-		return nil, err
-	}
+	// Without the credentials: with others, it is still the same chart.
+	location, _ := json.Marshal([]any{config.Ref, config.Mirrors})
 	return &source{puller: p, config: config, refs: refs, file: fmt.Sprintf("%x", sha256.Sum256(location))}, nil
 }
 
@@ -287,14 +281,12 @@ func (s *source) fly() (any, error) {
 	switch {
 	case err == nil:
 		s.answer.Store(&answer{archive: s.current.archive, stale: stale, since: s.current.checked, until: s.current.checked.Add(checkInterval)})
-	case s.puller.ctx.Err() != nil:
-		return &answer{err: fmt.Errorf("getting chart %s: the instance is about to end: %w", s.config.Ref, context.Canceled)}, nil
-	case !errors.As(err, &known):
-		// A Secret could not be read, which says nothing about the registry.
-		return &answer{err: fmt.Errorf("getting chart %s: %w", s.config.Ref, err)}, nil
-	default:
+	case errors.As(err, &known) && s.puller.ctx.Err() == nil:
 		pause := max(failureMemory, time.Duration(s.retryAfter.Load()))
 		s.answer.Store(&answer{err: &Error{Ref: s.config.Ref, Reason: known.Reason, Err: err}, since: now, until: now.Add(pause)})
+	default:
+		// The instance is about to end, or a Secret could not be read. This says nothing about the registry.
+		return &answer{err: fmt.Errorf("getting chart %s: %w", s.config.Ref, cmp.Or(s.puller.ctx.Err(), err))}, nil
 	}
 	return s.answer.Load(), nil
 }

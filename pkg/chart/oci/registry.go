@@ -88,10 +88,9 @@ func (s *source) connect(ctx context.Context) error {
 	}
 	var roots *x509.CertPool // nil stands for those of the system.
 	if caBundle != "" {
-		roots = rootsWith(caBundle)
-	}
-	if roots == nil && caBundle != "" {
-		return problemf(ReasonConfiguration, "Secret %s/%s: there is no PEM certificate in its key %s", s.puller.opts.Namespace, s.config.CABundleSecretRef.Name, CABundleKey)
+		if roots = rootsWith(caBundle); roots == nil {
+			return problemf(ReasonConfiguration, "Secret %s/%s: there is no PEM certificate in its key %s", s.puller.opts.Namespace, s.config.CABundleSecretRef.Name, CABundleKey)
+		}
 	}
 	if s.transport != nil {
 		s.transport.CloseIdleConnections()
@@ -124,11 +123,11 @@ func (p *Puller) secret(ctx context.Context, ref *corev1.LocalObjectReference, k
 	return string(secret.Data[key]), nil
 }
 
-// rootsWith returns the CAs of the system and of the bundle, or nil if there are none in the bundle.
+// rootsWith returns the CAs of the system and of the bundle, or nil if there is none in the bundle.
 func rootsWith(bundle string) *x509.CertPool {
-	// Where the system has no certificates, those of the bundle are all there are.
 	roots, err := x509.SystemCertPool()
 	if err != nil {
+		// Where the system has no certificates, those of the bundle are all there are.
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM([]byte(bundle)) {

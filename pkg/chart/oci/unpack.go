@@ -7,6 +7,7 @@ package oci
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -98,9 +99,7 @@ func (u *unpacker) unpack(archive []byte, depth int) (files []*loader.BufferedFi
 		if err != nil {
 			return nil, err
 		}
-		if top == "" {
-			top = folder
-		}
+		top = cmp.Or(top, folder)
 		switch {
 		case folder != top:
 			return nil, problemf(ReasonNotAChart, "file %q is not in the folder %q, as all others", header.Name, top)
