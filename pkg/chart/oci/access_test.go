@@ -253,6 +253,21 @@ func TestTokenAuth(t *testing.T) {
 	w.refused(config, oci.ReasonUnauthorized, "401")
 }
 
+func TestATokenOutlivesTheFailureOfAMirror(t *testing.T) {
+	mirror, registry, tokens, w := newRegistry(t), newRegistry(t), newTokenServer(t), newWorld(t)
+	mirror.guard(status(http.StatusServiceUnavailable))
+	registry.push(t, "v1", pack(t, "1.0.0", nil))
+	registry.guard(tokens.door)
+	w.login(registry.host(), "user", "right")
+	config := withPullSecret(ref(registry.host(), "v1"))
+	config.Mirrors = []string{mirror.host()}
+	w.expect(config, "1.0.0")
+	registry.asked()
+	w.clock.Step(time.Minute)
+	w.expect(config, "1.0.0")
+	NewWithT(t).Expect(registry.asked()).To(Equal([]string{"HEAD manifests"}))
+}
+
 func TestAnIdentityTokenIsExchanged(t *testing.T) {
 	registry, tokens, w := newRegistry(t), newTokenServer(t), newWorld(t)
 	registry.push(t, "v1", pack(t, "1.0.0", nil))

@@ -201,14 +201,14 @@ type source struct {
 	file string
 
 	answer  atomic.Pointer[answer]
-	flights singleflight.Group
+	fetches singleflight.Group
 
 	// The rest belongs to the goroutine. current is the chart in use, or nil.
 	current *pulled
 	// pullSecret and caBundle are what the Secrets contained when transport was made.
 	pullSecret, caBundle string
 	transport            *http.Transport
-	client               *remote.Puller
+	clients              map[name.Reference]*remote.Puller
 	// retryAfter is how long the registry that said so last wants to be left alone.
 	retryAfter atomic.Int64
 }
@@ -232,7 +232,7 @@ func (s *source) Load(ctx context.Context) (*chart.Archive, error) {
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("waiting for chart %s: %w", s.config.Ref, context.Cause(ctx))
-		case result := <-s.flights.DoChan("", s.fly):
+		case result := <-s.fetches.DoChan("", s.fetch):
 			found = result.Val.(*answer)
 		}
 	} else if found.err == nil {
@@ -265,8 +265,8 @@ func (s *source) within(since, until time.Time) bool {
 	return !now.Before(since) && now.Before(until)
 }
 
-// fly gets the answer for all who wait for it. It remembers every answer of a registry, good or bad.
-func (s *source) fly() (any, error) {
+// fetch gets the answer for all who wait for it. It remembers every answer of a registry, good or bad.
+func (s *source) fetch() (any, error) {
 	s.puller.running.RLock()
 	defer s.puller.running.RUnlock()
 	if known := s.known(); known != nil {

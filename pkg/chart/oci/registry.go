@@ -76,7 +76,7 @@ func isLoopback(host string) bool {
 	return address.Unmap().IsLoopback() || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// connect reads the Secrets, and makes a new client if they changed.
+// connect reads the Secrets, and forgets the clients if they changed.
 func (s *source) connect(ctx context.Context) error {
 	pullSecret, err := s.puller.secret(ctx, s.config.PullSecretRef, corev1.DockerConfigJsonKey)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *source) connect(ctx context.Context) error {
 		s.transport.CloseIdleConnections()
 	}
 
-	s.pullSecret, s.caBundle, s.client = pullSecret, caBundle, nil
+	s.pullSecret, s.caBundle, s.clients = pullSecret, caBundle, map[name.Reference]*remote.Puller{}
 	s.transport = http.DefaultTransport.(*http.Transport).Clone()
 	s.transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	s.transport.TLSHandshakeTimeout, s.transport.ResponseHeaderTimeout = s.puller.timing.headers, s.puller.timing.headers
@@ -186,8 +186,8 @@ func canonical(key string) string {
 
 // resolve returns the digest of the manifest that the reference leads to.
 func (s *source) resolve(ctx context.Context) (digest string, err error) {
-	err = s.ask(ctx, http.MethodHead, s.puller.timing.check, func(ctx context.Context, ref name.Reference) error {
-		head, err := s.client.Head(ctx, ref)
+	err = s.ask(ctx, http.MethodHead, s.puller.timing.check, func(ctx context.Context, client *remote.Puller, ref name.Reference) error {
+		head, err := client.Head(ctx, ref)
 		if err == nil {
 			digest = head.Digest.String()
 		}
@@ -195,7 +195,7 @@ func (s *source) resolve(ctx context.Context) (digest string, err error) {
 			return err
 		}
 		// The response to HEAD may lack the header with the digest.
-		got, err := s.client.Get(ctx, ref)
+		got, err := client.Get(ctx, ref)
 		if err == nil {
 			digest = got.Digest.String()
 		}
@@ -206,8 +206,8 @@ func (s *source) resolve(ctx context.Context) (digest string, err error) {
 
 // pull gets the packed chart that the reference leads to.
 func (s *source) pull(ctx context.Context) (found *pulled, packed []byte, err error) {
-	err = s.ask(ctx, http.MethodGet, s.puller.timing.pull, func(ctx context.Context, ref name.Reference) error {
-		manifest, err := s.client.Get(ctx, ref)
+	err = s.ask(ctx, http.MethodGet, s.puller.timing.pull, func(ctx context.Context, client *remote.Puller, ref name.Reference) error {
+		manifest, err := client.Get(ctx, ref)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (s *source) pull(ctx context.Context) (found *pulled, packed []byte, err er
 		if err != nil {
 			return err
 		}
-		blob, err := s.client.Layer(ctx, ref.Context().Digest(layer.Digest.String()))
+		blob, err := client.Layer(ctx, ref.Context().Digest(layer.Digest.String()))
 		if err != nil {
 			return err
 		}
@@ -261,66 +261,69 @@ func chartLayer(got *remote.Descriptor) (layer v1.Descriptor, err error) {
 }
 
 // ask asks one registry after the other until one answers. The first request to each is the method for the manifest.
-func (s *source) ask(ctx context.Context, method string, timeout time.Duration, request func(context.Context, name.Reference) error) (err error) {
+func (s *source) ask(ctx context.Context, method string, timeout time.Duration, request func(context.Context, *remote.Puller, name.Reference) error) error {
 	var failures []error
 	s.retryAfter.Store(0)
 	for _, ref := range s.refs {
-		if s.client == nil {
-			if s.client, err = s.newClient(); err != nil {
-				return err
-			}
+		client, err := s.client(ref)
+		if err != nil {
+			return err
 		}
-		ctx, cancel := context.WithTimeout(context.WithValue(ctx, visitKey{}, &visit{ref: ref, method: method, transport: s.transport}), timeout)
-		err = request(ctx, ref)
+		ctx, cancel := context.WithTimeout(context.WithValue(ctx, attemptKey{}, &attempt{ref: ref, method: method, transport: s.transport}), timeout)
+		err = request(ctx, client, ref)
 		cancel()
 		if err == nil {
 			return nil
 		}
-		s.client = nil // It would remember the failure.
+		delete(s.clients, ref) // It would remember the failure.
 		s.puller.opts.Log.Info("A registry does not give a chart", "ref", s.config.Ref, "registry", ref.Context().String(), "problem", shortened(withoutQueries(err)))
 		failures = append(failures, fmt.Errorf("%s: %w", ref.Context(), err))
 	}
 	return joined(failures)
 }
 
-func (s *source) newClient() (*remote.Puller, error) {
-	return remote.NewPuller(
-		remote.WithTransport(s), remote.WithAuthFromKeychain(s), remote.WithUserAgent("gardener-extension-provider-local"),
-		remote.WithRetryBackoff(s.puller.timing.backoff),
-		// Not 429 and 503: such a registry wants to be left alone.
-		remote.WithRetryStatusCodes(http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout),
-	)
+// client returns the client for the registry of a reference, which remembers tokens.
+func (s *source) client(ref name.Reference) (client *remote.Puller, err error) {
+	if s.clients[ref] == nil {
+		s.clients[ref], err = remote.NewPuller(
+			remote.WithTransport(s), remote.WithAuthFromKeychain(s), remote.WithUserAgent("gardener-extension-provider-local"),
+			remote.WithRetryBackoff(s.puller.timing.backoff),
+			// Not 429 and 503: such a registry wants to be left alone.
+			remote.WithRetryStatusCodes(http.StatusRequestTimeout, http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout),
+		)
+	}
+	return s.clients[ref], err
 }
 
-// visit is one try to get something from one registry. The library begins with GET /v2/, to learn which protocol and which
+// attempt is one attempt to get something from one registry. The library begins with GET /v2/, to learn which protocol and which
 // credentials the registry wants. The request for the manifest tells the same, so it is sent instead, and its answer is kept for
 // when the library asks for it: two requests instead of three.
-type visit struct {
+type attempt struct {
 	ref       name.Reference
 	method    string
 	transport *http.Transport
 	answer    atomic.Pointer[http.Response]
 }
 
-type visitKey struct{}
+type attemptKey struct{}
 
-// RoundTrip implements http.RoundTripper for the client.
+// RoundTrip implements http.RoundTripper for the clients.
 func (s *source) RoundTrip(request *http.Request) (*http.Response, error) {
-	v := request.Context().Value(visitKey{}).(*visit)
-	manifest := "/v2/" + v.ref.Context().RepositoryStr() + "/manifests/" + v.ref.Identifier()
+	a := request.Context().Value(attemptKey{}).(*attempt)
+	manifest := "/v2/" + a.ref.Context().RepositoryStr() + "/manifests/" + a.ref.Identifier()
 	switch request.URL.Path {
 	case manifest:
-		if answer := v.answer.Swap(nil); answer != nil {
+		if answer := a.answer.Swap(nil); answer != nil {
 			answer.Request = request
 			return answer, nil
 		}
 	case "/v2/":
 		request = request.Clone(request.Context())
-		request.Method, request.URL.Path = v.method, manifest
+		request.Method, request.URL.Path = a.method, manifest
 		request.Header.Set("Accept", strings.Join([]string{
 			string(types.OCIManifestSchema1), string(types.DockerManifestSchema2), string(types.OCIImageIndex), string(types.DockerManifestList),
 		}, ","))
-		response, err := s.send(v, request)
+		response, err := s.send(a, request)
 		if err != nil || response.StatusCode != http.StatusOK {
 			return response, err
 		}
@@ -330,23 +333,23 @@ func (s *source) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		answer := *response
 		answer.Body, response.Body = io.NopCloser(bytes.NewReader(body)), http.NoBody
-		v.answer.Store(&answer)
+		a.answer.Store(&answer)
 		return response, nil
 	}
-	return s.send(v, request)
+	return s.send(a, request)
 }
 
 // errPlainHTTP ends a request that would go over the network without TLS.
 var errPlainHTTP = errors.New("HTTP without TLS is allowed only with plainHTTP")
 
 // send bounds responses, counts requests, and refuses plain HTTP where it is not allowed, also when a registry redirects to it.
-func (s *source) send(v *visit, request *http.Request) (*http.Response, error) {
+func (s *source) send(a *attempt, request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme == "http" && !s.config.PlainHTTP && !isLoopback(request.URL.Host) {
 		return nil, fmt.Errorf("asking %s: %w", request.URL.Host, errPlainHTTP)
 	}
-	response, err := v.transport.RoundTrip(request)
+	response, err := a.transport.RoundTrip(request)
 	registry, code := "other", "error"
-	if request.URL.Host == v.ref.Context().RegistryStr() {
+	if request.URL.Host == a.ref.Context().RegistryStr() {
 		registry = request.URL.Host
 	}
 	if err == nil {
