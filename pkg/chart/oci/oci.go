@@ -143,7 +143,8 @@ func (p *Puller) Source(config configv1alpha1.OCIChart) (chart.Source, error) {
 	}
 	// Without the credentials: with others, it is still the same chart.
 	location, _ := json.Marshal([]any{config.Ref, config.Mirrors})
-	return &source{puller: p, config: config, refs: refs, file: fmt.Sprintf("%x", sha256.Sum256(location))}, nil
+	_, tagged := refs[0].(name.Tag)
+	return &source{puller: p, config: config, refs: refs, tagged: tagged, file: fmt.Sprintf("%x", sha256.Sum256(location))}, nil
 }
 
 // Sources are the charts of an instance's components, wherever each comes from.
@@ -197,6 +198,8 @@ type source struct {
 	config configv1alpha1.OCIChart
 	// refs are where the chart may be: in the mirrors in their order, then in the registry of the reference.
 	refs []name.Reference
+	// tagged means that a registry has to be asked now and then what the reference means.
+	tagged bool
 	// file is the name of its file on the disk.
 	file string
 
@@ -247,16 +250,10 @@ func (s *source) Load(ctx context.Context) (*chart.Archive, error) {
 // known returns the last answer if it still holds, or nil.
 func (s *source) known() *answer {
 	last := s.answer.Load()
-	if last == nil || (last.err != nil || s.tagged()) && !s.within(last.since, last.until) {
+	if last == nil || (last.err != nil || s.tagged) && !s.within(last.since, last.until) {
 		return nil
 	}
 	return last
-}
-
-// tagged reports whether a registry has to be asked now and then what the reference means.
-func (s *source) tagged() bool {
-	_, ok := s.refs[0].(name.Tag)
-	return ok
 }
 
 // within reports whether it is between these times. If it is earlier, the clock was set back.
@@ -296,7 +293,7 @@ func (s *source) refresh(ctx context.Context) (stale Reason, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	if s.current == nil && s.restore() && (!s.tagged() || s.within(s.current.checked, s.current.checked.Add(checkInterval))) {
+	if s.current == nil && s.restore() && (!s.tagged || s.within(s.current.checked, s.current.checked.Add(checkInterval))) {
 		return "", nil
 	}
 	if err := s.connect(ctx); err != nil {
@@ -331,7 +328,7 @@ func (s *source) restore() bool {
 	}
 	s.puller.metrics.Hits.WithLabelValues("disk").Inc()
 	s.current = found
-	if !s.tagged() {
+	if !s.tagged {
 		s.touch()
 	}
 	return true
