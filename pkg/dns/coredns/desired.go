@@ -180,17 +180,18 @@ func (d *desired) ofHolder(name string) []dns.Record {
 	return slices.SortedFunc(maps.Values(byType), func(a, b dns.Record) int { return cmp.Compare(a.Type, b.Type) })
 }
 
-// conflict returns why a record is not served as its owner wants it, or nil. Another owner that wants the same is none.
+// conflict returns why a record is not served as its owner wants it, or nil. Another owner that wants the same is none, unless
+// another instance serves it.
 func (d *desired) conflict(record dns.Record) error {
 	if wildcard, covered := coveredBy(record, d.above(record.Name)); covered {
 		return record.Conflict(wildcard.Holder(), wildcard.Owner, "it is a wildcard that covers the name; choose another domain")
 	}
-	served := d.ofHolder(record.Name)
-	for _, other := range served {
+	for _, other := range d.effective(record.Name) {
 		if other.Type == record.Type && slices.Equal(other.Values, record.Values) {
 			return nil
 		}
 	}
+	served := d.ofHolder(record.Name)
 	for _, other := range served {
 		switch {
 		case other.Holder() != record.Holder():

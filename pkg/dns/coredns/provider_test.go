@@ -219,8 +219,9 @@ func TestTheInstanceOfASeedLeavesTheNamesOfTheGardenAlone(t *testing.T) {
 	}
 	shoots := of("shoot", "shoot--p--a", 0, record("a", "x.local.gardener.cloud", "A", "203.0.113.66"))
 	for name, ofGarden := range map[string]*extensionsv1alpha1.DNSRecord{
-		"a name":     dnsRecord("garden", "x.local.gardener.cloud", "192.0.2.1"),
-		"a wildcard": dnsRecord("garden", "*.local.gardener.cloud", "192.0.2.1"),
+		"a name":                      dnsRecord("garden", "x.local.gardener.cloud", "192.0.2.1"),
+		"a wildcard":                  dnsRecord("garden", "*.local.gardener.cloud", "192.0.2.1"),
+		"a name with the same values": dnsRecord("garden", "x.local.gardener.cloud", "203.0.113.66"),
 	} {
 		t.Run(name+" that is there at the start", func(t *testing.T) {
 			g := NewWithT(t)
