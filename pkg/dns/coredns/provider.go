@@ -198,7 +198,14 @@ func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 	}
 
 	p.mu.Lock()
-	pending := p.update(p.desired.remove(owner)...)
+	names := p.desired.remove(owner)
+	pending := p.update(names...)
+	if len(names) == 0 {
+		// An earlier attempt, or the start, may have left it out of what is not written yet.
+		for _, s := range p.shards.all {
+			pending[s] = s.version
+		}
+	}
 	p.mu.Unlock()
 	if err := pending.await(ctx); err != nil {
 		return fmt.Errorf("removing the record of DNSRecord %s: %w", owner, err)

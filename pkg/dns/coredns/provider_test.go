@@ -246,6 +246,22 @@ func TestTheInstanceOfASeedLeavesTheNamesOfTheGardenAlone(t *testing.T) {
 	}
 }
 
+// TestARecordIsGoneOnlyWhenThatIsWritten removes a record again whose first removal took too long, as its reconcile does.
+func TestARecordIsGoneOnlyWhenThatIsWritten(t *testing.T) {
+	g := NewWithT(t)
+	p := newProvider(t, newCluster(), func(o *Options) { o.ConfirmTimeout = time.Second })
+	a := record("a", "a.local.gardener.cloud", "A", "192.0.2.1")
+	g.Expect(p.apply(ctx, a)).To(Succeed())
+
+	p.cluster.writes.fail(errAPI)
+	for range 2 {
+		g.Expect(p.remove(ctx, a.Owner)).To(MatchError(ContainSubstring(errAPI.Error())))
+	}
+	p.cluster.writes.fail(nil)
+	g.Eventually(func() error { return p.remove(ctx, a.Owner) }).WithTimeout(10 * time.Second).Should(Succeed())
+	g.Expect(p.cluster.configMaps(g)).To(BeEmpty())
+}
+
 func TestAStartLeavesOutWhatIsReservedByNow(t *testing.T) {
 	g := NewWithT(t)
 	shoots := dnsRecord("shoots", "api.internal.local.gardener.cloud", "203.0.113.66")
