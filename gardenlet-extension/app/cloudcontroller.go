@@ -15,14 +15,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
@@ -35,8 +33,6 @@ import (
 const (
 	cloudControllerQPS   = 200
 	cloudControllerBurst = 400
-	// cloudControllerStop is more than a stop takes.
-	cloudControllerStop = 5 * time.Second
 )
 
 // newCloudControllerCommand returns the command that serves the Services of type LoadBalancer of one shoot. It is deployed
@@ -74,25 +70,7 @@ func runCloudController(ctx context.Context, log logr.Logger, config *configv1al
 	if err != nil {
 		return err
 	}
-	return startUntil(ctx, mgr)
-}
-
-// startUntil starts a manager until ctx ends. Up to controller-runtime 0.24, a manager whose caches have not synced, as an
-// API server is unreachable, never stops.
-func startUntil(ctx context.Context, mgr manager.Manager) error {
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(cloudControllerStop):
-		return nil
-	}
+	return instance.Start(ctx, mgr)
 }
 
 // newCloudControllerServer returns the options of the server. controller-runtime reads a new certificate at once. Without

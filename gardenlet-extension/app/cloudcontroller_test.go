@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer/shoot"
 )
 
@@ -140,7 +141,7 @@ func TestCloudControllerServesHealthAndMetricsBeforeItReachesAnAPIServer(t *test
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- startUntil(ctx, mgr) }()
+	go func() { ended <- instance.Start(ctx, mgr) }()
 
 	var seen []byte
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{

@@ -118,7 +118,7 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 	}, nodeRanges...); err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	return instance.Start(ctx, mgr)
 }
 
 func gardenConfig(garden *rest.Config, config *configv1alpha1.AdmissionConfiguration) (*rest.Config, error) {

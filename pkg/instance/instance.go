@@ -181,8 +181,41 @@ func (i *Instance) Run(ctx context.Context) error {
 		cancel()
 	}()
 
-	return i.Start(managerCtx)
+	return Start(managerCtx, i.Manager)
 }
+
+// Start runs a manager until ctx ends. Up to controller-runtime 0.24, a manager whose caches have not synced, as an API server
+// is unreachable, never stops. It has nothing to wait for.
+func Start(ctx context.Context, mgr manager.Manager) error {
+	working, ended := make(synced), make(chan error, 1)
+	if err := mgr.Add(working); err != nil {
+		return err
+	}
+	go func() { ended <- mgr.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case <-working:
+		return <-ended
+	default:
+		return nil
+	}
+}
+
+// synced is closed once the caches of a manager have synced.
+type synced chan struct{}
+
+// Start implements manager.Runnable.
+func (s synced) Start(context.Context) error {
+	close(s)
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable. The manager starts others than leaders after the caches.
+func (synced) NeedLeaderElection() bool { return false }
 
 func (i *Instance) addHealth(log logr.Logger) error {
 	if err := i.AddHealthzCheck("informer-sync", gardenerhealthz.NewCacheSyncHealthzWithDeadline(log, clock.RealClock{}, i.GetCache(), gardenerhealthz.DefaultCacheSyncDeadline)); err != nil {
