@@ -51,6 +51,9 @@ func (e exchanger) Exchange(ctx context.Context, network, server string, query *
 	defer cancel()
 	dnsClient := miekgdns.Client{Net: network, Timeout: e.timeout}
 	answer, _, err := dnsClient.ExchangeContext(ctx, query, server)
+	if network := (*net.OpError)(nil); errors.As(err, &network) {
+		network.Source = nil // Our own port is another one each time.
+	}
 	return answer, err
 }
 
@@ -147,7 +150,7 @@ func (c *confirmer) wait(ctx context.Context, server string, m mark) error {
 	defer c.mu.Unlock()
 	p.waiting--
 	if err != nil {
-		return fmt.Errorf("server %s does not serve generation %d of ConfigMap %s yet: %w", server, m.generation, m.shard, err)
+		return fmt.Errorf("server %s does not serve ConfigMap %s as it is yet: %w", server, m.shard, err)
 	}
 	return nil
 }
@@ -167,7 +170,7 @@ func (c *confirmer) run(ctx context.Context, key pollKey, p *poll) {
 		}
 		c.mu.Unlock()
 		if err == nil {
-			err = fmt.Errorf("it serves generation %d", generation)
+			err = errors.New("it serves an older generation")
 		}
 		p.report(generation, err)
 

@@ -95,7 +95,7 @@ func TestApplyFailsAsLongAsTheRecordDoesNotResolve(t *testing.T) {
 		says  []string
 	}{
 		{"no answer", func(e *environment) { e.server.failure = errors.New("connection refused") }, []string{"192.0.2.53:53", "connection refused"}},
-		{"a server that is behind", func(e *environment) { e.server.behind = true }, []string{"does not serve generation", "coredns-custom-garden-0"}},
+		{"a server that is behind", func(e *environment) { e.server.behind = true }, []string{"does not serve ConfigMap coredns-custom-garden-0 as it is yet", "older generation"}},
 		{"another answer", func(e *environment) { e.server.wrong = "198.51.100.1" }, []string{"asking server 192.0.2.53:53 for a.local.gardener.cloud A by tcp: expected 192.0.2.1, got 198.51.100.1"}},
 		{"no write", func(e *environment) { e.cluster.writes.fail(errAPI) }, []string{"writing A record a.local.gardener.cloud", errAPI.Error()}},
 	} {
@@ -558,4 +558,29 @@ func TestOneServerIsAskedOnceForAllWhoWait(t *testing.T) {
 		defer p.confirmer.mu.Unlock()
 		return len(p.confirmer.polls)
 	}).Should(BeZero(), "polls end when nobody waits")
+}
+
+// TestAnErrorOfCoreDNSIsTheSameEachTime tries again while no CoreDNS is up to date, as a reconcile does, which writes a status with
+// a new text only.
+func TestAnErrorOfCoreDNSIsTheSameEachTime(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"none runs": func(o *Options) { o.Exchanger, o.Servers = NewExchanger(time.Second), []string{"127.0.0.1:1"} },
+		"it is behind": func(o *Options) {
+			o.Exchanger.(*server).behind = true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := newProvider(t, newCluster(), change, func(o *Options) { o.ConfirmTimeout = 300 * time.Millisecond })
+			g.Eventually(p.started).Should(BeClosed())
+			attempt := func(name, value string) string {
+				err := p.apply(ctx, record(name, name+".local.gardener.cloud", "A", value))
+				g.Expect(err).To(HaveOccurred())
+				return err.Error()
+			}
+			first := attempt("a", "192.0.2.1")
+			attempt("b", "192.0.2.1")
+			g.Expect(attempt("a", "192.0.2.1")).To(Equal(first))
+		})
+	}
 }
