@@ -192,7 +192,9 @@ func (s *session) confirm(ctx context.Context, record dns.Record) error {
 		// A server passes over what can't be, and says nothing (RFC 2136, section 3.4.2.2).
 		return dns.ConfigurationProblem(fmt.Errorf("server %s has taken in %s record %s and doesn't answer with it: it has other records of that name, and an alias (CNAME) can't stand beside any; delete one of them", s.address, record.Type, record.Name))
 	default:
-		return fmt.Errorf("server %s has taken in %s record %s and answers %s", s.address, record.Type, record.Name, confirmed)
+		logf.FromContext(ctx).Info("A DNS server answers with another record than it has taken in", "server", s.address, "name", record.Name, "type", record.Type,
+			"rcode", rcodeName(confirmed.rcode), "values", fmt.Sprintf("%.200s", fmt.Sprint(confirmed.values)))
+		return fmt.Errorf("server %s has taken in %s record %s and does not answer with it yet; the log has what it answers with", s.address, record.Type, record.Name)
 	}
 }
 

@@ -529,6 +529,29 @@ func TestWhatAServerAnswersIsExplained(t *testing.T) {
 	}
 }
 
+// TestWhatAServerAnswersWithIsNotRepeated has a server answer with another text each time, which would be written to a status.
+func TestWhatAServerAnswersWithIsNotRepeated(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	asked := 0
+	s.misbehave(func(w miekgdns.ResponseWriter, m *miekgdns.Msg) bool {
+		if m.Opcode != miekgdns.OpcodeQuery || m.Question[0].Name != "a.example.org." {
+			return false
+		}
+		asked++
+		reply := new(miekgdns.Msg).SetReply(m)
+		reply.Authoritative = true
+		reply.Answer = record("a.example.org", "TXT", fmt.Sprintf("somebody's secret %d", asked)).ResourceRecords()
+		reply.SetTsig(testKey, miekgdns.HmacSHA256, fudge, time.Now().Unix())
+		_ = w.WriteMsg(reply)
+		return true
+	})
+	o := newOwner(newProvider(t, s.address), record("a.example.org", "TXT", "wanted"))
+	first := o.apply(t)
+	g.Expect(first).To(MatchError(And(ContainSubstring("has taken in"), Not(ContainSubstring("secret")))))
+	g.Expect(o.apply(t)).To(MatchError(first.Error()))
+}
+
 func TestARejectedChangeLeavesTheStatusAsItWas(t *testing.T) {
 	g := NewWithT(t)
 	s := startServer(t)

@@ -12,7 +12,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	miekgdns "github.com/miekg/dns"
@@ -72,15 +71,6 @@ type answer struct {
 	values []string
 	// ttl is in seconds.
 	ttl int64
-}
-
-// String implements fmt.Stringer.
-func (a answer) String() string {
-	if len(a.values) == 0 {
-		return "that there is no such record (" + rcodeName(a.rcode) + ")"
-	}
-	// As much of it as an error may have.
-	return fmt.Sprintf("%.200s", strings.Join(a.values, ", "))
 }
 
 // query asks for the name and type of a record. The answer has to be the server's own.
