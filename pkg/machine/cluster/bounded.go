@@ -16,6 +16,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -72,14 +72,32 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		// redirects nobody.
 		return nil, errors.Join(fmt.Errorf("the server answers with a redirect (%d), which is not followed", response.StatusCode), response.Body.Close())
 	case response.StatusCode != http.StatusNoContent && !isOfAPIServer(response.Header.Get("Content-Type")):
-		return nil, errors.Join(errors.New("the server is no API server: it answers neither in JSON nor in Kubernetes' Protocol Buffers"), response.Body.Close())
+		return nil, errors.Join(errors.New("the server is no API server: it does not answer in JSON"), response.Body.Close())
+	case timeout == requestTimeout:
+		return withoutHugeNumbers(response)
 	}
 	return response, nil
 }
 
 func isOfAPIServer(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (mediaType == runtime.ContentTypeJSON || strings.HasPrefix(mediaType, runtime.ContentTypeProtobuf))
+	return err == nil && mediaType == runtime.ContentTypeJSON
+}
+
+// hugeNumber is a value in JSON that resource.Quantity would write out, digit by digit, which may take hours.
+var hugeNumber = regexp.MustCompile(`["\s:,\[][\s\v\x{85}\pZ]*[+-]?[0-9.]+[eE](?:-[0-9]{3,}|\+?[0-9]{5,})[\s\v\x{85}\pZ]*["\s,\]}]`)
+
+// withoutHugeNumbers refuses an answer before anything in it is parsed. Nobody waits for objects with quantities from a watch.
+func withoutHugeNumbers(response *http.Response) (*http.Response, error) {
+	content, err := io.ReadAll(response.Body)
+	if err == nil && hugeNumber.Match(content) {
+		err = errors.New("the server's answer has a number whose exponent is too large")
+	}
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(content))
+	return response, nil
 }
 
 // boundedBody is the body of an answer.
@@ -154,13 +172,6 @@ var knownReasons = []metav1.StatusReason{
 // decodeStatus returns what an API server says; nil if it is something else.
 func decodeStatus(body []byte) *metav1.Status {
 	status := &metav1.Status{}
-	if bytes.HasPrefix(body, []byte("k8s\x00")) {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, status)
-		if decoded, ok := object.(*metav1.Status); ok && err == nil {
-			return decoded
-		}
-		return nil
-	}
 	if json.Unmarshal(body, status) != nil || status.Kind != "Status" {
 		return nil
 	}

@@ -6,6 +6,7 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -23,8 +24,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	"k8s.io/client-go/kubernetes/scheme"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,7 +41,7 @@ func hostile(t *testing.T, handle http.HandlerFunc) client.WithWatch {
 		case "/apis":
 			writeJSON(w, http.StatusOK, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
 		case "/api/v1":
-			writeJSON(w, http.StatusOK, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","namespaced":false,"verbs":["get"]}]}`)
+			writeJSON(w, http.StatusOK, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","namespaced":false,"verbs":["get"]},{"name":"pods","kind":"Pod","namespaced":true,"verbs":["get"]}]}`)
 		default:
 			handle(w, request)
 		}
@@ -86,6 +85,28 @@ func TestAnAnswerWithoutEndIsNotRead(t *testing.T) {
 	}
 }
 
+// TestQuantitiesThatTakeHoursAreNotParsed has a server send what resource.Quantity writes out, digit by digit.
+func TestQuantitiesThatTakeHoursAreNotParsed(t *testing.T) {
+	for quantity, isRefused := range map[string]bool{
+		`"1e-999999999"`: true, `1e-999999999`: true, "\"\u00a0 -.1E-0300000\u2003\"": true, `"123456789012345678901e+999999999"`: true, `"1e99999"`: true,
+		`"1e-99"`: false, `"1e9999"`: false, `"110Mi"`: false, `"1234567e-4123-4123-8123-123456789012"`: false,
+	} {
+		t.Run(quantity, func(t *testing.T) {
+			g := NewWithT(t)
+			c := hostile(t, func(w http.ResponseWriter, _ *http.Request) {
+				writeJSON(w, http.StatusOK, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"any"},"spec":{"overhead":{"cpu": `+quantity+`}}}`)
+			})
+			ended := make(chan error, 1)
+			go func() { ended <- c.Get(t.Context(), client.ObjectKey{Namespace: "any", Name: "any"}, &corev1.Pod{}) }()
+			refused := MatchError(ContainSubstring("a number whose exponent is too large"))
+			if !isRefused {
+				refused = Or(BeNil(), Not(refused))
+			}
+			g.Eventually(ended, "10s").Should(Receive(refused))
+		})
+	}
+}
+
 func TestAWatchEndsWhenItHasSentTooMuch(t *testing.T) {
 	g := NewWithT(t)
 	c := hostile(t, func(w http.ResponseWriter, request *http.Request) {
@@ -115,14 +136,9 @@ func TestWhatAServerSaysIsLoggedAndNotRepeated(t *testing.T) {
 		}
 	}
 	inJSON := func(status *metav1.Status) string {
-		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q,"details":{"name":%q}}`, status.Code, status.Reason, status.Message, secret)
-	}
-	inProtobuf := func(status *metav1.Status) string {
-		var out bytes.Buffer
-		if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(status, &out); err != nil {
-			panic(err)
-		}
-		return out.String()
+		content, err := json.Marshal(status)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return string(content)
 	}
 	for name, test := range map[string]struct {
 		code              int
@@ -136,11 +152,11 @@ func TestWhatAServerSaysIsLoggedAndNotRepeated(t *testing.T) {
 		"an API server's":               {http.StatusForbidden, "application/json", inJSON(status(http.StatusForbidden, "Forbidden", secret)), apierrors.IsForbidden, "403 (Forbidden)"},
 		"a reason that clients know":    {http.StatusConflict, "application/json", inJSON(status(http.StatusConflict, "AlreadyExists", secret)), apierrors.IsAlreadyExists, "409 (AlreadyExists)"},
 		"a reason that there is not":    {http.StatusBadRequest, "application/json", inJSON(status(http.StatusBadRequest, secret, secret)), apierrors.IsBadRequest, "400 (BadRequest)"},
-		"one in Protocol Buffers":       {http.StatusGone, "application/vnd.kubernetes.protobuf", inProtobuf(status(http.StatusGone, "Expired", secret)), apierrors.IsResourceExpired, "410 (Expired)"},
-		"broken Protocol Buffers":       {http.StatusNotFound, "application/vnd.kubernetes.protobuf", "k8s\x00" + secret, apierrors.IsNotFound, "404 (NotFound)"},
+		"broken JSON":                   {http.StatusNotFound, "application/json", "{" + secret, apierrors.IsNotFound, "404 (NotFound)"},
 		"a quota that is exceeded":      {http.StatusForbidden, "application/json", inJSON(status(http.StatusForbidden, "Forbidden", secret+" exceeded quota: "+secret)), apierrors.IsForbidden, "exceeded quota"},
-		"a namespace that is going":     {http.StatusForbidden, "application/vnd.kubernetes.protobuf", inProtobuf(status(http.StatusForbidden, "Forbidden", secret, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause, Message: secret})), func(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }, "403"},
+		"a namespace that is going":     {http.StatusForbidden, "application/json", inJSON(status(http.StatusForbidden, "Forbidden", secret, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause, Message: secret})), func(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }, "403"},
 		"more than anybody should send": {http.StatusServiceUnavailable, "text/plain", strings.Repeat(secret, 1<<16), apierrors.IsServiceUnavailable, "503"},
+		"Protocol Buffers":              {http.StatusOK, "application/vnd.kubernetes.protobuf", "k8s\x00" + secret, func(error) bool { return true }, "the server is no API server"},
 		"no answer of an API server":    {http.StatusOK, "text/html", secret, func(error) bool { return true }, "the server is no API server"},
 		"a redirect":                    {http.StatusFound, "text/html", secret, func(error) bool { return true }, "redirect (302)"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -60,6 +61,7 @@ func parse(kubeconfig []byte, guard guard) (*rest.Config, error) {
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	config.Dial = guard.dialer().DialContext
 	config.WarningHandler = rest.NoWarnings{}
+	config.ContentType = runtime.ContentTypeJSON // of which bounded can tell what is in it
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{next} })
 	return config, nil
 }
