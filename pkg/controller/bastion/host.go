@@ -160,12 +160,22 @@ const (
 	nobodyV6 = "::/128"
 )
 
+// maxRanges is how many ranges a Bastion may have, with those that are excepted. Each costs something on each node.
+const maxRanges = 256
+
 // parseIngress validates spec.ingress of a Bastion and returns the ranges in their canonical form, each once.
 func parseIngress(policies []extensionsv1alpha1.BastionIngressPolicy) ([]networkingv1.IPBlock, field.ErrorList) {
 	var (
 		blocks []networkingv1.IPBlock
 		errs   field.ErrorList
 	)
+	count := len(policies)
+	for _, policy := range policies {
+		count += len(policy.IPBlock.Except)
+	}
+	if count > maxRanges {
+		return nil, field.ErrorList{field.TooMany(field.NewPath("spec", "ingress"), count, maxRanges)}
+	}
 	for i, policy := range policies {
 		path := field.NewPath("spec", "ingress").Index(i).Child("ipBlock")
 		prefix, err := parseRange(path.Child("cidr"), policy.IPBlock.CIDR)

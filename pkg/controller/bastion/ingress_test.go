@@ -5,6 +5,7 @@
 package bastion
 
 import (
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -50,6 +51,8 @@ func TestParseIngress(t *testing.T) {
 			blocks:   []networkingv1.IPBlock{{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}, {CIDR: "10.0.0.0/8", Except: []string{"10.2.0.0/16"}}},
 			ranges:   []string{"10.0.0.0/8", nobodyV6},
 		},
+		"more ranges than anybody needs":        {policies: slices.Repeat([]extensionsv1alpha1.BastionIngressPolicy{from("10.0.0.0/8")}, maxRanges+1), err: "spec.ingress: Too many: 257"},
+		"more exceptions than anybody needs":    {policies: []extensionsv1alpha1.BastionIngressPolicy{from("10.0.0.0/8", slices.Repeat([]string{"no range"}, maxRanges)...)}, err: "spec.ingress: Too many: 257"},
 		"an exception outside of the range":     {policies: []extensionsv1alpha1.BastionIngressPolicy{from("10.0.0.0/8", "11.0.0.0/16")}, err: "spec.ingress[0].ipBlock.except[0]: Invalid value"},
 		"an exception as large as the range":    {policies: []extensionsv1alpha1.BastionIngressPolicy{from("10.0.0.0/8", "10.0.0.0/8")}, err: "smaller than, 10.0.0.0/8"},
 		"an exception of the other family":      {policies: []extensionsv1alpha1.BastionIngressPolicy{from("0.0.0.0/0", "2001:db8::/64")}, err: "except[0]"},
