@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -218,7 +219,8 @@ func isOutdated(pod, wanted *corev1.Pod) bool {
 	if hasEnded(pod) || pod.Annotations[AnnotationUserData] != wanted.Annotations[AnnotationUserData] {
 		return true
 	}
-	return podProblem(pod) != "" && pod.Spec.Containers[0].Image != wanted.Spec.Containers[0].Image
+	hasImage := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Image == wanted.Spec.Containers[0].Image })
+	return podProblem(pod) != "" && !hasImage
 }
 
 // Restore implements reconciler.Actuator. check does not let it get here.

@@ -7,11 +7,13 @@ package bastion
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -86,11 +88,14 @@ func serviceProblem(service *corev1.Service) string {
 	return "it has no address yet, which the cluster's controller for load balancers gives it"
 }
 
-// addressOf returns the first address of a Service, or nil.
+// addressOf returns the first address of a Service, or nil. In a cluster of a user, it may be any text.
 func addressOf(service *corev1.Service) *corev1.LoadBalancerIngress {
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		if ingress.IP != "" || ingress.Hostname != "" {
-			return &corev1.LoadBalancerIngress{IP: ingress.IP, Hostname: ingress.Hostname}
+		switch {
+		case net.ParseIP(ingress.IP) != nil:
+			return &corev1.LoadBalancerIngress{IP: ingress.IP}
+		case len(validation.IsDNS1123Subdomain(ingress.Hostname)) == 0:
+			return &corev1.LoadBalancerIngress{Hostname: ingress.Hostname}
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ package bastion
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -73,6 +74,33 @@ func TestProblem(t *testing.T) {
 			NewWithT(t).Expect(problem(tt.obj)).To(Equal(tt.expected))
 		})
 	}
+}
+
+func TestOnlyAnAddressOrAHostnameIsTold(t *testing.T) {
+	for name, tt := range map[string]struct{ ingress, expected corev1.LoadBalancerIngress }{
+		"an address":                     {corev1.LoadBalancerIngress{IP: "2001:db8::1"}, corev1.LoadBalancerIngress{IP: "2001:db8::1"}},
+		"a hostname":                     {corev1.LoadBalancerIngress{Hostname: "lb.example.org"}, corev1.LoadBalancerIngress{Hostname: "lb.example.org"}},
+		"a text":                         {ingress: corev1.LoadBalancerIngress{IP: "somebody's", Hostname: "secret"}, expected: corev1.LoadBalancerIngress{Hostname: "secret"}},
+		"an address with a zone":         {ingress: corev1.LoadBalancerIngress{IP: "fe80::1%" + strings.Repeat("x", 1<<20)}},
+		"a hostname too long for a name": {ingress: corev1.LoadBalancerIngress{Hostname: strings.Repeat("x", 1<<20)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			service := serviceWith("")
+			service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{tt.ingress}
+			if tt.expected.IP+tt.expected.Hostname == "" {
+				g.Expect(addressOf(service)).To(BeNil())
+			} else {
+				g.Expect(addressOf(service)).To(HaveValue(Equal(tt.expected)))
+			}
+		})
+	}
+}
+
+func TestAPodWithoutContainersIsOutdated(t *testing.T) {
+	wanted := readyPod("True")
+	wanted.Spec.Containers = []corev1.Container{{Image: "node:1"}}
+	NewWithT(t).Expect(isOutdated(podIn(corev1.ContainerState{}), wanted)).To(BeTrue())
 }
 
 func TestWhatWakesABastion(t *testing.T) {
