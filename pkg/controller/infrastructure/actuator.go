@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -121,12 +120,15 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 	if err != nil {
 		return err
 	}
-	going, err := at.deleteNamespace(ctx, op)
+	isGone, err := at.deleteNamespace(ctx, op)
 	if err != nil {
 		return at.explain(err)
 	}
-	if going != nil {
-		return a.waitFor(going)
+	if !isGone {
+		// Shortly at first, and the longer it takes the less often. What time it is in the other cluster does not matter, and the
+		// time of the deletion has no fraction of a second.
+		retryAfter := min(max(retrySoon, a.clock.Since(op.Object.DeletionTimestamp.Time)-time.Second), retryWait)
+		return reconciler.Waiting(fmt.Errorf("namespace %s of the machines is still being deleted, its status tells why", at.namespace), retryAfter)
 	}
 	// The pools go after the machines, which have their addresses of them.
 	if err := at.deletePools(ctx, op); err != nil {
@@ -151,13 +153,4 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 		op.Log.Info("Leaving behind what could not be deleted, as deletion is forced", "reason", err.Error())
 	}
 	return nil
-}
-
-// waitFor waits for a namespace that is going: shortly at first, and the longer it takes the less often.
-func (a *actuator) waitFor(namespace *corev1.Namespace) error {
-	retryAfter := retrySoon
-	if namespace.DeletionTimestamp != nil {
-		retryAfter = min(max(retrySoon, a.clock.Since(namespace.DeletionTimestamp.Time)), retryWait)
-	}
-	return reconciler.Waiting(fmt.Errorf("namespace %s of the machines is still being deleted, its status tells why", namespace.Name), retryAfter)
 }

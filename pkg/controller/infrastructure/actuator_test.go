@@ -5,8 +5,10 @@
 package infrastructure
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -114,6 +117,29 @@ func TestWithMachinesInAnotherCluster(t *testing.T) {
 	g.Expect(e.infrastructure()).To(BeNil())
 	g.Expect(e.other.pool(poolV4)).To(BeNil())
 	g.Expect(e.policy(namespace, ControlPlanePolicy)).To(BeNil())
+}
+
+// TestAnotherClusterDoesNotSayHowOftenItIsAsked has a clock in the other cluster that is ahead, or a server that says so.
+func TestAnotherClusterDoesNotSayHowOftenItIsAsked(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, true, true)
+	e.mustReconcile()
+	e.clusters.other = interceptor.NewClient(e.other, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			err := c.Get(ctx, key, obj, opts...)
+			if _, ok := obj.(*corev1.Namespace); ok && err == nil {
+				obj.SetName(strconv.Itoa(len(e.other.requests)))
+				obj.SetDeletionTimestamp(new(metav1.NewTime(e.clock.Now().Add(time.Hour))))
+			}
+			return err
+		},
+	})
+	e.delete()
+	e.clock.SetTime(e.clock.Now().Add(time.Hour))
+	for range 2 {
+		g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: retryWait}))
+		g.Expect(e.infrastructure().Status.LastOperation.Description).To(ContainSubstring("namespace " + remoteNamespace + " of the machines"))
+	}
 }
 
 func TestWhatTheOperatorAllowsOpensTheWayToTheOtherClusterAsLongAsThereAreMachines(t *testing.T) {

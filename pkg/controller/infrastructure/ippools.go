@@ -89,7 +89,7 @@ func (p place) applyPool(ctx context.Context, op *attempt, namespace *corev1.Nam
 	pool := newPool(machine.IPPoolName(op.Object.Namespace, family))
 	name := pool.GetName()
 	if other := overlapping(all, name, nodes); other != nil {
-		return nil, fmt.Sprintf("IPPool %s was not made: the range %s of the shoot's nodes overlaps %s of IPPool %s. "+
+		return nil, fmt.Sprintf("IPPool %s was not made: the range %s of the shoot's nodes overlaps %s of IPPool %.253s. "+
 			"Machines get their %s addresses of the pod network.", name, nodes, cidrOf(*other), other.GetName(), family), nil
 	}
 

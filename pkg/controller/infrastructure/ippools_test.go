@@ -7,6 +7,7 @@ package infrastructure
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -165,10 +166,13 @@ func TestPoolsThatOverlap(t *testing.T) {
 		"are refused if they are the cluster's": {calicoPool("default", "10.0.0.0/8", nil), "overlaps 10.0.0.0/8 of IPPool default"},
 		"are refused if they are the same":      {calicoPool("default", "10.0.0.0/16", nil), "overlaps 10.0.0.0/16 of IPPool default"},
 		"are refused in part":                   {ours("10.0.0.0/17"), "overlaps 10.0.0.0/17 of IPPool shoot-machines-other-ipv4"},
-		"are shared if they are of shoots":      {ours("10.0.0.0/16"), ""},
-		"are not those beside them":             {calicoPool("default", "10.1.0.0/16", nil), ""},
-		"are not those of another family":       {calicoPool("default", "::/0", nil), ""},
-		"are not those that say nothing":        {calicoPool("default", "", nil), ""},
+		"are refused with no more of a name than an API server takes": {
+			calicoPool(strings.Repeat("x", 1<<20), "10.0.0.0/16", nil), "of IPPool " + strings.Repeat("x", 253) + ". Machines get",
+		},
+		"are shared if they are of shoots": {ours("10.0.0.0/16"), ""},
+		"are not those beside them":        {calicoPool("default", "10.1.0.0/16", nil), ""},
+		"are not those of another family":  {calicoPool("default", "::/0", nil), ""},
+		"are not those that say nothing":   {calicoPool("default", "", nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

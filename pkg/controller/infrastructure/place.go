@@ -96,26 +96,23 @@ func (p place) applyNamespace(ctx context.Context, op *attempt) (*corev1.Namespa
 	return namespace, err
 }
 
-// deleteNamespace deletes the namespace if it was made for machines, and returns it if it is not gone. One that is not ours
+// deleteNamespace deletes the namespace if it was made for machines, and reports whether it is gone. One that is not ours
 // counts as gone.
-func (p place) deleteNamespace(ctx context.Context, op *attempt) (*corev1.Namespace, error) {
+func (p place) deleteNamespace(ctx context.Context, op *attempt) (bool, error) {
 	if !p.remote {
-		return nil, nil
+		return true, nil
 	}
 	namespace := &corev1.Namespace{}
 	if err := p.Live.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); apierrors.IsNotFound(err) {
-		return nil, nil
+		return true, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading namespace %s: %w", p.namespace, err)
+		return false, fmt.Errorf("reading namespace %s: %w", p.namespace, err)
 	}
-	if !isOurs(namespace) {
-		return nil, nil
-	}
-	if namespace.DeletionTimestamp != nil {
-		return namespace, nil
+	if !isOurs(namespace) || namespace.DeletionTimestamp != nil {
+		return !isOurs(namespace), nil
 	}
 	_, err := op.Delete(ctx, p.WithoutState(), []client.Object{namespace}, client.Preconditions{UID: &namespace.UID})
-	return namespace, err
+	return false, err
 }
 
 func isOurs(namespace *corev1.Namespace) bool {
