@@ -88,7 +88,7 @@ func (r *Reconciler[T]) succeed(ctx context.Context, op *Operation[T]) error {
 // fail says that an attempt has failed, and why, unless the object says so already.
 func (r *Reconciler[T]) fail(ctx context.Context, op *Operation[T], cause, err error) error {
 	var (
-		description = shorten(v1beta1helper.FormatLastErrDescription(errors.New(r.Describe(op, cause))))
+		description = Shorten(v1beta1helper.FormatLastErrDescription(errors.New(r.Describe(op, cause))))
 		codes       = v1beta1helper.ExtractErrorCodes(cause)
 		status      = op.Object.GetExtensionStatus()
 		last        = status.GetLastOperation()
@@ -111,7 +111,7 @@ func (r *Reconciler[T]) fail(ctx context.Context, op *Operation[T], cause, err e
 // wait says that the operation is under way, unless the object says so already or it is too early.
 func (r *Reconciler[T]) wait(ctx context.Context, op *Operation[T], err *reconcilerutils.RequeueAfterError) (outcome, error) {
 	var (
-		description = shorten(err.Cause.Error())
+		description = Shorten(err.Cause.Error())
 		status      = op.Object.GetExtensionStatus()
 		last        = status.GetLastOperation()
 	)
@@ -162,8 +162,8 @@ func (r *Reconciler[T]) report(ctx context.Context, op *Operation[T], state gard
 	return r.askForReconcile(ctx, op.Object)
 }
 
-// shorten cuts a text to what a status takes, between two characters. What was cut once stays as it is.
-func shorten(text string) string {
+// Shorten cuts a text to what a status takes, between two characters. What was cut once stays as it is.
+func Shorten(text string) string {
 	const more = " ..."
 	if text = strings.ToValidUTF8(text, ""); len(text) <= descriptionMax {
 		return text
@@ -178,7 +178,7 @@ func (r *Reconciler[T]) underWay(op *Operation[T]) *gardencorev1beta1.LastOperat
 
 func (r *Reconciler[T]) lastOperation(op *Operation[T], state gardencorev1beta1.LastOperationState, progress int32, description string) *gardencorev1beta1.LastOperation {
 	return &gardencorev1beta1.LastOperation{
-		Type: op.Type, State: state, Progress: progress, Description: shorten(description),
+		Type: op.Type, State: state, Progress: progress, Description: Shorten(description),
 		LastUpdateTime: metav1.Time{Time: NotBefore(r.Clock.Now(), Requested(op.Object))},
 	}
 }

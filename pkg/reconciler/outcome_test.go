@@ -89,8 +89,8 @@ func TestShorten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(shorten(test.text)).To(Equal(test.want))
-			g.Expect(shorten(shorten(test.text))).To(Equal(test.want))
+			g.Expect(Shorten(test.text)).To(Equal(test.want))
+			g.Expect(Shorten(Shorten(test.text))).To(Equal(test.want))
 		})
 	}
 }

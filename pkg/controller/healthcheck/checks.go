@@ -38,6 +38,8 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -185,7 +187,7 @@ func newCondition(c clock.Clock, conditionType gardencorev1beta1.ConditionType, 
 		gardencorev1beta1.ConditionFalse:       library.ReasonUnsuccessful,
 		gardencorev1beta1.ConditionUnknown:     gardencorev1beta1.ConditionCheckError,
 	}[result.Status]
-	return v1beta1helper.UpdatedConditionWithClock(c, *old, result.Status, reason, result.Detail, result.Codes...), due
+	return v1beta1helper.UpdatedConditionWithClock(c, *old, result.Status, reason, reconciler.Shorten(result.Detail), result.Codes...), due
 }
 
 // nodesCheck checks whether all Nodes of the Worker's machines are there and ready. The library's check is not enough: in

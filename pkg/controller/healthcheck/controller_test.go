@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,14 @@ func TestTable(t *testing.T) {
 		f := newFixture(t, append(healthyWorker(), newManagedResource("extension-worker-mcm-shoot", gardencorev1beta1.ConditionFalse))...)
 		f.reconcile("worker")
 		f.Expect(f.condition(&extensionsv1alpha1.Worker{}, systemComponents).Message).To(ContainSubstring("/extension-worker-mcm-shoot is unhealthy"))
+	})
+
+	t.Run("a text of a webhook in the shoot gets no longer than others in a status", func(t *testing.T) {
+		mr := newManagedResource("extension-controlplane-shoot-webhooks", gardencorev1beta1.ConditionFalse)
+		mr.Status.Conditions[1].Message = strings.Repeat("x", 1<<20)
+		f := newFixture(t, newControlPlane(), newCluster(false), mr)
+		f.reconcile("controlplane")
+		f.Expect(len(f.condition(&extensionsv1alpha1.ControlPlane{}, systemComponents).Message)).To(And(BeNumerically("<=", 2<<10), BeNumerically(">", 1<<10)))
 	})
 
 	t.Run("without webhooks in shoots, ControlPlanes lose the condition for them and keep the others", func(t *testing.T) {
