@@ -74,6 +74,39 @@ func TestARegistryCannotSendToPlainHTTP(t *testing.T) {
 	g.Expect(err.Error()).NotTo(ContainSubstring("secret"))
 }
 
+// TestARegistryCannotSendToThisMachine has a registry name another server, by a redirect or for its tokens, which only the
+// program's own pod or node reaches.
+func TestARegistryCannotSendToThisMachine(t *testing.T) {
+	for name, target := range map[string]string{
+		"an address": "http://127.0.0.1:%s", "one of IPv6": "http://[::ffff:127.0.0.1]:%s", "a name": "http://localhost:%s", "any address": "http://[::]:%s",
+		"a link-local address": "http://169.254.169.254:%s",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			registry, inside, w := newRegistry(t), newRegistry(t), newWorld(t)
+			_, port, _ := strings.Cut(inside.host(), ":")
+			inside.push(t, "v1", pack(t, "1.0.0", nil))
+			asked := 0
+			registry.guard(func(writer http.ResponseWriter, request *http.Request) bool {
+				asked++
+				http.Redirect(writer, request, fmt.Sprintf(target+"/%d", port, asked), http.StatusTemporaryRedirect)
+				return false
+			})
+			// This address is reached like the loopback, but it does not say that it is one.
+			_, port2, _ := strings.Cut(registry.host(), ":")
+			config := ref("0.0.0.0:"+port2, "v1")
+			config.PlainHTTP = true
+			_, err := w.version(config)
+			g.Expect(err).To(MatchError(And(ContainSubstring("it leads to another server"), Not(ContainSubstring(port+"/")))))
+			g.Expect(inside.asked()).To(BeEmpty())
+
+			w.clock.Step(time.Minute)
+			_, again := w.version(config)
+			g.Expect(again).To(MatchError(err.Error()), "it would be written to a status each time")
+		})
+	}
+}
+
 func TestBasicAuth(t *testing.T) {
 	g := NewWithT(t)
 	registry, w := newTLSRegistry(t), newWorld(t)

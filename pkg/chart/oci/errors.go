@@ -174,11 +174,18 @@ func stable(err error) string {
 	text := err.Error()
 	registry, _, _ := strings.Cut(text, ": ")
 	switch {
+	case errors.Is(err, errPlainHTTP) && errors.Is(err, errElsewhere):
+		return fmt.Sprintf("%s: %s: %s", registry, errElsewhere, errPlainHTTP)
+	case errors.Is(err, errElsewhere):
+		return registry + ": " + errElsewhere.Error()
 	case errors.As(err, &certificate):
 		return registry + ": " + certificate.Error()
 	case errors.As(err, &response):
-		return fmt.Sprintf("%s: %s %q: response status code %d: %s", registry, response.Request.Method, response.Request.URL.Redacted(),
-			response.StatusCode, http.StatusText(response.StatusCode))
+		asked := fmt.Sprintf("%s %q", response.Request.Method, response.Request.URL.Redacted())
+		if !strings.HasPrefix(registry, response.Request.URL.Host+"/") {
+			asked = errElsewhere.Error()
+		}
+		return fmt.Sprintf("%s: %s: response status code %d: %s", registry, asked, response.StatusCode, http.StatusText(response.StatusCode))
 	case errors.Is(err, http.ErrSchemeMismatch) && classify(err) == ReasonConfiguration && !errors.Is(err, errPlainHTTP):
 		text += ": " + errPlainHTTP.Error()
 	case errors.As(err, &network) && network.Source != nil:

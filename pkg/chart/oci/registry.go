@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -98,6 +99,7 @@ func (s *source) connect(ctx context.Context) error {
 
 	s.pullSecret, s.caBundle, s.clients = pullSecret, caBundle, map[name.Reference]*remote.Puller{}
 	s.transport = http.DefaultTransport.(*http.Transport).Clone()
+	s.transport.DialContext = (&net.Dialer{Timeout: s.puller.timing.headers, ControlContext: checkAddress}).DialContext
 	s.transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	s.transport.TLSHandshakeTimeout, s.transport.ResponseHeaderTimeout = s.puller.timing.headers, s.puller.timing.headers
 	s.transport.MaxResponseHeaderBytes = 64 << 10
@@ -339,23 +341,34 @@ func (s *source) RoundTrip(request *http.Request) (*http.Response, error) {
 	return s.send(a, request)
 }
 
-// errPlainHTTP ends a request that would go over the network without TLS.
-var errPlainHTTP = errors.New("HTTP without TLS is allowed only with plainHTTP")
+var (
+	// errPlainHTTP ends a request that would go over the network without TLS.
+	errPlainHTTP = errors.New("HTTP without TLS is allowed only with plainHTTP")
+	// errElsewhere is all that a status tells of a server that nobody but a registry has named.
+	errElsewhere = errors.New("it leads to another server, of which the log has more")
+)
 
-// send bounds responses, counts requests, and refuses plain HTTP where it is not allowed, also when a registry redirects to it.
+// send bounds responses, counts requests, and refuses plain HTTP and addresses of this machine where they are not allowed, also
+// when a registry redirects to them or names them for tokens.
 func (s *source) send(a *attempt, request *http.Request) (*http.Response, error) {
-	if request.URL.Scheme == "http" && !s.config.PlainHTTP && !isLoopback(request.URL.Host) {
-		return nil, fmt.Errorf("asking %s: %w", request.URL.Host, errPlainHTTP)
+	registry, code, own := "other", "error", a.ref.Context().RegistryStr()
+	if request.URL.Host == own {
+		registry = own
 	}
-	response, err := a.transport.RoundTrip(request)
-	registry, code := "other", "error"
-	if request.URL.Host == a.ref.Context().RegistryStr() {
-		registry = request.URL.Host
+	if proxy, err := http.ProxyFromEnvironment(request); registry != own && !isLoopback(own) && proxy == nil && err == nil {
+		request = request.WithContext(context.WithValue(request.Context(), ledKey{}, true))
+	}
+	response, err := (*http.Response)(nil), fmt.Errorf("asking %s: %w", request.URL.Host, errPlainHTTP)
+	if request.URL.Scheme != "http" || s.config.PlainHTTP || isLoopback(request.URL.Host) && isLoopback(own) {
+		response, err = a.transport.RoundTrip(request)
 	}
 	if err == nil {
 		code = strconv.Itoa(response.StatusCode)
 	}
 	s.puller.metrics.Requests.WithLabelValues(registry, request.Method, code).Inc()
+	if err != nil && registry != own {
+		return nil, fmt.Errorf("%w: %w", errElsewhere, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -364,6 +377,22 @@ func (s *source) send(a *attempt, request *http.Request) (*http.Response, error)
 		s.retryAfter.Store(int64(after))
 	}
 	return response, nil
+}
+
+// ledKey marks the context of a request to a server that a registry has named: it redirects there, or names it for tokens.
+type ledKey struct{}
+
+// checkAddress refuses connections to which a registry leads, but that only this machine can make. The address is that to which
+// a name was resolved.
+func checkAddress(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	if ctx.Value(ledKey{}) == nil {
+		return nil
+	}
+	parsed, err := netip.ParseAddrPort(address)
+	if err != nil || !parsed.Addr().Unmap().IsGlobalUnicast() {
+		return problemf(ReasonUnexpectedAnswer, "the address %s is a loopback, link-local, multicast or unspecified one", address)
+	}
+	return nil
 }
 
 // parseRetryAfter reads both forms of the header, seconds and a date.
