@@ -219,7 +219,7 @@ func requestedAddress(service *corev1.Service, families []corev1.IPFamily) (neti
 	address = address.Unmap()
 	switch {
 	case err != nil || address.Zone() != "":
-		return netip.Addr{}, &Problem{ReasonNotInPool, fmt.Sprintf("spec.loadBalancerIP %q is no address", value)}
+		return netip.Addr{}, &Problem{ReasonNotInPool, fmt.Sprintf("spec.loadBalancerIP %.64q is no address", value)}
 	case !slices.Contains(families, FamilyOf(address)):
 		return netip.Addr{}, &Problem{ReasonFamily, fmt.Sprintf("spec.loadBalancerIP %s is of none of the Service's IP families", value)}
 	}

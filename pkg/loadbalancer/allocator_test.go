@@ -132,6 +132,14 @@ func TestAssign(t *testing.T) {
 	})
 }
 
+// TestTheTextOfAProblemFitsIntoACondition has a Service ask for more than the API server takes in a condition.
+func TestTheTextOfAProblemFitsIntoACondition(t *testing.T) {
+	for _, address := range []string{strings.Repeat("x", 1<<20), "fe80::1%" + strings.Repeat("x", 1<<20)} {
+		_, problem := allocator(t, "10.1.0.0/30").Assign(service("it", asks(address)))
+		NewWithT(t).Expect(len(problem.Message)).To(BeNumerically("<", 1<<10))
+	}
+}
+
 func TestIsOurs(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(loadbalancer.IsOurs(service("it"))).To(BeTrue())
