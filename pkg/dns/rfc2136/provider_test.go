@@ -529,6 +529,21 @@ func TestWhatAServerAnswersIsExplained(t *testing.T) {
 	}
 }
 
+// TestASlowServerDoesNotKeepAWorker has a server answer just in time, about a name below many others.
+func TestASlowServerDoesNotKeepAWorker(t *testing.T) {
+	g := NewWithT(t)
+	const timeout = 200 * time.Millisecond
+	s := startServer(t)
+	s.misbehave(func(miekgdns.ResponseWriter, *miekgdns.Msg) bool {
+		time.Sleep(timeout / 2)
+		return false
+	})
+	o := newOwner(newProvider(t, s.address, func(o *Options) { o.Timeout = timeout }), record(strings.Repeat("a.", 100)+"example.org", "A", "192.0.2.1"))
+	start := time.Now()
+	g.Expect(o.apply(t)).To(MatchError(ContainSubstring("no answer of server")))
+	g.Expect(time.Since(start)).To(BeNumerically("<", 20*timeout))
+}
+
 // TestWhatAServerAnswersWithIsNotRepeated has a server answer with another text each time, which would be written to a status.
 func TestWhatAServerAnswersWithIsNotRepeated(t *testing.T) {
 	g := NewWithT(t)

@@ -27,6 +27,9 @@ import (
 // fudge is how many seconds the clocks of the two sides may differ by (RFC 8945, section 10).
 const fudge = 300
 
+// sessionTimeouts is how many times the timeout of one exchange all of a session may take.
+const sessionTimeouts = 4
+
 // session is a connection to a server.
 type session struct {
 	*Provider
@@ -35,6 +38,8 @@ type session struct {
 	key     *key
 	conn    net.Conn
 	release func()
+	// end is when the last exchange has to be over: a server that is slow on purpose is not to keep a worker.
+	end time.Time
 }
 
 // connect connects to a server. Close the session after use.
@@ -55,7 +60,7 @@ func (p *Provider) connect(ctx context.Context, address string, key *key) (*sess
 	if err != nil {
 		return nil, noAnswer(ctx, address, err)
 	}
-	return &session{Provider: p, address: address, key: key, conn: conn, release: release}, nil
+	return &session{Provider: p, address: address, key: key, conn: conn, release: release, end: time.Now().Add(sessionTimeouts * p.Timeout)}, nil
 }
 
 func (s *session) close() {
@@ -187,7 +192,7 @@ func (s *session) update(ctx context.Context, message *miekgdns.Msg, what string
 
 // exchange sends a message and returns the answer, which is the server's if there is a key.
 func (s *session) exchange(ctx context.Context, message *miekgdns.Msg, what string) (*miekgdns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, min(s.Timeout, time.Until(s.end)))
 	defer cancel()
 	// The DNS library heeds the deadline of a context, not its cancellation.
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })

@@ -246,7 +246,7 @@ type RFC2136Configuration struct {
 	// of the machine itself, of its link or for multicast.
 	// +optional
 	AllowedServers []string `json:"allowedServers,omitempty"`
-	// Timeout bounds one exchange with the server. Default 5s.
+	// Timeout bounds one exchange with the server; all exchanges for a record together may take four times as long. Default 5s.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
