@@ -5,6 +5,7 @@
 package cluster
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -64,6 +65,7 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = &boundedBody{ctx: ctx, cancel: cancel, body: response.Body, left: bodyMax}
 
+	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case response.StatusCode >= http.StatusBadRequest:
 		return withoutTexts(ctx, request, response)
@@ -71,33 +73,39 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		// It may lead to where no kubeconfig may, such as a server without TLS that only the seed reaches. An API server
 		// redirects nobody.
 		return nil, errors.Join(fmt.Errorf("the server answers with a redirect (%d), which is not followed", response.StatusCode), response.Body.Close())
-	case response.StatusCode != http.StatusNoContent && !isOfAPIServer(response.Header.Get("Content-Type")):
+	case response.StatusCode != http.StatusNoContent && mediaType != runtime.ContentTypeJSON:
 		return nil, errors.Join(errors.New("the server is no API server: it does not answer in JSON"), response.Body.Close())
-	case timeout == requestTimeout:
-		return withoutHugeNumbers(response)
 	}
+	response.Body = &checkedBody{Closer: response.Body, lines: bufio.NewReader(response.Body)}
 	return response, nil
-}
-
-func isOfAPIServer(contentType string) bool {
-	mediaType, _, err := mime.ParseMediaType(contentType)
-	return err == nil && mediaType == runtime.ContentTypeJSON
 }
 
 // hugeNumber is a value in JSON that resource.Quantity would write out, digit by digit, which may take hours.
 var hugeNumber = regexp.MustCompile(`["\s:,\[][\s\v\x{85}\pZ]*[+-]?[0-9.]+[eE](?:-[0-9]{3,}|\+?[0-9]{5,})[\s\v\x{85}\pZ]*["\s,\]}]`)
 
-// withoutHugeNumbers refuses an answer before anything in it is parsed. Nobody waits for objects with quantities from a watch.
-func withoutHugeNumbers(response *http.Response) (*http.Response, error) {
-	content, err := io.ReadAll(response.Body)
-	if err == nil && hugeNumber.Match(content) {
-		err = errors.New("the server's answer has a number whose exponent is too large")
+// checkedBody lets through one line after the other, which is an event of a watch or more, and none with a hugeNumber: these
+// would be parsed.
+type checkedBody struct {
+	io.Closer
+	lines *bufio.Reader
+	// checked is what has not been read yet.
+	checked []byte
+}
+
+// Read implements io.Reader.
+func (b *checkedBody) Read(p []byte) (int, error) {
+	if len(b.checked) == 0 {
+		line, err := b.lines.ReadBytes('\n')
+		if hugeNumber.Match(line) {
+			return 0, errors.New("the server's answer has a number whose exponent is too large")
+		}
+		if b.checked = line; len(line) == 0 {
+			return 0, err
+		}
 	}
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return nil, err
-	}
-	response.Body = io.NopCloser(bytes.NewReader(content))
-	return response, nil
+	n := copy(p, b.checked)
+	b.checked = b.checked[n:]
+	return n, nil
 }
 
 // boundedBody is the body of an answer.

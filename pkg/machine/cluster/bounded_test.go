@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,6 +106,27 @@ func TestQuantitiesThatTakeHoursAreNotParsed(t *testing.T) {
 			g.Eventually(ended, "10s").Should(Receive(refused))
 		})
 	}
+}
+
+func TestQuantitiesThatTakeHoursAreNotParsedOfAWatch(t *testing.T) {
+	g := NewWithT(t)
+	c := hostile(t, func(w http.ResponseWriter, request *http.Request) {
+		w.Header().Set("Content-Type", "application/json;stream=watch")
+		for _, quantity := range []string{"1", "1e-99", "1e-999999999"} {
+			for _, part := range []string{`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"},"spec":{"overhead":{"cpu":"`, quantity, `"}}}}`, "\n"} {
+				_, _ = io.WriteString(w, part)
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+		<-request.Context().Done()
+	})
+	watcher, err := c.Watch(t.Context(), &corev1.PodList{})
+	g.Expect(err).NotTo(HaveOccurred())
+	defer watcher.Stop()
+	added := HaveField("Type", watch.Added)
+	g.Eventually(watcher.ResultChan(), "10s").Should(Receive(added))
+	g.Eventually(watcher.ResultChan(), "10s").Should(Receive(added))
+	g.Eventually(watcher.ResultChan(), "10s").Should(BeClosed())
 }
 
 func TestAWatchEndsWhenItHasSentTooMuch(t *testing.T) {
