@@ -108,6 +108,9 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
+	if len(values) > maxRanges {
+		return nil, waiting{error: fmt.Errorf("Service %s has %d source ranges, more than %d", keyOf(service), len(values), maxRanges)}
+	}
 	ranges, err := netutils.ParseIPNets(values...)
 	if err != nil {
 		return nil, waiting{error: fmt.Errorf("the source ranges of Service %s: %w", keyOf(service), err)}
@@ -115,20 +118,18 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 	out := ranges.StringSlice()
 	for _, family := range service.Spec.IPFamilies {
 		if !slices.ContainsFunc(out, func(cidr string) bool { return netutils.IsIPv6CIDRString(cidr) == (family == corev1.IPv6Protocol) }) {
-			out = append(out, nobodyOf(family))
+			out = append(out, nobody[family])
 		}
 	}
 	slices.Sort(out)
 	return out, nil
 }
 
-// nobodyOf is a range from which no packet comes.
-func nobodyOf(family corev1.IPFamily) string {
-	if family == corev1.IPv6Protocol {
-		return "::/128"
-	}
-	return "255.255.255.255/32"
-}
+// nobody are ranges from which no packet comes.
+var nobody = map[corev1.IPFamily]string{corev1.IPv4Protocol: "255.255.255.255/32", corev1.IPv6Protocol: "::/128"}
+
+// maxRanges is how many source ranges a Service may have. Each is a rule for each port on each node of the seed.
+const maxRanges = 256
 
 // setFamilies asks for the families that the shoot's Service has. One of both families leaves it to the seed's API server
 // which comes first, since a Service can't have a first one that the seed does not have: with PreferDualStack it gets those

@@ -7,6 +7,7 @@ package shoot
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -185,6 +186,12 @@ func TestAServiceThatCannotBeServedIsAMistake(t *testing.T) {
 		"with source ranges that are none": func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"ten"} },
 		"with an annotation that makes no sense": func(s *corev1.Service) {
 			s.Annotations = map[string]string{corev1.AnnotationLoadBalancerSourceRangesKey: "ten"}
+		},
+		"with more source ranges than nodes should have rules for": func(s *corev1.Service) {
+			s.Spec.LoadBalancerSourceRanges = slices.Repeat([]string{"10.0.0.0/8"}, maxRanges+1)
+		},
+		"with an annotation of too many": func(s *corev1.Service) {
+			s.Annotations = map[string]string{corev1.AnnotationLoadBalancerSourceRangesKey: strings.Repeat("10.0.0.0/8,", maxRanges) + "10.0.0.0/8"}
 		},
 		"without a UID":              func(s *corev1.Service) { s.UID = "" },
 		"with a UID that is no name": func(s *corev1.Service) { s.UID = types.UID(strings.Repeat("a", 64)) },
