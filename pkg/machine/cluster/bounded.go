@@ -81,7 +81,7 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // hugeNumber is a value in JSON that resource.Quantity would write out, digit by digit, which may take hours.
-var hugeNumber = regexp.MustCompile(`["\s:,\[][\s\v\x{85}\pZ]*[+-]?[0-9.]+[eE](?:-[0-9]{3,}|\+?[0-9]{5,})[\s\v\x{85}\pZ]*["\s,\]}]`)
+var hugeNumber = regexp.MustCompile(`(?:^|["\s:,\[])[\s\v\x{85}\pZ]*[+-]?[0-9.]+[eE](?:-[0-9]{3,}|\+?[0-9]{5,})[\s\v\x{85}\pZ]*["\s,\]}]`)
 
 // checkedBody lets through one line after the other, which is an event of a watch or more, and none with a hugeNumber: these
 // would be parsed.
