@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 )
@@ -107,15 +106,10 @@ func (s *shoot) syncPod(ctx context.Context, key item) error {
 	default:
 		status = s.runningStatus(pod, node, now)
 	}
-	patch, err := statusPatch(pod.UID, status)
-	if err != nil {
-		return err
-	}
-	patched, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return s.patched(key, pod.ResourceVersion, patched, err)
+	return patchStatus(ctx, s, key, pod, status, s.client.CoreV1().Pods(pod.Namespace).Patch)
 }
 
-// runningStatus is that of a pod that runs and is ready.
+// runningStatus returns the status of a pod that runs and is ready.
 func (s *shoot) runningStatus(pod *corev1.Pod, node *corev1.Node, now metav1.Time) *corev1.PodStatus {
 	status := &corev1.PodStatus{Phase: corev1.PodRunning, ObservedGeneration: pod.Generation, StartTime: cmp.Or(pod.Status.StartTime, &now)}
 	hostIPs, podIPs := s.podAddresses(pod, node)
@@ -132,47 +126,35 @@ func (s *shoot) runningStatus(pod *corev1.Pod, node *corev1.Node, now metav1.Tim
 		status.Conditions = append(status.Conditions, podCondition(pod, gate.ConditionType, corev1.ConditionTrue, "", now))
 	}
 
+	completed := &corev1.ContainerStateTerminated{Reason: "Completed"}
 	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		out, started := containerStatus(pod, c, now)
-		out.Ready, out.Started, out.State.Running = true, new(true), &corev1.ContainerStateRunning{StartedAt: started}
-		if len(c.Resources.Requests)+len(c.Resources.Limits)+len(c.Resources.Claims) > 0 {
-			out.Resources = &c.Resources
-		}
-		status.ContainerStatuses = append(status.ContainerStatuses, out)
+		status.ContainerStatuses = append(status.ContainerStatuses, containerStatus(pod, &pod.Spec.Containers[i], nil, now))
 	}
 	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		out, started := containerStatus(pod, c, now)
-		isSidecar := ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
-		out.Ready, out.Started = true, &isSidecar
-		if isSidecar {
-			out.State.Running = &corev1.ContainerStateRunning{StartedAt: started}
-		} else {
-			out.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: started, FinishedAt: started}
+		c, end := &pod.Spec.InitContainers[i], completed
+		if ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			end = nil // It is a sidecar.
 		}
+		out := containerStatus(pod, c, end, now)
+		out.Ready = true
 		status.InitContainerStatuses = append(status.InitContainerStatuses, out)
 	}
 	for _, c := range pod.Spec.EphemeralContainers {
-		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: c.Image,
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}},
-		})
+		out := containerStatus(pod, &corev1.Container{Name: c.Name, Image: c.Image}, completed, now)
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses, out)
 	}
 	return status
 }
 
-// endedStatus is that of a pod whose containers have all ended in the same way.
+// endedStatus returns the status of a pod whose containers have all ended in the same way.
 func endedStatus(pod *corev1.Pod, now metav1.Time, phase corev1.PodPhase, reason string, end corev1.ContainerStateTerminated) *corev1.PodStatus {
 	status := &corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{
 		podCondition(pod, corev1.PodReady, corev1.ConditionFalse, reason, now),
 		podCondition(pod, corev1.ContainersReady, corev1.ConditionFalse, reason, now),
 	}}
+	end.FinishedAt = now
 	for i := range pod.Spec.Containers {
-		out, started := containerStatus(pod, &pod.Spec.Containers[i], now)
-		end.StartedAt, end.FinishedAt = started, now
-		out.Started, out.State.Terminated = new(false), end.DeepCopy()
-		status.ContainerStatuses = append(status.ContainerStatuses, out)
+		status.ContainerStatuses = append(status.ContainerStatuses, containerStatus(pod, &pod.Spec.Containers[i], &end, now))
 	}
 	return status
 }
@@ -187,9 +169,13 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.C
 	return corev1.PodCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: now}
 }
 
-// containerStatus returns what all statuses of a container have, and when it was started. Each new image starts it again.
-func containerStatus(pod *corev1.Pod, c *corev1.Container, now metav1.Time) (out corev1.ContainerStatus, started metav1.Time) {
-	out = corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: "mock://" + string(pod.UID) + "-" + c.Name}
+// containerStatus returns the status of a container that runs and is ready, or has ended with end. It was started now if it has a
+// new image, and if there is no status of it yet.
+func containerStatus(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTerminated, now metav1.Time) corev1.ContainerStatus {
+	out := corev1.ContainerStatus{
+		Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: "mock://" + string(pod.UID) + "-" + c.Name, Ready: end == nil, Started: new(end == nil),
+	}
+	started := now
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for _, before := range statuses {
 			if before.Name != c.Name {
@@ -200,16 +186,23 @@ func containerStatus(pod *corev1.Pod, c *corev1.Container, now metav1.Time) (out
 			case before.Image != c.Image:
 				out.RestartCount++
 			case before.State.Running != nil:
-				started = before.State.Running.StartedAt
+				started = cmp.Or(before.State.Running.StartedAt, now)
 			case before.State.Terminated != nil:
-				started = before.State.Terminated.StartedAt
+				started = cmp.Or(before.State.Terminated.StartedAt, now)
 			}
 		}
 	}
-	if started.IsZero() {
-		started = now
+	if end != nil {
+		out.State.Terminated = &corev1.ContainerStateTerminated{
+			Reason: end.Reason, ExitCode: end.ExitCode, StartedAt: started, FinishedAt: cmp.Or(end.FinishedAt, started),
+		}
+		return out
 	}
-	return out, started
+	out.State.Running = &corev1.ContainerStateRunning{StartedAt: started}
+	if len(c.Resources.Requests)+len(c.Resources.Limits)+len(c.Resources.Claims) > 0 {
+		out.Resources = &c.Resources
+	}
+	return out
 }
 
 // podAddresses are those of the Node and of a pod on it: an address from each range of the Node, those of the Node itself
