@@ -29,9 +29,9 @@ type behaviours struct {
 	// rules are those for the kind, in the order in which they count.
 	rules []configv1alpha1.MockBehaviour
 
-	mu sync.Mutex
-	// objects has no entry for an object of which nothing needs to be remembered, so it is empty where nothing fails or waits.
-	objects map[types.NamespacedName]memory
+	// objects has a memory by the key of an object, or none if nothing needs to be remembered: it is empty where nothing fails or
+	// waits.
+	objects sync.Map
 }
 
 // memory is what is remembered of an object.
@@ -56,7 +56,7 @@ type plan struct {
 }
 
 func newBehaviours(kind string, config configv1alpha1.MockConfiguration) *behaviours {
-	b := &behaviours{kind: kind, seed: config.Seed, objects: map[types.NamespacedName]memory{}}
+	b := &behaviours{kind: kind, seed: config.Seed}
 	for _, rule := range config.Behaviours {
 		if rule.Kind == "" || rule.Kind == kind {
 			b.rules = append(b.rules, rule)
@@ -113,27 +113,16 @@ func (b *behaviours) chance(object types.NamespacedName, operation configv1alpha
 
 // known returns the memory of an object; of earlier operations that is only the number of attempts.
 func (b *behaviours) known(object types.NamespacedName, operation configv1alpha1.MockOperation) memory {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	known := b.objects[object]
+	stored, _ := b.objects.Load(object)
+	known, _ := stored.(memory)
 	if known.operation != operation {
 		return memory{attempts: known.attempts, operation: operation}
 	}
 	return known
 }
 
-func (b *behaviours) remember(object types.NamespacedName, known memory) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.objects[object] = known
-}
-
 // forget drops the memory of an object that is gone.
-func (b *behaviours) forget(object types.NamespacedName) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.objects, object)
-}
+func (b *behaviours) forget(object types.NamespacedName) { b.objects.Delete(object) }
 
 // ended counts an attempt.
 func (b *behaviours) ended(object types.NamespacedName, operation configv1alpha1.MockOperation, failed bool) {
@@ -149,5 +138,5 @@ func (b *behaviours) ended(object types.NamespacedName, operation configv1alpha1
 	if !failed {
 		known.failed = 0
 	}
-	b.remember(object, known)
+	b.objects.Store(object, known)
 }

@@ -277,6 +277,6 @@ func (r *kindReconciler) reported(o *operation, err error) {
 		}
 		known := r.behaviours.known(key, nameOf(o))
 		known.due = r.Clock.Now().Add(later.RequeueAfter)
-		r.behaviours.remember(key, known)
+		r.behaviours.objects.Store(key, known)
 	}
 }

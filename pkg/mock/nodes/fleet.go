@@ -5,6 +5,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -90,12 +91,8 @@ func New(opts Options) (*Fleet, error) {
 	if opts.Kubelet.Host != "" && (opts.Kubelet.Port < 1 || opts.Kubelet.Port > 65535) {
 		return nil, fmt.Errorf("the port of the kubelet is %d, but has to be from 1 to 65535", opts.Kubelet.Port)
 	}
-	if opts.GPUResourceName == "" {
-		opts.GPUResourceName = "nvidia.com/gpu"
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
+	opts.GPUResourceName = cmp.Or(opts.GPUResourceName, "nvidia.com/gpu")
+	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	if opts.newClient == nil {
 		opts.newClient = newClient
 	}

@@ -177,10 +177,7 @@ func groupName(pool string, index int32) string {
 
 // scaled returns a number, or the share of Nodes that a percentage means; none for what is neither.
 func scaled(value intstr.IntOrString, of int32, roundUp bool) int {
-	number, err := intstr.GetScaledValueFromIntOrPercent(&value, int(of), roundUp)
-	if err != nil {
-		return 0
-	}
+	number, _ := intstr.GetScaledValueFromIntOrPercent(&value, int(of), roundUp)
 	return max(number, 0)
 }
 
@@ -232,12 +229,9 @@ func existingOf(node *corev1.Node) existing {
 	return existing{name: node.Name, hash: node.Labels[LabelHash], ready: readyOf(&node.Status).Status == corev1.ConditionTrue, going: node.DeletionTimestamp != nil}
 }
 
-// number returns the number at the end of the name.
+// number returns the number at the end of the name; 0 without one.
 func (e existing) number() int {
-	number, err := strconv.Atoi(e.name[strings.LastIndexByte(e.name, '-')+1:])
-	if err != nil {
-		return 0
-	}
+	number, _ := strconv.Atoi(e.name[strings.LastIndexByte(e.name, '-')+1:])
 	return number
 }
 

@@ -71,7 +71,7 @@ func (s *shoot) plan() {
 	}
 	s.anew = false
 	for name := range due.Union(s.surplus).Union(sets.KeySet(s.missing)) {
-		s.queue.Add(item{kind: kindNode, name: name})
+		s.queue.Add(item{Name: name})
 	}
 }
 
@@ -85,9 +85,9 @@ func (s *shoot) node(name string) *corev1.Node {
 // syncNode creates or deletes a Node by the plan, or else keeps it as its group says. A Node with another hash than its group
 // will be replaced, and stays as it is.
 func (s *shoot) syncNode(ctx context.Context, key item) error {
-	node := s.node(key.name)
+	node := s.node(key.Name)
 	s.lock.Lock()
-	g, isSurplus := s.missing[key.name], s.surplus.Has(key.name)
+	g, isSurplus := s.missing[key.Name], s.surplus.Has(key.Name)
 	if node != nil {
 		g = s.groups[node.Labels[LabelGroup]]
 	}
@@ -100,7 +100,7 @@ func (s *shoot) syncNode(ctx context.Context, key item) error {
 		return nil
 	case node == nil:
 		s.wrote(key, "", "") // The event may come before the answer.
-		err := s.createNode(ctx, g, key.name)
+		err := s.createNode(ctx, g, key.Name)
 		if err != nil {
 			s.forget(key)
 		}
@@ -268,6 +268,9 @@ func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 
 // internalIPs returns the addresses of a Node's own.
 func internalIPs(node *corev1.Node) (out []string) {
+	if node == nil {
+		return nil
+	}
 	for _, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP {
 			out = append(out, address.Address)
@@ -296,9 +299,8 @@ func (a *addresses) replace(before, after []string) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	for _, text := range before {
-		if address, err := netip.ParseAddr(text); err == nil {
-			delete(a.used, address)
-		}
+		address, _ := netip.ParseAddr(text)
+		delete(a.used, address)
 	}
 	for _, text := range after {
 		if address, err := netip.ParseAddr(text); err == nil {

@@ -72,14 +72,11 @@ func isOfJob(pod *corev1.Pod) bool {
 
 // syncPod takes a pod on one of our Nodes to its next stage. Pods elsewhere are not ours to touch.
 func (s *shoot) syncPod(ctx context.Context, key item) error {
-	obj, ok, err := s.pods.GetStore().GetByKey(key.namespace + "/" + key.name)
-	if err != nil || !ok {
-		return err
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
+	obj, isThere, _ := s.pods.GetStore().GetByKey(key.String()) // It has no errors.
+	if !isThere {
 		return nil
 	}
+	pod := obj.(*corev1.Pod)
 	node, stage, now := s.node(pod.Spec.NodeName), nextStage(pod), metav1.NewTime(s.opts.Clock.Now())
 	if node == nil || stage == podStays || s.isOutdated(key, pod.ResourceVersion) {
 		return nil
@@ -109,10 +106,19 @@ func (s *shoot) syncPod(ctx context.Context, key item) error {
 	return patchStatus(ctx, s, key, pod, status, s.client.CoreV1().Pods(pod.Namespace).Patch)
 }
 
-// runningStatus returns the status of a pod that runs and is ready.
+// runningStatus returns the status of a pod that runs and is ready. It has an address from each range of its Node, or those of the
+// Node itself if it is in its network.
 func (s *shoot) runningStatus(pod *corev1.Pod, node *corev1.Node, now metav1.Time) *corev1.PodStatus {
 	status := &corev1.PodStatus{Phase: corev1.PodRunning, ObservedGeneration: pod.Generation, StartTime: cmp.Or(pod.Status.StartTime, &now)}
-	hostIPs, podIPs := s.podAddresses(pod, node)
+	hostIPs, podIPs := internalIPs(node), ipsOf(pod)
+	switch {
+	case pod.Spec.HostNetwork:
+		podIPs = hostIPs
+	case len(podIPs) == 0 && len(node.Spec.PodCIDRs) == 0:
+		podIPs = s.addresses.next(nil, prefixes(podRange)...)
+	case len(podIPs) == 0:
+		podIPs = s.addresses.next(nil, prefixes(node.Spec.PodCIDRs...)...)
+	}
 	for _, ip := range hostIPs {
 		status.HostIP, status.HostIPs = hostIPs[0], append(status.HostIPs, corev1.HostIP{IP: ip})
 	}
@@ -205,30 +211,13 @@ func containerStatus(pod *corev1.Pod, c *corev1.Container, end *corev1.Container
 	return out
 }
 
-// podAddresses are those of the Node and of a pod on it: an address from each range of the Node, those of the Node itself
-// for a pod in its network.
-func (s *shoot) podAddresses(pod *corev1.Pod, node *corev1.Node) (hostIPs, podIPs []string) {
-	hostIPs = internalIPs(node)
-	if pod.Spec.HostNetwork {
-		return hostIPs, hostIPs
+// ipsOf returns the addresses of a pod, if they are not those of its Node.
+func ipsOf(pod *corev1.Pod) (out []string) {
+	if pod == nil || pod.Spec.HostNetwork {
+		return nil
 	}
-	if podIPs = ipsOf(pod); len(podIPs) > 0 {
-		return hostIPs, podIPs
-	}
-	ranges := node.Spec.PodCIDRs
-	if len(ranges) == 0 {
-		ranges = []string{podRange}
-	}
-	return hostIPs, s.addresses.next(nil, prefixes(ranges...)...)
-}
-
-// ipsOf are the addresses that a pod has, but for those of its Node.
-func ipsOf(pod *corev1.Pod) []string {
-	var out []string
 	for _, ip := range pod.Status.PodIPs {
-		if !pod.Spec.HostNetwork {
-			out = append(out, ip.IP)
-		}
+		out = append(out, ip.IP)
 	}
 	return out
 }

@@ -34,10 +34,6 @@ import (
 )
 
 const (
-	kindPlan = "Plan"
-	kindNode = "Node"
-	kindPod  = "Pod"
-
 	// planPause gathers the events that make a plan due.
 	planPause = 50 * time.Millisecond
 	// retryFirst and retryLast limit the back-off after errors.
@@ -61,22 +57,14 @@ const (
 	indexNode = "node"
 )
 
-// item is something to look at.
-type item struct {
-	kind, namespace, name string
-}
+// item is something to look at: a pod, a Node if it has no namespace, or the plan if it has no name either.
+type item = types.NamespacedName
 
 // write is the last write of an object: when, the version that was looked at, which is empty for a creation, and the version that
-// was written, if it is known.
+// was written, if it is known. For the Lease of a Node, seen is the UID of the Node.
 type write struct {
 	at            time.Time
 	seen, written string
-}
-
-// beat is the last write of a Node's Lease.
-type beat struct {
-	node    types.UID
-	version string
 }
 
 // shoot keeps the Nodes of one Worker alive. The number of its goroutines does not depend on the number of Nodes.
@@ -105,7 +93,6 @@ type shoot struct {
 	missing map[string]*group
 	surplus sets.Set[string]
 	writes  map[item]write
-	beats   map[string]beat
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -115,7 +102,7 @@ func newShoot(opts Options, key client.ObjectKey, clients kubernetes.Interface, 
 	s := &shoot{
 		opts: opts, worker: key.Name, client: clients, access: access, log: opts.Log.WithValues("worker", key),
 		addresses: newAddresses(), queue: newQueue[item](opts), leases: newQueue[string](opts),
-		ranges: prefixes(nodeRange), writes: map[item]write{}, beats: map[string]beat{}, cancel: func() {},
+		ranges: prefixes(nodeRange), writes: map[item]write{}, cancel: func() {},
 	}
 
 	// Nobody looks at other objects, and the rest of these is not kept.
@@ -129,7 +116,9 @@ func newShoot(opts Options, key client.ObjectKey, clients kubernetes.Interface, 
 		o.LabelSelector = labels.Set{v1beta1constants.GardenRole: v1beta1constants.GardenRoleOperatingSystemConfig}.String()
 	})
 	s.watch(s.nodes, s.trimNode, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted})
-	s.watch(s.pods, trimPod, cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { s.podChanged(nil, obj) }, UpdateFunc: s.podChanged, DeleteFunc: s.podDeleted})
+	s.watch(s.pods, trimPod, cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { s.podChanged(nil, obj) }, UpdateFunc: s.podChanged, DeleteFunc: func(obj any) { s.podChanged(obj, nil) },
+	})
 	s.watch(s.oscs, trimSecret, cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { s.oscChanged(nil, obj) }, UpdateFunc: s.oscChanged})
 	return s
 }
@@ -160,21 +149,17 @@ func (s *shoot) want(groups []*group, ranges []netip.Prefix) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.groups, s.texts = map[string]*group{}, map[string]string{}
-	share := func(texts ...string) {
-		for _, text := range texts {
+	for _, c := range nodeConditions {
+		for _, text := range []string{string(c.Type), string(c.Status), c.Reason, c.Message} {
 			s.texts[text] = text
 		}
 	}
-	for _, c := range nodeConditions {
-		share(string(c.Type), string(c.Status), c.Reason, c.Message)
-	}
 	for _, g := range groups {
 		s.groups[g.name] = g
-		for name, value := range g.labels {
-			share(name, value)
-		}
-		for name, value := range g.annotations {
-			share(name, value)
+		for _, texts := range []map[string]string{g.labels, g.annotations} {
+			for name, value := range texts {
+				s.texts[name], s.texts[value] = name, value
+			}
 		}
 	}
 	if len(ranges) > 0 {
@@ -186,7 +171,7 @@ func (s *shoot) want(groups []*group, ranges []netip.Prefix) {
 // lookAtAll has all Nodes looked at. The lock is held.
 func (s *shoot) lookAtAll() {
 	s.anew = true
-	s.queue.AddAfter(item{kind: kindPlan}, planPause)
+	s.queue.AddAfter(item{}, planPause)
 }
 
 // start starts everything. It runs until stop.
@@ -238,15 +223,14 @@ func work[T comparable](ctx context.Context, s *shoot, queue workqueue.TypedRate
 }
 
 func (s *shoot) process(ctx context.Context, next item) error {
-	switch next.kind {
-	case kindPlan:
-		s.plan()
-		return nil
-	case kindNode:
-		return s.syncNode(ctx, next)
-	default:
+	switch {
+	case next.Namespace != "":
 		return s.syncPod(ctx, next)
+	case next.Name != "":
+		return s.syncNode(ctx, next)
 	}
+	s.plan()
+	return nil
 }
 
 // isOutdated reports whether the cache shows an object as it was before the last write, of which an event will come. version is
@@ -287,7 +271,7 @@ func patchStatus[T client.Object](ctx context.Context, s *shoot, key item, obj T
 		return err
 	}
 	written := ""
-	answer, err := patch(ctx, key.name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+	answer, err := patch(ctx, key.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
 	if err == nil {
 		written = answer.GetResourceVersion()
 	} else if gone(err) != nil {
@@ -353,18 +337,16 @@ func trimPod(obj any) (any, error) {
 		return obj, nil
 	}
 	pod.ManagedFields = nil
-	spec := corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates}
 	trim := func(containers []corev1.Container) (out []corev1.Container) {
 		for _, c := range containers {
 			out = append(out, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Resources: c.Resources})
 		}
 		return out
 	}
-	spec.Containers, spec.InitContainers = trim(pod.Spec.Containers), trim(pod.Spec.InitContainers)
-	for _, c := range pod.Spec.EphemeralContainers {
-		spec.EphemeralContainers = append(spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: c.Name, Image: c.Image}})
+	pod.Spec = corev1.PodSpec{
+		NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates,
+		Containers: trim(pod.Spec.Containers), InitContainers: trim(pod.Spec.InitContainers), EphemeralContainers: pod.Spec.EphemeralContainers,
 	}
-	pod.Spec = spec
 	return pod, nil
 }
 
@@ -377,9 +359,7 @@ func trimSecret(obj any) (any, error) {
 
 func (s *shoot) nodeAdded(obj any, before bool) {
 	node := obj.(*corev1.Node)
-	s.nodeChanged(node.Name, nil, internalIPs(node))
-	s.forget(item{kind: kindNode, name: node.Name})
-	s.queue.AddAfter(item{kind: kindPlan}, planPause)
+	s.nodeChanged(node.Name, nil, node)
 	// Spread, so that not all Leases are due at once. That of a Node from before our start is the more urgent one: a new Node
 	// has the grace period of kube-controller-manager from its creation on, and other Nodes may yet be waiting to be created.
 	share := rand.Float64() / 2 // #nosec G404 -- jitter
@@ -388,35 +368,32 @@ func (s *shoot) nodeAdded(obj any, before bool) {
 	}
 	s.leases.AddAfter(node.Name, time.Duration(share*float64(renewal)))
 	for _, pod := range s.podsOn(node.Name) {
-		s.queue.Add(item{kind: kindPod, namespace: pod.Namespace, name: pod.Name})
+		s.queue.Add(client.ObjectKeyFromObject(pod))
 	}
 }
 
 func (s *shoot) nodeUpdated(before, after any) {
 	old, node := before.(*corev1.Node), after.(*corev1.Node)
-	if old.ResourceVersion == node.ResourceVersion && old.ResourceVersion != "" {
-		return
-	}
-	s.nodeChanged(node.Name, internalIPs(old), internalIPs(node))
-	if existingOf(old) != existingOf(node) || old.Labels[LabelGroup] != node.Labels[LabelGroup] {
-		s.queue.AddAfter(item{kind: kindPlan}, planPause)
+	if old.ResourceVersion != node.ResourceVersion || old.ResourceVersion == "" {
+		s.nodeChanged(node.Name, old, node)
 	}
 }
 
 func (s *shoot) nodeDeleted(obj any) {
 	name, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	var had []string
-	if node := lastState[*corev1.Node](obj); node != nil {
-		had = internalIPs(node)
-	}
-	s.forget(item{kind: kindNode, name: name})
-	s.nodeChanged(name, had, nil)
-	s.queue.AddAfter(item{kind: kindPlan}, planPause)
+	s.nodeChanged(name, lastState[*corev1.Node](obj), nil)
 }
 
-func (s *shoot) nodeChanged(name string, had, has []string) {
-	s.addresses.replace(had, has)
-	s.queue.Add(item{kind: kindNode, name: name})
+func (s *shoot) nodeChanged(name string, before, after *corev1.Node) {
+	s.addresses.replace(internalIPs(before), internalIPs(after))
+	isSame := before != nil && after != nil
+	if !isSame {
+		s.forget(item{Name: name})
+	}
+	s.queue.Add(item{Name: name})
+	if !isSame || existingOf(before) != existingOf(after) || before.Labels[LabelGroup] != after.Labels[LabelGroup] {
+		s.queue.AddAfter(item{}, planPause)
+	}
 }
 
 // podsOn returns the bound pods of a Node.
@@ -429,23 +406,16 @@ func (s *shoot) podsOn(node string) (pods []*corev1.Pod) {
 }
 
 func (s *shoot) podChanged(before, after any) {
-	var had []string
-	if before != nil {
-		had = ipsOf(before.(*corev1.Pod))
-	}
-	pod := after.(*corev1.Pod)
-	s.addresses.replace(had, ipsOf(pod))
-	s.queue.Add(item{kind: kindPod, namespace: pod.Namespace, name: pod.Name})
-}
-
-func (s *shoot) podDeleted(obj any) {
-	if pod := lastState[*corev1.Pod](obj); pod != nil {
-		s.addresses.replace(ipsOf(pod), nil)
-		s.forget(item{kind: kindPod, namespace: pod.Namespace, name: pod.Name})
+	old, pod := lastState[*corev1.Pod](before), lastState[*corev1.Pod](after)
+	s.addresses.replace(ipsOf(old), ipsOf(pod))
+	if pod != nil {
+		s.queue.Add(client.ObjectKeyFromObject(pod))
+	} else if old != nil {
+		s.forget(client.ObjectKeyFromObject(old))
 	}
 }
 
-// lastState returns the object that was deleted, as it was seen last.
+// lastState returns an object of an event, as it was seen last; nil if there is none.
 func lastState[T any](obj any) T {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
@@ -470,16 +440,14 @@ func checksumOf(secret any) string {
 // beat renews the Lease of a Node as long as the Node exists. That is one request, as a rule, as nobody else writes the Lease. Each
 // renewal waits in the queue for the next.
 func (s *shoot) beat(ctx context.Context, name string) error {
-	node := s.node(name)
-	s.lock.Lock()
-	last, isKnown := s.beats[name]
+	node, key := s.node(name), item{Namespace: "Lease", Name: name} // No namespace of a pod has this name.
 	if node == nil {
-		delete(s.beats, name)
-	}
-	s.lock.Unlock()
-	if node == nil {
+		s.forget(key)
 		return nil // The garbage collector deletes the Lease.
 	}
+	s.lock.Lock()
+	last, isKnown := s.writes[key]
+	s.lock.Unlock()
 
 	leases := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease := &coordinationv1.Lease{
@@ -491,37 +459,30 @@ func (s *shoot) beat(ctx context.Context, name string) error {
 			HolderIdentity: &name, LeaseDurationSeconds: new(int32(LeaseDuration / time.Second)), RenewTime: &metav1.MicroTime{Time: s.opts.Clock.Now()},
 		},
 	}
-	create := func() (*coordinationv1.Lease, error) { return leases.Create(ctx, lease, metav1.CreateOptions{}) }
-	update := func(version string) (*coordinationv1.Lease, error) {
-		lease.ResourceVersion = version
-		return leases.Update(ctx, lease, metav1.UpdateOptions{})
+	put := func(isThere bool, version string) (written *coordinationv1.Lease, err error) {
+		if lease.ResourceVersion = version; isThere {
+			return leases.Update(ctx, lease, metav1.UpdateOptions{})
+		}
+		return leases.Create(ctx, lease, metav1.CreateOptions{})
 	}
-	var (
-		written *coordinationv1.Lease
-		err     error
-	)
-	if isKnown && last.node == node.UID {
-		written, err = update(last.version)
-	} else {
-		written, err = create()
+	if last.seen != string(node.UID) {
+		last, isKnown = write{}, false
 	}
+	written, err := put(isKnown, last.written)
 	switch {
 	case apierrors.IsNotFound(err):
-		lease.ResourceVersion = ""
-		written, err = create()
+		written, err = put(false, "")
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		// It is from an earlier run, or somebody else has written it.
 		if written, err = leases.Get(ctx, name, metav1.GetOptions{}); err == nil {
-			written, err = update(written.ResourceVersion)
+			written, err = put(true, written.ResourceVersion)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("renewing the Lease of Node %s: %w", name, err)
 	}
 
-	s.lock.Lock()
-	s.beats[name] = beat{node: node.UID, version: written.ResourceVersion}
-	s.lock.Unlock()
+	s.wrote(key, string(node.UID), written.ResourceVersion)
 	share := 1 + renewalJitter*(2*rand.Float64()-1) // #nosec G404 -- jitter
 	s.leases.AddAfter(name, time.Duration(share*float64(renewal)))
 	return nil

@@ -22,11 +22,9 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/streaming/pkg/httpstream"
@@ -47,7 +45,7 @@ const (
 
 // New returns a runnable of a manager that serves on "HOST:PORT", where the host may be empty, on all instances rather than just
 // on the leader. Connections that were upgraded are not waited for at the end.
-func New(address string, log logr.Logger) (*manager.Server, error) {
+func New(address string) (*manager.Server, error) {
 	certificate, err := selfSigned()
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate for the stand-in of kubelets: %w", err)
@@ -59,46 +57,41 @@ func New(address string, log logr.Logger) (*manager.Server, error) {
 	}
 	return &manager.Server{
 		Name:            "mock-kubelet",
-		Server:          &http.Server{Handler: (&server{log}).handler(), ReadHeaderTimeout: headerTimeout},
+		Server:          &http.Server{Handler: handler(), ReadHeaderTimeout: headerTimeout},
 		Listener:        listener,
 		ShutdownTimeout: new(shutdownTimeout),
 	}, nil
 }
 
-type server struct {
-	log logr.Logger
-}
-
-func (s *server) handler() http.Handler {
+func handler() http.Handler {
 	mux := http.NewServeMux()
 	say := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			if _, err := io.WriteString(w, text); err != nil {
-				s.log.V(1).Info("A client went before it had its answer", "reason", err.Error())
-			}
+			_, _ = io.WriteString(w, text)
 		}
 	}
 	mux.HandleFunc("GET /healthz", say("ok"))
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", say(message))
-	mux.HandleFunc("/portForward/{namespace}/{pod}", s.portForward)
-	mux.HandleFunc("/portForward/{namespace}/{pod}/{uid}", s.portForward)
+	mux.HandleFunc("/portForward/{namespace}/{pod}", portForward)
+	mux.HandleFunc("/portForward/{namespace}/{pod}/{uid}", portForward)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, message, http.StatusNotImplemented) })
 	return mux
 }
 
-// portForward opens a port-forward, as a kubelet does it: the connection becomes one of SPDY, on which the client opens a
-// stream for data and one for an error for each connection to its own port. The second is told that nobody listens; of the first
-// nothing comes.
-func (s *server) portForward(w http.ResponseWriter, request *http.Request) {
+// portForward opens a port-forward, as a kubelet does: the connection is upgraded to SPDY, and the client opens a stream for data
+// and one for an error for each connection to its own port. Only the second gets a text: that nobody listens.
+func portForward(w http.ResponseWriter, request *http.Request) {
 	if _, err := httpstream.Handshake(request, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
-		s.log.V(1).Info("A client does not speak our protocol", "reason", err.Error())
 		return // Handshake has answered.
 	}
 	connection := spdy.NewResponseUpgrader().UpgradeResponse(w, request, func(stream httpstream.Stream, replied <-chan struct{}) error {
 		go func() {
 			<-replied
-			s.serve(stream)
+			defer func() { _ = stream.Close() }()
+			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
+				_, _ = fmt.Fprintf(stream, "nobody listens on port %s: %s", stream.Headers().Get(corev1.PortHeader), message)
+			}
 		}()
 		return nil
 	})
@@ -107,20 +100,7 @@ func (s *server) portForward(w http.ResponseWriter, request *http.Request) {
 	}
 	connection.SetIdleTimeout(idleTimeout)
 	<-connection.CloseChan()
-	if err := connection.Close(); err != nil {
-		s.log.V(1).Info("A port-forward did not end well", "reason", err.Error())
-	}
-}
-
-func (s *server) serve(stream httpstream.Stream) {
-	defer func() { _ = stream.Close() }()
-	if stream.Headers().Get(corev1.StreamType) != corev1.StreamTypeError {
-		return
-	}
-	text := fmt.Sprintf("nobody listens on port %s: %s", stream.Headers().Get(corev1.PortHeader), message)
-	if _, err := io.WriteString(stream, text); err != nil {
-		s.log.V(1).Info("A client went before it had its error", "reason", err.Error())
-	}
+	_ = connection.Close()
 }
 
 // selfSigned returns a certificate that nobody can verify.
@@ -131,7 +111,7 @@ func selfSigned() (tls.Certificate, error) {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "mock-kubelet"}, DNSNames: []string{"mock-kubelet"},
+		Subject: pkix.Name{CommonName: "mock-kubelet"}, DNSNames: []string{"mock-kubelet"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
