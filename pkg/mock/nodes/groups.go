@@ -33,13 +33,13 @@ import (
 const (
 	// LabelWorker is on all Nodes and Leases of a Fleet in a shoot, with the name of the Worker.
 	LabelWorker = "mock.provider.extensions.gardener.cloud/worker"
-	// LabelGroup tells the pool and the zone of a Node, and LabelHash what it was made from.
+	// LabelGroup is the pool and the zone of a Node.
 	LabelGroup = "mock.provider.extensions.gardener.cloud/group"
-	// LabelHash changes when a Node is to be replaced by another one.
+	// LabelHash changes when a Node must be replaced.
 	LabelHash = "mock.provider.extensions.gardener.cloud/hash"
 
-	// annotationNotManaged tells machine-controller-manager, and gardenlet, which then expects no Machine, no
-	// gardener-node-agent and no lease of that for the Node.
+	// annotationNotManaged makes machine-controller-manager ignore a Node. gardenlet expects no Machine for it, no
+	// gardener-node-agent and no lease of that.
 	annotationNotManaged = "node.machine.sapcloud.io/not-managed-by-mcm"
 
 	// maxPrefix leaves room for the hash and the number in a name that is also a label's value.
@@ -49,11 +49,11 @@ const (
 	defaultDiskSpace = "100Gi"
 )
 
-// group is what is wanted of one pool in one zone.
+// group describes the wanted Nodes of one pool in one zone.
 type group struct {
 	// name begins the names of its Nodes.
 	name, hash string
-	// want is how many Nodes there are to be. While they are replaced there are at most surge more and unavailable fewer.
+	// want is the number of Nodes. While they are replaced there are at most surge more and unavailable fewer.
 	want, surge, unavailable int
 
 	labels, annotations map[string]string
@@ -68,7 +68,7 @@ type group struct {
 // nodeName returns the name of the Node with a number.
 func (g *group) nodeName(number int) string { return fmt.Sprintf("%s-%s-%d", g.name, g.hash, number) }
 
-// nodeInfo is what a Node of the group says of its system.
+// nodeInfo returns what a Node of the group reports about its system.
 func (g *group) nodeInfo(node string) corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
 		MachineID: node, SystemUUID: node, BootID: node, KernelVersion: "mock", OSImage: g.osImage, ContainerRuntimeVersion: "mock://1.0.0",
@@ -90,8 +90,8 @@ func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, g
 		if pool.Minimum < 0 {
 			return nil, problem(pool, "a minimum of %d Nodes: it is at least zero", pool.Minimum)
 		}
-		// As with real machines the hash changes with the minor version of Kubernetes, the machine type, the machine image, and what
-		// else Gardener replaces machines for. Nodes of a pool that is updated in place stay.
+		// As with real machines, the hash changes with the minor version of Kubernetes, the machine type, the machine image, and
+		// everything else for which Gardener replaces machines. Nodes of a pool that is updated in place stay.
 		hash := "00000"
 		if !v1beta1helper.IsUpdateStrategyInPlace(pool.UpdateStrategy) {
 			size := fmt.Sprintf("%d %d %d", machineType.CPU.MilliValue(), machineType.Memory.Value(), machineType.GPU.Value())
@@ -175,13 +175,13 @@ func groupName(pool string, index int32) string {
 	return strings.TrimRight(name[:maxPrefix-1-len(hash)], "-.") + "-" + hash
 }
 
-// scaled returns a number, or the share of Nodes that a percentage means; none for what is neither.
+// scaled returns a number as it is, a percentage of the Nodes, or 0 for any other text.
 func scaled(value intstr.IntOrString, of int32, roundUp bool) int {
 	number, _ := intstr.GetScaledValueFromIntOrPercent(&value, int(of), roundUp)
 	return max(number, 0)
 }
 
-// capacityOf returns what a Node of the pool has, and what of it is for pods.
+// capacityOf returns the resources of a Node of the pool, and those that are for pods.
 func capacityOf(pool extensionsv1alpha1.WorkerPool, machineType *gardencorev1beta1.MachineType, gpu corev1.ResourceName) (capacity, allocatable corev1.ResourceList) {
 	capacity = machine.Capacity(machineType, ptr.Deref(pool.Volume, extensionsv1alpha1.Volume{}).Size, gpu)
 	if template := pool.NodeTemplate; template != nil {
@@ -208,7 +208,7 @@ func capacityOf(pool extensionsv1alpha1.WorkerPool, machineType *gardencorev1bet
 	return capacity, allocatable
 }
 
-// hasCapacity reports whether all that is wanted is there. As with a real kubelet, resources that others add to a Node stay.
+// hasCapacity reports whether a Node has all wanted resources. As with a real kubelet, resources that others add to a Node stay.
 func hasCapacity(has, wanted corev1.ResourceList) bool {
 	for name, quantity := range wanted {
 		if found, ok := has[name]; !ok || found.Cmp(quantity) != 0 {
@@ -221,7 +221,7 @@ func hasCapacity(has, wanted corev1.ResourceList) bool {
 // existing is a Node as a plan sees it.
 type existing struct {
 	name, hash string
-	// ready means that pods may run on it; going that it has been deleted but is still there.
+	// ready means that pods may run on it; going means that it is deleted but still there.
 	ready, going bool
 }
 
@@ -235,9 +235,9 @@ func (e existing) number() int {
 	return number
 }
 
-// plan says which Nodes of a group are to be created and deleted next. It is asked again whenever one of them has changed,
-// and takes steps as machine-controller-manager does for a MachineDeployment: of Nodes with another hash, as many are replaced at a
-// time as surge and unavailable allow; where both are zero, one more is.
+// plan returns which Nodes of a group to create and delete next. It is called again whenever one of them has changed. As
+// machine-controller-manager does for a MachineDeployment, it replaces as many Nodes with another hash at a time as surge and
+// unavailable allow. If both are zero, surge is one.
 func plan(g *group, nodes []existing) (create, remove []string) {
 	surge := g.surge
 	if surge == 0 && g.unavailable == 0 {
@@ -251,7 +251,7 @@ func plan(g *group, nodes []existing) (create, remove []string) {
 	)
 	for _, node := range nodes {
 		if node.hash == g.hash {
-			// The name of one that is going cannot be had yet.
+			// The name of a deleted Node is not free yet.
 			taken[node.number()] = true
 		}
 		switch {
@@ -274,7 +274,7 @@ func plan(g *group, nodes []existing) (create, remove []string) {
 		}
 	}
 
-	// Too many: those with the highest numbers.
+	// Surplus Nodes are those with the highest numbers.
 	slices.SortFunc(current, func(a, b existing) int { return cmp.Compare(a.number(), b.number()) })
 	for _, node := range current[min(g.want, len(current)):] {
 		remove = append(remove, node.name)
@@ -283,7 +283,7 @@ func plan(g *group, nodes []existing) (create, remove []string) {
 		}
 	}
 
-	// Those that are not ready are missed by nobody.
+	// Nodes that are not ready can go at once.
 	spare := max(0, ready-max(0, g.want-g.unavailable))
 	slices.SortFunc(old, func(a, b existing) int { return cmp.Compare(a.name, b.name) })
 	for _, node := range old {

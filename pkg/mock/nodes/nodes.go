@@ -37,7 +37,7 @@ const (
 	heartbeatJitter = 10 * time.Minute
 )
 
-// nodeConditions are those of a Node that is well.
+// nodeConditions are those of a healthy Node.
 var nodeConditions = []corev1.NodeCondition{
 	{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "no kubelet is behind this node"},
 	{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "this node has no memory to run out of"},
@@ -46,7 +46,7 @@ var nodeConditions = []corev1.NodeCondition{
 	{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "NoNetworkNeeded", Message: "this node has no network"},
 }
 
-// plan decides which Nodes are missing and which are surplus, and has these looked at; all, if all are to be.
+// plan decides which Nodes are missing and which are surplus, and queues these, or all Nodes after lookAtAll.
 func (s *shoot) plan() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -129,8 +129,8 @@ func (s *shoot) syncNode(ctx context.Context, key item) error {
 	return patchStatus(ctx, s, key, node, status, s.client.CoreV1().Nodes().Patch)
 }
 
-// nodeStatus returns the status that a Node is to have now, of which it keeps all but the conditions and addresses if it is about
-// to be replaced and has no group therefore.
+// nodeStatus returns the wanted status of a Node. Without a group, as the Node will be replaced, only its conditions and addresses
+// change.
 func (s *shoot) nodeStatus(g *group, node *corev1.Node) corev1.NodeStatus {
 	now := metav1.NewTime(s.opts.Clock.Now())
 	status := corev1.NodeStatus{Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable, NodeInfo: node.Status.NodeInfo, Addresses: s.nodeAddresses(node)}
@@ -153,9 +153,9 @@ func (s *shoot) nodeStatus(g *group, node *corev1.Node) corev1.NodeStatus {
 	return status
 }
 
-// isAsWanted reports whether a Node needs nothing but a heartbeat. It is not ready before its first status, and after
-// kube-controller-manager has missed its heartbeats. A patch version of Kubernetes, the CloudProfile and the reserved resources change
-// for machines that stay, and the fake kubelet may be reached elsewhere.
+// isAsWanted reports whether a Node needs nothing but a heartbeat. A Node is not ready before its first status, and after
+// kube-controller-manager has missed its heartbeats. A patch version of Kubernetes, the CloudProfile, the reserved resources and the
+// address of the fake kubelet may change while Nodes stay.
 func isAsWanted(has, wanted *corev1.NodeStatus) bool {
 	return readyOf(has).Status == corev1.ConditionTrue &&
 		has.NodeInfo.KubeletVersion == wanted.NodeInfo.KubeletVersion &&
@@ -173,8 +173,7 @@ func readyOf(status *corev1.NodeStatus) (ready corev1.NodeCondition) {
 	return ready
 }
 
-// share is a part of a duration, always the same for a name and different for others, so that what was created together does not
-// stay together.
+// share returns a part of a duration, which depends on the name: objects that were created together do not stay together.
 func share(name string, of time.Duration) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
@@ -193,8 +192,8 @@ func (s *shoot) createNode(ctx context.Context, g *group, name string) error {
 	return nil
 }
 
-// ensureMetadata brings labels, annotations and taints that changed to a Node that stays. What a pool has no longer stays. The
-// patch is for the version that was looked at, as it has all taints and others set theirs.
+// ensureMetadata updates labels, annotations and taints of a Node that stays. Those that a pool does not have any more stay, too. The
+// patch is for the version that was read, as it has all taints, and others set theirs.
 func (s *shoot) ensureMetadata(ctx context.Context, g *group, node *corev1.Node) error {
 	wanted := *node
 	wanted.Labels, wanted.Annotations, wanted.Spec.Taints = maps.Clone(node.Labels), maps.Clone(node.Annotations), slices.Clone(node.Spec.Taints)
@@ -212,7 +211,7 @@ func (s *shoot) ensureMetadata(ctx context.Context, g *group, node *corev1.Node)
 	return client.IgnoreNotFound(err)
 }
 
-// setMetadata gives a Node the labels, annotations and taints of its group.
+// setMetadata sets on a Node the labels, annotations and taints of its group.
 func (s *shoot) setMetadata(g *group, node *corev1.Node) {
 	for name, value := range g.labels {
 		metav1.SetMetaDataLabel(&node.ObjectMeta, name, value)
@@ -246,7 +245,7 @@ func (s *shoot) removeNode(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// nodeAddresses are what a Node reports. KubeletEndpoint tells them.
+// nodeAddresses returns the addresses of a Node, as KubeletEndpoint describes them.
 func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	host, hostname := s.opts.Kubelet.Host, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node.Name}
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -266,7 +265,7 @@ func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	return out
 }
 
-// internalIPs returns the addresses of a Node's own.
+// internalIPs returns the IP addresses of a Node.
 func internalIPs(node *corev1.Node) (out []string) {
 	if node == nil {
 		return nil
@@ -279,8 +278,8 @@ func internalIPs(node *corev1.Node) (out []string) {
 	return out
 }
 
-// addresses hands out addresses of Nodes and pods. Those in use are what the caches show. What was handed out but is in no
-// cache yet is not handed out again, as the search goes on behind the last one; so addresses are reused late, too.
+// addresses hands out addresses of Nodes and pods. Those in use are those that the caches show. The search continues behind the
+// last address, so one that no cache shows yet is not handed out again, and addresses are reused late.
 type addresses struct {
 	lock sync.Mutex
 	used map[netip.Addr]struct{}
@@ -291,7 +290,7 @@ func newAddresses() *addresses {
 	return &addresses{used: map[netip.Addr]struct{}{}, last: map[netip.Prefix]netip.Addr{}}
 }
 
-// replace notes that an object has other addresses than before.
+// replace records that an object has other addresses than before.
 func (a *addresses) replace(before, after []string) {
 	if slices.Equal(before, after) {
 		return
@@ -327,7 +326,7 @@ func (a *addresses) next(has []string, ranges ...netip.Prefix) []string {
 	return out
 }
 
-// maxSearch is how many addresses of a range are looked at.
+// maxSearch limits how many addresses of a range are tried.
 const maxSearch = 1 << 16
 
 func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
@@ -337,7 +336,7 @@ func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
 		next = last.Next()
 	}
 	for range maxSearch {
-		// The first address names the range, the second is the gateway's, and the last one of a range of IPv4 is everybody's.
+		// Not the address of the network, that of the gateway, and the broadcast address of IPv4.
 		if !prefix.Contains(next) || (next.Is4() && !prefix.Contains(next.Next())) {
 			next = first.Next()
 		}
@@ -350,7 +349,7 @@ func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// prefixes returns those of the texts that are ranges of addresses.
+// prefixes returns the texts that are ranges of addresses, parsed.
 func prefixes(texts ...string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, text := range texts {

@@ -17,29 +17,29 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// podStage is what becomes of a pod next.
+// podStage is the next step in the life of a pod.
 type podStage string
 
 const (
 	// podStays as it is.
 	podStays podStage = ""
-	// podRuns: images are there, init containers run through, sidecars stay, and all that has to be ready is. Gates of readiness
-	// that nobody opens, for lack of a load balancer, say, are open.
+	// podRuns: init containers complete, sidecars and containers run and are ready. Readiness gates are open, as nobody else would
+	// open them, for lack of a load balancer for example.
 	podRuns podStage = "runs"
-	// podSucceeds: what a Job starts does its work in a moment.
+	// podSucceeds: the containers of a Job's pod complete soon.
 	podSucceeds podStage = "succeeds"
-	// podEnds: the containers of a pod with a finalizer end before it goes. Who waits for such a pod, like the controller of
-	// Jobs, takes the finalizer off only then.
+	// podEnds: the containers of a deleted pod with a finalizer end first. The controller of Jobs, for example, removes its
+	// finalizer only then.
 	podEnds podStage = "ends"
-	// podGoes: it is deleted without grace, which is what a kubelet asks for when all is down.
+	// podGoes: it is deleted without grace, as a kubelet does once all containers have ended.
 	podGoes podStage = "goes"
 
-	// jobDelay and jobJitter are how long a pod of a Job runs: at least, and how much longer at most.
+	// jobDelay is how long a pod of a Job runs, and jobJitter the longest extra time.
 	jobDelay  = 500 * time.Millisecond
 	jobJitter = 500 * time.Millisecond
 )
 
-// nextStage returns what becomes of a pod next: the first case that applies.
+// nextStage returns the next stage of a pod: the first case that applies.
 func nextStage(pod *corev1.Pod) podStage {
 	var (
 		status   = &pod.Status
@@ -70,7 +70,7 @@ func isOfJob(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "Job" && (pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure)
 }
 
-// syncPod takes a pod on one of our Nodes to its next stage. Pods elsewhere are not ours to touch.
+// syncPod takes a pod on one of our Nodes to its next stage. Pods on other Nodes are left alone.
 func (s *shoot) syncPod(ctx context.Context, key item) error {
 	obj, isThere, _ := s.pods.GetStore().GetByKey(key.String()) // It has no errors.
 	if !isThere {
@@ -165,7 +165,7 @@ func endedStatus(pod *corev1.Pod, now metav1.Time, phase corev1.PodPhase, reason
 	return status
 }
 
-// podCondition returns a condition. It has been in its status since the pod has it.
+// podCondition returns a condition. Its transition was now, unless the pod has it already.
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, reason string, now metav1.Time) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind && c.Status == status && !c.LastTransitionTime.IsZero() {
@@ -222,7 +222,7 @@ func ipsOf(pod *corev1.Pod) (out []string) {
 	return out
 }
 
-// deletePod deletes a pod without grace. Its finalizers are for others to take off.
+// deletePod deletes a pod without grace. It does not remove finalizers.
 func deletePod(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod) error {
 	err := c.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)),

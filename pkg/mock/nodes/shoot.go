@@ -41,7 +41,7 @@ const (
 	retryLast  = 10 * time.Second
 	// parallel is the largest number of requests for Nodes and pods of one shoot under way.
 	parallel = 16
-	// seenAfter is how long the cache may take to show a Node that was created. Later, the Node may be gone already.
+	// seenAfter limits how long the cache may take to show a Node that was created. After that, the Node may be gone already.
 	seenAfter = 30 * time.Second
 
 	// LeaseDuration is that of a kubelet.
@@ -57,7 +57,7 @@ const (
 	indexNode = "node"
 )
 
-// item is something to look at: a pod, a Node if it has no namespace, or the plan if it has no name either.
+// item is an item of the queue: a pod, a Node if it has no namespace, or the plan if it has no name either.
 type item = types.NamespacedName
 
 // write is the last write of an object: when, the version that was looked at, which is empty for a creation, and the version that
@@ -85,11 +85,11 @@ type shoot struct {
 	lock   sync.Mutex
 	groups map[string]*group
 	ranges []netip.Prefix
-	// texts are those that many Nodes have in common.
+	// texts are strings that many Nodes have in common (trimNode).
 	texts map[string]string
 	// anew makes the next plan look at all Nodes.
 	anew bool
-	// missing and surplus are Nodes by the last plan.
+	// missing and surplus are the Nodes to create and delete by the last plan.
 	missing map[string]*group
 	surplus sets.Set[string]
 	writes  map[item]write
@@ -105,7 +105,7 @@ func newShoot(opts Options, key client.ObjectKey, clients kubernetes.Interface, 
 		ranges: prefixes(nodeRange), writes: map[item]write{}, cancel: func() {},
 	}
 
-	// Nobody looks at other objects, and the rest of these is not kept.
+	// The caches hold only the objects and fields that are needed.
 	s.nodes = coreinformers.NewFilteredNodeInformer(clients, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{LabelWorker: s.worker}.String()
 	})
@@ -144,7 +144,7 @@ func (s *shoot) watch(informer cache.SharedIndexInformer, transform cache.Transf
 	s.synced = append(s.synced, registration.HasSynced)
 }
 
-// want sets the wanted Nodes, and has all Nodes looked at.
+// want sets the wanted Nodes, and queues all Nodes.
 func (s *shoot) want(groups []*group, ranges []netip.Prefix) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -168,7 +168,7 @@ func (s *shoot) want(groups []*group, ranges []netip.Prefix) {
 	s.lookAtAll()
 }
 
-// lookAtAll has all Nodes looked at. The lock is held.
+// lookAtAll makes the next plan queue all Nodes. Its caller holds the lock.
 func (s *shoot) lookAtAll() {
 	s.anew = true
 	s.queue.AddAfter(item{}, planPause)
@@ -289,8 +289,8 @@ func gone(err error) error {
 	return err
 }
 
-// trimNode drops what nobody looks at. As thousands of Nodes are cached that differ in little more than their names, all else is
-// kept once. Functions of this kind are passed objects that nobody else has.
+// trimNode drops fields that are not needed. As thousands of cached Nodes differ in little more than their names, the rest is
+// kept once. Transform functions may change their objects.
 func (s *shoot) trimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {

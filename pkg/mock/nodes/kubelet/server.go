@@ -6,11 +6,10 @@
 // gardenlet takes a shoot for healthy only once it can open a port-forward to the pod vpn-shoot, which it does through the
 // kube-apiserver of the shoot and the kubelet of the pod's Node. That nothing listens behind the port makes no difference to it.
 //
-// One server is there for all Nodes of all shoots: it knows no Node and no pod, so it answers anybody for any of them with
-// the same few words, keeps no state, and may run in any number of instances. There is nothing to protect in that, so clients
-// need no certificate. Its own is self-signed, made at the start: a kube-apiserver that verifies it (as those of shoots
-// do: --kubelet-certificate-authority is a CA of the shoot, of which only the seed has the key) has to be told not to, which
-// package mockcontrolplane of pkg/webhook does.
+// One server is enough for all Nodes of all shoots: it knows no Node and no pod, gives the same answers for all of them, keeps no
+// state, and may run in any number of instances. As there is nothing to protect, clients need no certificate. Its own is
+// self-signed, and made at the start. The kube-apiserver of a shoot verifies kubelets by a CA of the shoot
+// (--kubelet-certificate-authority); package mockcontrolplane of pkg/webhook removes that flag.
 package kubelet
 
 import (
@@ -33,7 +32,7 @@ import (
 )
 
 const (
-	// message is what a client gets to read wherever a container would have said something.
+	// message is the answer wherever a container would have written something.
 	message = "this pod runs on a fake node of the mock provider: it has no containers\n"
 
 	headerTimeout   = 10 * time.Second
