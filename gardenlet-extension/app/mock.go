@@ -51,7 +51,7 @@ func (s *seed) addMockNodes() (*nodes.Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := kubelet.New(fmt.Sprintf(":%d", port), s.GetLogger().WithName("mock-kubelet"))
+	server, err := kubelet.New(fmt.Sprintf(":%d", port))
 	if err != nil {
 		return nil, err
 	}

@@ -238,9 +238,9 @@ func TestRememberNothingOfObjectsThatJustWait(t *testing.T) {
 	bucket := newBucket()
 	e := newEnv(t, []configv1alpha1.MockBehaviour{{Delay: duration(time.Second)}}, bucket)
 	e.reconcile(bucket)
-	e.Expect(e.reconcilerFor(bucket).behaviours.objects).To(HaveLen(1))
+	e.Expect(remembered(e.reconcilerFor(bucket))).To(HaveLen(1))
 	e.pass(time.Second)
 	e.reconcile(bucket)
 	e.Expect(isReady(bucket)).To(Succeed())
-	e.Expect(e.reconcilerFor(bucket).behaviours.objects).To(BeEmpty())
+	e.Expect(remembered(e.reconcilerFor(bucket))).To(BeEmpty())
 }

@@ -2,11 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mock is the mock provider: it makes the extension objects of type mock ready without any infrastructure, so that
-// Gardener itself can be tried and tested, fast and at no cost (docs/usage/mock.md). Both programs run
-// it, each for its classes, if their configuration says so.
+// Package mock is the mock provider: it makes extension objects of type mock ready without infrastructure, so that Gardener
+// itself can be tested fast (docs/usage/mock.md). Both programs run it, each for its classes, if their configuration enables it.
 //
-// There is one reconciler for all kinds (pkg/reconciler); what differs is the table in kinds.go. What it spends on an object is
-// two writes for a creation and one for a deletion, as tens of thousands of objects are what it is for. Behaviours let
-// operations take time or fail.
+// One reconciler (pkg/reconciler) serves all kinds; controller.go has the table of what differs. As it is for tens of thousands of
+// objects, an object costs two writes for its creation and one for its deletion. Behaviours make operations slow or let them fail.
 package mock

@@ -140,6 +140,16 @@ func (e *env) restart() {
 	}
 }
 
+// remembered returns the objects that the behaviours of a kind have in memory.
+func remembered(r *kindReconciler) []any {
+	var out []any
+	r.behaviours.objects.Range(func(key, _ any) bool {
+		out = append(out, key)
+		return true
+	})
+	return out
+}
+
 func (e *env) record(verb string, obj client.Object) error {
 	kind := extensionscontroller.UnsafeGuessKind(obj)
 	if verb == "apply" {

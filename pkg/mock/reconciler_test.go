@@ -52,7 +52,7 @@ func TestObjectsOfEachKindLiveAndDieWithFewRequests(t *testing.T) {
 			e.Expect(e.reconcile(obj)).To(BeZero())
 			e.Expect(obj.GetUID()).To(BeEmpty(), "it is gone")
 			e.Expect(e.requests).To(HaveLen(1 + more[kind.name].remove))
-			e.Expect(e.reconcilerFor(obj).behaviours.objects).To(BeEmpty(), "nothing of it stays in memory")
+			e.Expect(remembered(e.reconcilerFor(obj))).To(BeEmpty(), "nothing of it stays in memory")
 		})
 	}
 }

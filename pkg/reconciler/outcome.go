@@ -261,3 +261,12 @@ func NotBefore(t, earliest time.Time) time.Time {
 	}
 	return t
 }
+
+// LaterThan returns the time of now for a status that has had another one: later than that, though times in a status are of whole
+// seconds, and not before the operation on the object was requested, as Gardener's clock may be ahead.
+func LaterThan(last *metav1.Time, now time.Time, obj extensionsv1alpha1.Object) *metav1.Time {
+	if last != nil && !now.Truncate(time.Second).After(last.Time) {
+		now = last.Add(time.Second)
+	}
+	return &metav1.Time{Time: NotBefore(now, Requested(obj))}
+}

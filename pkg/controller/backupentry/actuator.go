@@ -14,18 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
-)
-
-const (
-	// dataKeyHostPath is the key under which etcd-druid looks for the folder on the node, below which it mounts a bucket.
-	dataKeyHostPath = "hostPath"
-	// sourcePrefix begins the name of the BackupEntry that stands for the source in a control plane migration.
-	sourcePrefix = v1beta1constants.BackupSourcePrefix + "-"
 )
 
 // Store is where entries are: pkg/backup's Store. Errors wrap backup.ErrBadName if a name is the reason.
@@ -136,5 +128,5 @@ func checkNames(entry *extensionsv1alpha1.BackupEntry) error {
 
 // folderOf returns the name of the entry's folder in its bucket.
 func folderOf(entry *extensionsv1alpha1.BackupEntry) string {
-	return strings.TrimPrefix(entry.Name, sourcePrefix)
+	return strings.TrimPrefix(entry.Name, backup.SourcePrefix)
 }

@@ -8,20 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
 	"github.com/gardener/gardener/extensions/pkg/controller/backupentry/genericactuator"
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -46,7 +43,7 @@ var errOfAnother = errors.New("the Secret is of another BackupEntry")
 // If a Shoot is deleted and created again by the same name, the entry of the old one is kept for some time, for the same
 // namespace: the Secret is that of the younger entry.
 func (s *etcdSecrets) write(ctx context.Context, op *attempt) error {
-	entry, secret := op.Object, etcdSecret(op.Object.Name)
+	entry, secret := op.Object, backup.EtcdSecret(op.Object.Name)
 	if secret.Namespace == "" {
 		return nil
 	}
@@ -54,12 +51,8 @@ func (s *etcdSecrets) write(ctx context.Context, op *attempt) error {
 		if err := s.checkOwner(ctx, entry, secret); err != nil {
 			return err
 		}
-		secret.Labels = nil
-		secret.Annotations = map[string]string{genericactuator.AnnotationKeyCreatedByBackupEntry: entry.Name}
-		secret.Data = map[string][]byte{
-			dataKeyHostPath:                          []byte(s.hostPath),
-			v1beta1constants.DataKeyBackupBucketName: []byte(entry.Spec.BucketName),
-		}
+		secret.Labels, secret.Annotations = nil, nil
+		backup.FillEtcdSecret(secret, entry, s.hostPath)
 		return nil
 	})
 	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || errors.Is(err, errOfAnother) {
@@ -92,7 +85,7 @@ func (s *etcdSecrets) checkOwner(ctx context.Context, entry *extensionsv1alpha1.
 
 // remove deletes the Secret unless it is of another entry: one for the same etcd, which cannot start without it.
 func (s *etcdSecrets) remove(ctx context.Context, entry *extensionsv1alpha1.BackupEntry) error {
-	secret := etcdSecret(entry.Name)
+	secret := backup.EtcdSecret(entry.Name)
 	if secret.Namespace == "" {
 		return nil
 	}
@@ -108,7 +101,7 @@ func (s *etcdSecrets) remove(ctx context.Context, entry *extensionsv1alpha1.Back
 
 // removeOwn deletes the Secret if it is of the entry. It is a conflict if somebody writes it meanwhile.
 func (s *etcdSecrets) removeOwn(ctx context.Context, entry *extensionsv1alpha1.BackupEntry) error {
-	secret := etcdSecret(entry.Name)
+	secret := backup.EtcdSecret(entry.Name)
 	if err := s.client.Get(ctx, client.ObjectKeyFromObject(secret), secret); apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
@@ -130,15 +123,4 @@ func deleted(secret *corev1.Secret, err error) error {
 		return fmt.Errorf("deleting the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
-}
-
-// etcdSecret names the Secret of an entry; the namespace is empty if the name of the entry does not tell it. In a migration
-// there is a second entry in the new seed, for the bucket of the old one.
-func etcdSecret(entryName string) *corev1.Secret {
-	name := v1beta1constants.BackupSecretName
-	if strings.HasPrefix(entryName, sourcePrefix) {
-		name = sourcePrefix + name
-	}
-	namespace, _ := backupentry.ExtractShootDetailsFromBackupEntryName(entryName)
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }

@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -66,13 +64,8 @@ func (a *actuator) recordDeployments(w *extensionsv1alpha1.Worker, machines []zo
 		return
 	}
 
-	now := a.Clock.Now()
-	if last := w.Status.MachineDeploymentsLastUpdateTime; last != nil && !now.Truncate(time.Second).After(last.Time) {
-		now = last.Add(time.Second)
-	}
 	w.Status.MachineDeployments = deployments
-	// The clock of gardenlet may be ahead of this one.
-	w.Status.MachineDeploymentsLastUpdateTime = &metav1.Time{Time: reconciler.NotBefore(now, reconciler.Requested(w))}
+	w.Status.MachineDeploymentsLastUpdateTime = reconciler.LaterThan(w.Status.MachineDeploymentsLastUpdateTime, a.Clock.Now(), w)
 }
 
 // recordUpdatesInPlace keeps a hash of each pool that is updated in place and has been. Where people choose the machines

@@ -68,7 +68,7 @@ func BenchmarkPodRuns(b *testing.B) {
 	s, _ := benchmarkShoot(b)
 	pod := testPod(func(p *corev1.Pod) { p.ResourceVersion = "5" })
 	add(b, s.pods.GetStore().Add(pod))
-	key := item{kind: kindPod, namespace: pod.Namespace, name: pod.Name}
+	key := item{Namespace: pod.Namespace, Name: pod.Name}
 	b.ReportAllocs()
 	for b.Loop() {
 		s.forget(key)
@@ -83,7 +83,7 @@ func BenchmarkPodStays(b *testing.B) {
 	add(b, s.pods.GetStore().Add(pod))
 	b.ReportAllocs()
 	for b.Loop() {
-		add(b, s.syncPod(b.Context(), item{kind: kindPod, namespace: pod.Namespace, name: pod.Name}))
+		add(b, s.syncPod(b.Context(), item{Namespace: pod.Namespace, Name: pod.Name}))
 	}
 }
 
@@ -104,6 +104,6 @@ func BenchmarkNodeStays(b *testing.B) {
 	s.plan()
 	b.ReportAllocs()
 	for b.Loop() {
-		add(b, s.syncNode(b.Context(), item{kind: kindNode, name: node.Name}))
+		add(b, s.syncNode(b.Context(), item{Name: node.Name}))
 	}
 }

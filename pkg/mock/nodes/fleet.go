@@ -5,28 +5,35 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net/netip"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	kubernetesclient "github.com/gardener/gardener/pkg/client/kubernetes"
 	"github.com/gardener/gardener/pkg/utils/flow"
+	"github.com/gardener/gardener/pkg/utils/secrets"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
@@ -35,13 +42,12 @@ const (
 	// Type is the type of Workers whose Nodes are fake.
 	Type = "mock"
 
-	// LeaseDuration is that of a kubelet.
-	LeaseDuration = 40 * time.Second
-	// renewal is the time between two renewals of a Lease.
-	renewal = 20 * time.Second
-
-	// removalTimeout is how long the removal of all Nodes of a shoot may take before it is to be tried again.
+	// isBound selects the pods that have a Node.
+	isBound = "spec.nodeName!="
+	// removalTimeout limits an attempt to remove all Nodes of a shoot.
 	removalTimeout = 30 * time.Second
+	// readPause is the time between two reads of a token that the API server refuses, and limits each of them.
+	readPause = 5 * time.Second
 )
 
 // Options are what a Fleet needs.
@@ -54,7 +60,7 @@ type Options struct {
 	GPUResourceName corev1.ResourceName
 	// Clock is the time. Default: the real one.
 	Clock clock.WithTicker
-	// Log is for what happens beside Apply and Delete.
+	// Log is for events beside Apply and Delete.
 	Log logr.Logger
 
 	// newClient makes the client of a shoot; unit tests have another one.
@@ -69,19 +75,15 @@ type KubeletEndpoint struct {
 	Port int32
 }
 
-// Fleet are the fake Nodes of all mock shoots of a seed. It is a runnable of a manager, which ends when that does. Its methods
-// are for the leader alone.
+// Fleet keeps the fake Nodes of all mock shoots of a seed alive. It is a runnable of a manager, and ends with it. Its methods are
+// for the leader alone.
 type Fleet struct {
-	opts Options
-
-	// ctx ends with Start.
-	ctx    context.Context
-	cancel context.CancelFunc
+	opts   Options
 	lock   sync.Mutex
 	shoots map[client.ObjectKey]*shoot
 }
 
-// New returns a Fleet. An error is of whoever wrote the options.
+// New returns a Fleet, or an error for invalid options.
 func New(opts Options) (*Fleet, error) {
 	if opts.Connect == nil {
 		return nil, errors.New("the access to shoots is missing")
@@ -89,29 +91,23 @@ func New(opts Options) (*Fleet, error) {
 	if opts.Kubelet.Host != "" && (opts.Kubelet.Port < 1 || opts.Kubelet.Port > 65535) {
 		return nil, fmt.Errorf("the port of the kubelet is %d, but has to be from 1 to 65535", opts.Kubelet.Port)
 	}
-	if opts.GPUResourceName == "" {
-		opts.GPUResourceName = "nvidia.com/gpu"
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
+	opts.GPUResourceName = cmp.Or(opts.GPUResourceName, "nvidia.com/gpu")
+	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	if opts.newClient == nil {
 		opts.newClient = newClient
 	}
-	f := &Fleet{opts: opts, shoots: map[client.ObjectKey]*shoot{}}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
-	return f, nil
+	return &Fleet{opts: opts, shoots: map[client.ObjectKey]*shoot{}}, nil
 }
 
-// Start implements manager.Runnable. It returns when all has come to an end.
+// Start implements manager.Runnable. It returns when everything has ended.
 func (f *Fleet) Start(ctx context.Context) error {
 	<-ctx.Done()
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.cancel()
 	for _, s := range f.shoots {
 		s.stop()
 	}
+	f.shoots = nil // Nothing is started any more.
 	return nil
 }
 
@@ -122,19 +118,21 @@ func (f *Fleet) Keeps(w *extensionsv1alpha1.Worker) bool {
 	return f.shoots[client.ObjectKeyFromObject(w)] != nil
 }
 
-// Apply makes the Nodes of a Worker what its pools say, and keeps them so: it only says what is wanted and does not wait for it.
-// It is for reconcile and restore, and may be called any number of times.
+// Apply sets the wanted Nodes of a Worker to those of its pools, and keeps them so. It does not wait for them. It is for reconcile
+// and restore, and may be called any number of times.
 //
-// A hibernated shoot loses its Nodes before Apply returns, as its API server goes to sleep after that.
+// A hibernated shoot loses its Nodes before Apply returns, as its API server goes to sleep after that. If it sleeps already, it
+// need not answer.
 //
-// An error with a code of Gardener is the user's mistake, like an unknown machine type. Nodes that there are stay then.
+// An error with a code of Gardener is the user's mistake, like an unknown machine type. Existing Nodes stay then.
 func (f *Fleet) Apply(ctx context.Context, log logr.Logger, w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster) error {
 	groups, err := groupsOf(w, cluster, f.opts.GPUResourceName)
 	if err != nil {
 		return err
 	}
 	if cluster.IsHibernated() {
-		return f.hibernate(ctx, log, w, cluster.Shoot())
+		status := cluster.Shoot().Status
+		return f.Delete(ctx, log, w, status.IsHibernated || status.LastOperation == nil || status.LastOperation.Type == gardencorev1beta1.LastOperationTypeCreate)
 	}
 	config, err := f.opts.Connect(ctx, w.Namespace)
 	if err != nil {
@@ -143,13 +141,16 @@ func (f *Fleet) Apply(ctx context.Context, log logr.Logger, w *extensionsv1alpha
 
 	f.lock.Lock()
 	defer f.lock.Unlock()
+	if f.shoots == nil {
+		return errors.New("the program ends")
+	}
 	key, access := client.ObjectKeyFromObject(w), keyOf(config)
 	s := f.shoots[key]
 	isNew := s == nil || s.access != access
 	if isNew {
 		clients, err := f.opts.newClient(config, key.Namespace, f.opts.Connect)
 		if err != nil {
-			return fmt.Errorf("making a client for shoot %s: %w", key.Namespace, err)
+			return err
 		}
 		if s != nil {
 			log.Info("The access to the shoot has changed, connecting anew")
@@ -158,27 +159,18 @@ func (f *Fleet) Apply(ctx context.Context, log logr.Logger, w *extensionsv1alpha
 		s = newShoot(f.opts, key, clients, access)
 		f.shoots[key] = s
 	}
-	s.want(groups, nodeRanges(cluster.Shoot()))
+	var ranges []string
+	if networking := cluster.Shoot().Spec.Networking; networking != nil && networking.Nodes != nil {
+		ranges = append(ranges, *networking.Nodes)
+	}
+	s.want(groups, prefixes(ranges...))
 	if isNew {
-		s.start(f.ctx)
+		s.start()
 	}
 	return nil
 }
 
-// Delete deletes the Nodes of a Worker, their Leases and the pods on them. It returns nil when they are gone, and when there is
-// nobody to ask: gardenlet takes the credentials away after the API server. If it is forced, an API server that does not
-// answer is no error.
-func (f *Fleet) Delete(ctx context.Context, log logr.Logger, w *extensionsv1alpha1.Worker, force bool) error {
-	f.Release(w)
-	err := f.remove(ctx, w)
-	if err != nil && force {
-		log.Info("Leaving Nodes behind, as the deletion is forced", "reason", err.Error())
-		return nil
-	}
-	return err
-}
-
-// Release stops to keep the Nodes of a Worker alive, and leaves them as they are. It is for migrate: another seed goes on.
+// Release stops keeping the Nodes of a Worker alive, and leaves them as they are. It is for migrate: another seed goes on.
 func (f *Fleet) Release(w *extensionsv1alpha1.Worker) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -189,57 +181,39 @@ func (f *Fleet) Release(w *extensionsv1alpha1.Worker) {
 	}
 }
 
-// hibernate removes the Nodes while the API server is still there. One that sleeps already has none: it is asked nothing.
-func (f *Fleet) hibernate(ctx context.Context, log logr.Logger, w *extensionsv1alpha1.Worker, shoot *gardencorev1beta1.Shoot) error {
+// Delete deletes the Nodes of a Worker, their Leases and the pods on them. It returns nil when they are gone, and when there are no
+// credentials: gardenlet deletes them after the API server. With force, an API server that does not answer is no error.
+func (f *Fleet) Delete(ctx context.Context, log logr.Logger, w *extensionsv1alpha1.Worker, force bool) error {
 	f.Release(w)
-	asleep := shoot.Status.IsHibernated || shoot.Status.LastOperation == nil || shoot.Status.LastOperation.Type == gardencorev1beta1.LastOperationTypeCreate
-	err := f.remove(ctx, w)
-	if err != nil && asleep {
-		log.Info("Not looking for Nodes, as the shoot sleeps", "reason", err.Error())
-		return nil
-	}
-	return err
-}
-
-func (f *Fleet) remove(ctx context.Context, w *extensionsv1alpha1.Worker) error {
 	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
 	config, err := f.opts.Connect(ctx, w.Namespace)
 	if errors.Is(err, ErrNoCredentials) {
 		return nil
 	}
-	if err != nil {
-		return err
+	var clients kubernetes.Interface
+	if err == nil {
+		clients, err = f.opts.newClient(config, w.Namespace, f.opts.Connect)
 	}
-	clients, err := f.opts.newClient(config, w.Namespace, f.opts.Connect)
-	if err != nil {
-		return fmt.Errorf("making a client for shoot %s: %w", w.Namespace, err)
+	if err == nil {
+		err = removeAll(ctx, clients, w.Name)
 	}
-	return removeAll(ctx, clients, w.Name)
-}
-
-// nodeRanges are the ranges of addresses of the shoot's nodes, if it says.
-func nodeRanges(shoot *gardencorev1beta1.Shoot) []netip.Prefix {
-	if shoot.Spec.Networking == nil {
+	if err != nil && force {
+		log.Info("Leaving Nodes behind, as the deletion is forced or the shoot sleeps", "reason", err.Error())
 		return nil
 	}
-	return prefixes(ptr.Deref(shoot.Spec.Networking.Nodes, ""))
+	return err
 }
 
 // removeAll deletes all Nodes of a Worker, their Leases, and the pods on them. An error says what is left.
 func removeAll(ctx context.Context, c kubernetes.Interface, worker string) error {
-	ours := metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{LabelWorker: worker}).String()}
-	list, err := c.CoreV1().Nodes().List(ctx, ours)
+	ours := metav1.ListOptions{LabelSelector: labels.Set{LabelWorker: worker}.String()}
+	nodes, err := c.CoreV1().Nodes().List(ctx, ours)
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
-	names := sets.New[string]()
-	for i := range list.Items {
-		names.Insert(list.Items[i].Name)
-	}
-
 	// Nodes first, so that no pod is put on them again.
-	if names.Len() > 0 {
+	if len(nodes.Items) > 0 {
 		if err := c.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, ours); err != nil {
 			return fmt.Errorf("deleting Nodes: %w", err)
 		}
@@ -247,34 +221,119 @@ func removeAll(ctx context.Context, c kubernetes.Interface, worker string) error
 	if err := c.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, ours); err != nil {
 		return fmt.Errorf("deleting the Leases of Nodes: %w", err)
 	}
-	if err := removePods(ctx, c, names); err != nil {
-		return err
-	}
-
-	if names.Len() > 0 {
-		if list, err = c.CoreV1().Nodes().List(ctx, ours); err != nil {
-			return fmt.Errorf("listing Nodes: %w", err)
-		}
-		if len(list.Items) > 0 {
-			return fmt.Errorf("%d Nodes are still there, the first is %s with the finalizers %v", len(list.Items), list.Items[0].Name, list.Items[0].Finalizers)
-		}
-	}
-	return nil
-}
-
-func removePods(ctx context.Context, c kubernetes.Interface, nodes sets.Set[string]) error {
-	if nodes.Len() == 0 {
+	if len(nodes.Items) == 0 {
 		return nil
 	}
-	pods, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermNotEqualSelector("spec.nodeName", "").String()})
+
+	names := sets.New[string]()
+	for i := range nodes.Items {
+		names.Insert(nodes.Items[i].Name)
+	}
+	pods, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: isBound})
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
 	var tasks []flow.TaskFn
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; nodes.Has(pod.Spec.NodeName) {
+		if pod := &pods.Items[i]; names.Has(pod.Spec.NodeName) {
 			tasks = append(tasks, func(ctx context.Context) error { return deletePod(ctx, c, pod) })
 		}
 	}
-	return flow.ParallelN(parallel, tasks...)(ctx)
+	if err := flow.ParallelN(parallel, tasks...)(ctx); err != nil {
+		return err
+	}
+
+	if nodes, err = c.CoreV1().Nodes().List(ctx, ours); err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
+	}
+	if len(nodes.Items) > 0 {
+		return fmt.Errorf("%d Nodes are still there, the first is %s with the finalizers %v", len(nodes.Items), nodes.Items[0].Name, nodes.Items[0].Finalizers)
+	}
+	return nil
+}
+
+// ErrNoCredentials is the error of a Connector for a shoot without credentials: it has no API server yet, or no more.
+var ErrNoCredentials = errors.New("the shoot has no credentials for us")
+
+// Connector returns the access to the API server of the shoot with a namespace in the seed, as it is at present.
+type Connector func(ctx context.Context, namespace string) (*rest.Config, error)
+
+// FromSecrets returns a Connector for the credentials that gardenlet leaves in the namespace of a shoot: the Secret
+// gardener-internal, or gardener if there is none, or if the variable GARDENER_SHOOT_CLIENT is "external". NewClientForShoot of
+// Gardener's extension library does the same, but returns a client that does not see later changes of its config. The reader asks
+// the API server or a cache of these Secrets.
+func FromSecrets(reader client.Reader) Connector {
+	names := []string{v1beta1constants.SecretNameGardenerInternal, v1beta1constants.SecretNameGardener}
+	if os.Getenv("GARDENER_SHOOT_CLIENT") == "external" {
+		names = names[1:]
+	}
+	return func(ctx context.Context, namespace string) (*rest.Config, error) {
+		for _, name := range names {
+			secret := &corev1.Secret{}
+			err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading the credentials in Secret %s/%s: %w", namespace, name, err)
+			}
+			config, err := kubernetesclient.RESTConfigFromKubeconfig(secret.Data[secrets.DataKeyKubeconfig])
+			if err != nil {
+				return nil, fmt.Errorf("reading the kubeconfig in Secret %s/%s: %w", namespace, name, err)
+			}
+			return config, nil
+		}
+		return nil, fmt.Errorf("shoot %s: %w", namespace, ErrNoCredentials)
+	}
+}
+
+// keyOf returns a key that changes when open connections become useless, because of another address or other certificates. It
+// does not depend on tokens.
+func keyOf(config *rest.Config) string {
+	tls := config.TLSClientConfig
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %v", config.Host, tls.CAData, tls.CertData, tls.KeyData, tls.ServerName, tls.Insecure)))
+}
+
+// newClient returns a client without a rate limit: its users limit the number of requests under way.
+func newClient(config *rest.Config, namespace string, connect Connector) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.RateLimiter = nil
+	config.UserAgent = "gardener-extension-provider-local/mock-nodes"
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	if token := config.BearerToken; token != "" {
+		config.BearerToken = ""
+		source := &tokens{connect: connect, namespace: namespace, current: token}
+		config.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedTokenSource(source)))
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for shoot %s: %w", namespace, err)
+	}
+	return clients, nil
+}
+
+// tokens reads the token of a shoot again once the API server has refused the current one, as gardener-resource-manager renews it
+// in the Secret. A request that was refused is for its sender to send again.
+type tokens struct {
+	connect   Connector
+	namespace string
+	current   string
+	isUsed    bool
+	isRead    time.Time
+}
+
+// Token implements oauth2.TokenSource. The cache around it calls it for the first request, and after those that were refused.
+func (t *tokens) Token() (*oauth2.Token, error) {
+	if t.isUsed && time.Since(t.isRead) >= readPause {
+		t.isRead = time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), readPause)
+		defer cancel()
+		if config, err := t.connect(ctx, t.namespace); err == nil && config.BearerToken != "" {
+			t.current = config.BearerToken
+		}
+	}
+	t.isUsed = true
+	return &oauth2.Token{AccessToken: t.current, Expiry: time.Now().AddDate(100, 0, 0)}, nil
 }

@@ -176,7 +176,7 @@ func TestNodesAreMadeOnceThoughTheCacheIsBehind(t *testing.T) {
 	groups, err := groupsFor(testWorker(1), testCluster())
 	g.Expect(err).NotTo(HaveOccurred())
 	s.want(groups, nil)
-	key := item{kind: kindNode, name: groups[0].nodeName(0)}
+	key := item{Name: groups[0].nodeName(0)}
 	again := func() int {
 		s.plan()
 		g.Expect(s.syncNode(t.Context(), key)).To(Succeed())
@@ -187,7 +187,7 @@ func TestNodesAreMadeOnceThoughTheCacheIsBehind(t *testing.T) {
 	clock.Step(seenAfter)
 	g.Expect(again()).To(Equal(2), "it may be gone without that the cache saw it")
 
-	s.nodeDeleted(cache.DeletedFinalStateUnknown{Key: key.name})
+	s.nodeDeleted(cache.DeletedFinalStateUnknown{Key: key.Name})
 	g.Expect(again()).To(Equal(3), "it is gone")
 }
 
@@ -262,7 +262,7 @@ func TestDelays(t *testing.T) {
 	g.Expect(s.nodes.GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})).To(Succeed())
 	pod := runningPod(ofJob, func(p *corev1.Pod) { p.ResourceVersion, p.Status.StartTime = "5", new(metav1.NewTime(clock.Now())) })
 	g.Expect(s.pods.GetStore().Add(pod)).To(Succeed())
-	key := item{kind: kindPod, namespace: "default", name: "pod"}
+	key := item{Namespace: "default", Name: "pod"}
 
 	g.Expect(s.syncPod(t.Context(), key)).To(Succeed())
 	g.Expect(f.requests("patch", "pods")).To(BeZero(), "a Job takes a moment")

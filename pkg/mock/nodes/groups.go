@@ -6,15 +6,17 @@ package nodes
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
@@ -22,6 +24,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
@@ -30,13 +33,13 @@ import (
 const (
 	// LabelWorker is on all Nodes and Leases of a Fleet in a shoot, with the name of the Worker.
 	LabelWorker = "mock.provider.extensions.gardener.cloud/worker"
-	// LabelGroup tells the pool and the zone of a Node, and LabelHash what it was made from.
+	// LabelGroup is the pool and the zone of a Node.
 	LabelGroup = "mock.provider.extensions.gardener.cloud/group"
-	// LabelHash changes when a Node is to be replaced by another one.
+	// LabelHash changes when a Node must be replaced.
 	LabelHash = "mock.provider.extensions.gardener.cloud/hash"
 
-	// annotationNotManaged tells machine-controller-manager, and gardenlet, which then expects no Machine, no
-	// gardener-node-agent and no lease of that for the Node.
+	// annotationNotManaged makes machine-controller-manager ignore a Node. gardenlet expects no Machine for it, no
+	// gardener-node-agent and no lease of that.
 	annotationNotManaged = "node.machine.sapcloud.io/not-managed-by-mcm"
 
 	// maxPrefix leaves room for the hash and the number in a name that is also a label's value.
@@ -46,11 +49,11 @@ const (
 	defaultDiskSpace = "100Gi"
 )
 
-// group is what is wanted of one pool in one zone.
+// group describes the wanted Nodes of one pool in one zone.
 type group struct {
 	// name begins the names of its Nodes.
 	name, hash string
-	// want is how many Nodes there are to be. While they are replaced there are at most surge more and unavailable fewer.
+	// want is the number of Nodes. While they are replaced there are at most surge more and unavailable fewer.
 	want, surge, unavailable int
 
 	labels, annotations map[string]string
@@ -65,7 +68,7 @@ type group struct {
 // nodeName returns the name of the Node with a number.
 func (g *group) nodeName(number int) string { return fmt.Sprintf("%s-%s-%d", g.name, g.hash, number) }
 
-// nodeInfo is what a Node of the group says of its system.
+// nodeInfo returns what a Node of the group reports about its system.
 func (g *group) nodeInfo(node string) corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
 		MachineID: node, SystemUUID: node, BootID: node, KernelVersion: "mock", OSImage: g.osImage, ContainerRuntimeVersion: "mock://1.0.0",
@@ -73,14 +76,12 @@ func (g *group) nodeInfo(node string) corev1.NodeSystemInfo {
 	}
 }
 
-// groupsOf returns the groups of a Worker. What a user has to put right has a code of Gardener.
-func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, gpu corev1.ResourceName) ([]*group, error) {
+// groupsOf returns the groups of a Worker. An error that a user has to correct has a code of Gardener.
+func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, gpu corev1.ResourceName) (groups []*group, err error) {
 	profile := cluster.CloudProfile()
 	if profile == nil || cluster.Shoot() == nil {
 		return nil, fmt.Errorf("the Cluster %s has no shoot or no CloudProfile, which gardenlet writes", w.Namespace)
 	}
-
-	var groups []*group
 	for _, pool := range w.Spec.Pools {
 		machineType := v1beta1helper.FindMachineTypeByName(profile.Spec.MachineTypes, pool.MachineType)
 		if machineType == nil {
@@ -89,24 +90,25 @@ func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, g
 		if pool.Minimum < 0 {
 			return nil, problem(pool, "a minimum of %d Nodes: it is at least zero", pool.Minimum)
 		}
-		version := cluster.Shoot().Spec.Kubernetes.Version
-		if pool.KubernetesVersion != nil {
-			version = *pool.KubernetesVersion
+		// As with real machines, the hash changes with the minor version of Kubernetes, the machine type, the machine image, and
+		// everything else for which Gardener replaces machines. Nodes of a pool that is updated in place stay.
+		hash := "00000"
+		if !v1beta1helper.IsUpdateStrategyInPlace(pool.UpdateStrategy) {
+			size := fmt.Sprintf("%d %d %d", machineType.CPU.MilliValue(), machineType.Memory.Value(), machineType.GPU.Value())
+			if hash, err = worker.WorkerPoolHash(pool, &extensionscontroller.Cluster{Shoot: cluster.Shoot()}, []string{size}, nil); err != nil {
+				return nil, fmt.Errorf("worker pool %s: %w", pool.Name, err)
+			}
 		}
-		hash, err := hashOf(pool, machineType, cluster.Shoot())
-		if err != nil {
-			return nil, fmt.Errorf("worker pool %s: %w", pool.Name, err)
-		}
+		version := ptr.Deref(pool.KubernetesVersion, cluster.Shoot().Spec.Kubernetes.Version)
+		capacity, allocatable := capacityOf(pool, machineType, gpu)
 
 		zones := pool.Zones
 		if len(zones) == 0 {
 			zones = []string{""}
 		}
 		for index, zone := range zones {
-			g := newGroup(w, pool, zone, int32(index), int32(len(zones)))
-			g.hash, g.version = hash, "v"+strings.TrimPrefix(version, "v")
-			g.labels[LabelHash] = hash
-			g.capacity, g.allocatable = capacityOf(pool, machineType, gpu)
+			g := newGroup(w, pool, hash, zone, int32(index), int32(len(zones)))
+			g.version, g.capacity, g.allocatable = "v"+strings.TrimPrefix(version, "v"), capacity, allocatable
 			if cluster.IsHibernated() {
 				g.want = 0
 			}
@@ -121,132 +123,92 @@ func problem(pool extensionsv1alpha1.WorkerPool, format string, args ...any) err
 	return v1beta1helper.NewErrorWithCodes(err, gardencorev1beta1.ErrorConfigurationProblem)
 }
 
-// hashOf returns the hash of a pool. As with real machines it changes with the minor version of Kubernetes, the machine
-// type, the machine image, and what else Gardener replaces machines for. Nodes of a pool that is updated in place stay.
-func hashOf(pool extensionsv1alpha1.WorkerPool, machineType *gardencorev1beta1.MachineType, shoot *gardencorev1beta1.Shoot) (string, error) {
-	if v1beta1helper.IsUpdateStrategyInPlace(pool.UpdateStrategy) {
-		return "00000", nil
-	}
-	size := fmt.Sprintf("%d %d %d", machineType.CPU.MilliValue(), machineType.Memory.Value(), machineType.GPU.Value())
-	return worker.WorkerPoolHash(pool, &extensionscontroller.Cluster{Shoot: shoot}, []string{size}, nil)
-}
-
-func newGroup(w *extensionsv1alpha1.Worker, pool extensionsv1alpha1.WorkerPool, zone string, index, zones int32) *group {
+func newGroup(w *extensionsv1alpha1.Worker, pool extensionsv1alpha1.WorkerPool, hash, zone string, index, zones int32) *group {
 	want := worker.DistributeOverZones(index, pool.Minimum, zones)
 	g := &group{
 		name:         groupName(pool.Name, index),
+		hash:         hash,
 		want:         int(want),
 		surge:        scaled(worker.DistributePositiveIntOrPercent(index, pool.MaxSurge, zones, pool.Maximum), want, true),
 		unavailable:  scaled(worker.DistributePositiveIntOrPercent(index, pool.MaxUnavailable, zones, pool.Minimum), want, false),
-		labels:       maps.Clone(pool.Labels),
-		annotations:  maps.Clone(pool.Annotations),
+		annotations:  map[string]string{annotationNotManaged: "1"},
 		taints:       pool.Taints,
+		oscSecret:    ptr.Deref(pool.NodeAgentSecretName, ""),
 		osImage:      strings.TrimSpace("mock " + pool.MachineImage.Name + " " + pool.MachineImage.Version),
 		providerID:   "mock://" + w.Namespace + "/",
-		architecture: v1beta1constants.ArchitectureAMD64,
+		architecture: ptr.Deref(pool.Architecture, v1beta1constants.ArchitectureAMD64),
 	}
-	if pool.Architecture != nil {
-		g.architecture = *pool.Architecture
+	g.labels = map[string]string{
+		LabelWorker:                      w.Name,
+		LabelGroup:                       g.name,
+		LabelHash:                        hash,
+		v1beta1constants.LabelWorkerPool: pool.Name,
+		corev1.LabelOSStable:             "linux",
+		corev1.LabelArchStable:           g.architecture,
 	}
-	if g.labels == nil {
-		g.labels = map[string]string{}
-	}
-	g.labels[LabelWorker] = w.Name
-	g.labels[LabelGroup] = g.name
-	g.labels[v1beta1constants.LabelWorkerPool] = pool.Name
-	g.labels[corev1.LabelOSStable] = "linux"
-	g.labels[corev1.LabelArchStable] = g.architecture
 	for name, value := range map[string]string{
-		corev1.LabelInstanceTypeStable: pool.MachineType,
-		corev1.LabelTopologyRegion:     w.Spec.Region,
-		corev1.LabelTopologyZone:       zone,
+		corev1.LabelInstanceTypeStable:                              pool.MachineType,
+		corev1.LabelTopologyRegion:                                  w.Spec.Region,
+		corev1.LabelTopologyZone:                                    zone,
+		v1beta1constants.LabelWorkerPoolGardenerNodeAgentSecretName: g.oscSecret,
 	} {
 		if value != "" && len(validation.IsValidLabelValue(value)) == 0 {
 			g.labels[name] = value
 		}
 	}
-	if pool.NodeAgentSecretName != nil {
-		g.oscSecret = *pool.NodeAgentSecretName
-		g.labels[v1beta1constants.LabelWorkerPoolGardenerNodeAgentSecretName] = g.oscSecret
+	for name, value := range pool.Labels {
+		g.labels[name] = cmp.Or(g.labels[name], value)
 	}
-	if g.annotations == nil {
-		g.annotations = map[string]string{}
+	for name, value := range pool.Annotations {
+		g.annotations[name] = cmp.Or(g.annotations[name], value)
 	}
-	g.annotations[annotationNotManaged] = "1"
 	return g
 }
 
-// groupName is a DNS label: the end of a name that is too long gives way to a hash.
+// groupName returns a name with room for what nodeName appends, within a DNS label: a hash replaces the end of a longer one.
 func groupName(pool string, index int32) string {
 	name := fmt.Sprintf("%s-z%d", pool, index+1)
 	if len(name) <= maxPrefix {
 		return name
 	}
-	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:8]
+	hash := utils.ComputeSHA256Hex([]byte(name))[:8]
 	return strings.TrimRight(name[:maxPrefix-1-len(hash)], "-.") + "-" + hash
 }
 
-// scaled returns a number, or the share of Nodes that a percentage means; none for what is neither.
+// scaled returns a number as it is, a percentage of the Nodes, or 0 for any other text.
 func scaled(value intstr.IntOrString, of int32, roundUp bool) int {
-	number, err := intstr.GetScaledValueFromIntOrPercent(&value, int(of), roundUp)
-	if err != nil {
-		return 0
-	}
+	number, _ := intstr.GetScaledValueFromIntOrPercent(&value, int(of), roundUp)
 	return max(number, 0)
 }
 
-// capacityOf returns what a Node of the pool has, and what of it is for pods.
+// capacityOf returns the resources of a Node of the pool, and those that are for pods.
 func capacityOf(pool extensionsv1alpha1.WorkerPool, machineType *gardencorev1beta1.MachineType, gpu corev1.ResourceName) (capacity, allocatable corev1.ResourceList) {
-	volumeSize := ""
-	if pool.Volume != nil {
-		volumeSize = pool.Volume.Size
-	}
-	capacity = machine.Capacity(machineType, volumeSize, gpu)
+	capacity = machine.Capacity(machineType, ptr.Deref(pool.Volume, extensionsv1alpha1.Volume{}).Size, gpu)
 	if template := pool.NodeTemplate; template != nil {
-		// gardenlet's template calls GPUs "gpu", which is no resource of a Node.
-		for name, quantity := range template.VirtualCapacity {
-			capacity[name] = quantity
-		}
+		// Not the capacity of gardenlet's template: it calls GPUs "gpu", which is no resource of a Node.
+		maps.Copy(capacity, template.VirtualCapacity)
 	}
 	if _, ok := capacity[corev1.ResourceEphemeralStorage]; !ok {
 		capacity[corev1.ResourceEphemeralStorage] = resource.MustParse(defaultDiskSpace)
 	}
-	maxPods := int32(defaultMaxPods)
-	if config := pool.KubeletConfig; config != nil && config.MaxPods != nil {
-		maxPods = *config.MaxPods
-	}
-	capacity[corev1.ResourcePods] = *resource.NewQuantity(int64(maxPods), resource.DecimalSI)
+	config := ptr.Deref(pool.KubeletConfig, gardencorev1beta1.KubeletConfig{})
+	capacity[corev1.ResourcePods] = *resource.NewQuantity(int64(ptr.Deref(config.MaxPods, defaultMaxPods)), resource.DecimalSI)
 
 	allocatable = capacity.DeepCopy()
-	if config := pool.KubeletConfig; config != nil {
-		subtract(allocatable, config.KubeReserved)
+	reserved := ptr.Deref(config.KubeReserved, gardencorev1beta1.KubeletConfigReserved{})
+	for name, quantity := range map[corev1.ResourceName]*resource.Quantity{
+		corev1.ResourceCPU: reserved.CPU, corev1.ResourceMemory: reserved.Memory, corev1.ResourceEphemeralStorage: reserved.EphemeralStorage,
+	} {
+		// A Node is left at least something.
+		if left, ok := allocatable[name]; ok && quantity != nil && left.Cmp(*quantity) > 0 {
+			left.Sub(*quantity)
+			allocatable[name] = left
+		}
 	}
 	return capacity, allocatable
 }
 
-// subtract takes what is reserved, but leaves a Node at least something.
-func subtract(from corev1.ResourceList, reserved *gardencorev1beta1.KubeletConfigReserved) {
-	if reserved == nil {
-		return
-	}
-	for name, quantity := range map[corev1.ResourceName]*resource.Quantity{
-		corev1.ResourceCPU: reserved.CPU, corev1.ResourceMemory: reserved.Memory, corev1.ResourceEphemeralStorage: reserved.EphemeralStorage,
-	} {
-		left, ok := from[name]
-		if !ok || quantity == nil || left.Cmp(*quantity) <= 0 {
-			continue
-		}
-		left.Sub(*quantity)
-		from[name] = left
-	}
-}
-
-// sameCapacity compares by value, however quantities are written.
-func sameCapacity(a, b corev1.ResourceList) bool {
-	return maps.EqualFunc(a, b, func(x, y resource.Quantity) bool { return x.Cmp(y) == 0 })
-}
-
-// hasCapacity reports whether all that is wanted is there. As with a real kubelet, resources that others add to a Node stay.
+// hasCapacity reports whether a Node has all wanted resources. As with a real kubelet, resources that others add to a Node stay.
 func hasCapacity(has, wanted corev1.ResourceList) bool {
 	for name, quantity := range wanted {
 		if found, ok := has[name]; !ok || found.Cmp(quantity) != 0 {
@@ -256,10 +218,83 @@ func hasCapacity(has, wanted corev1.ResourceList) bool {
 	return true
 }
 
-// hostname is the label that a kubelet gives to its Node.
-func hostname(name string) string {
-	if len(validation.IsValidLabelValue(name)) == 0 {
-		return name
+// existing is a Node as a plan sees it.
+type existing struct {
+	name, hash string
+	// ready means that pods may run on it; going means that it is deleted but still there.
+	ready, going bool
+}
+
+func existingOf(node *corev1.Node) existing {
+	return existing{name: node.Name, hash: node.Labels[LabelHash], ready: readyOf(&node.Status).Status == corev1.ConditionTrue, going: node.DeletionTimestamp != nil}
+}
+
+// number returns the number at the end of the name; 0 without one.
+func (e existing) number() int {
+	number, _ := strconv.Atoi(e.name[strings.LastIndexByte(e.name, '-')+1:])
+	return number
+}
+
+// plan returns which Nodes of a group to create and delete next. It is called again whenever one of them has changed. As
+// machine-controller-manager does for a MachineDeployment, it replaces as many Nodes with another hash at a time as surge and
+// unavailable allow. If both are zero, surge is one.
+func plan(g *group, nodes []existing) (create, remove []string) {
+	surge := g.surge
+	if surge == 0 && g.unavailable == 0 {
+		surge = 1
 	}
-	return cmp.Or(strings.TrimRight(name[:min(len(name), validation.LabelValueMaxLength)], "-_."), "node")
+
+	var (
+		current, old []existing
+		ready        int
+		taken        = map[int]bool{}
+	)
+	for _, node := range nodes {
+		if node.hash == g.hash {
+			// The name of a deleted Node is not free yet.
+			taken[node.number()] = true
+		}
+		switch {
+		case node.going:
+			continue
+		case node.hash == g.hash:
+			current = append(current, node)
+		default:
+			old = append(old, node)
+		}
+		if node.ready {
+			ready++
+		}
+	}
+
+	allowed := max(0, g.want+surge-len(old))
+	for number := 0; len(current)+len(create) < min(g.want, allowed); number++ {
+		if !taken[number] {
+			create = append(create, g.nodeName(number))
+		}
+	}
+
+	// Surplus Nodes are those with the highest numbers.
+	slices.SortFunc(current, func(a, b existing) int { return cmp.Compare(a.number(), b.number()) })
+	for _, node := range current[min(g.want, len(current)):] {
+		remove = append(remove, node.name)
+		if node.ready {
+			ready--
+		}
+	}
+
+	// Nodes that are not ready can go at once.
+	spare := max(0, ready-max(0, g.want-g.unavailable))
+	slices.SortFunc(old, func(a, b existing) int { return cmp.Compare(a.name, b.name) })
+	for _, node := range old {
+		switch {
+		case !node.ready:
+		case spare > 0:
+			spare--
+		default:
+			continue
+		}
+		remove = append(remove, node.name)
+	}
+	return create, remove
 }

@@ -6,13 +6,13 @@ package nodes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
 	"math"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,19 +25,19 @@ import (
 	nodeagentconfigv1alpha1 "github.com/gardener/gardener/pkg/apis/config/nodeagent/v1alpha1"
 )
 
-// nodeRange is for Nodes of shoots that do not say where their Nodes are, and podRange for pods on Nodes without a range of
-// their own. Both are for benchmarks of networks (RFC 2544), so they are nobody's.
 const (
+	// nodeRange is for Nodes of shoots without spec.networking.nodes, and podRange for pods on Nodes without podCIDRs. Both are for
+	// benchmarks of networks (RFC 2544), so nobody has these addresses.
 	nodeRange = "198.19.0.0/16"
 	podRange  = "198.18.0.0/16"
 
-	// heartbeat and heartbeatJitter are the time between two heartbeats in the status of a Node: at least, and how much longer at
-	// most. Leases are the heartbeat that is looked at. This is for people who look at the Node, and seldom, as a Node is large.
+	// heartbeat is the time between two heartbeats in the status of a Node, and heartbeatJitter the longest extra time.
+	// kube-controller-manager looks at Leases. These are for people, and rare, as a Node is large.
 	heartbeat       = 10 * time.Minute
 	heartbeatJitter = 10 * time.Minute
 )
 
-// nodeConditions are those of a Node that is well.
+// nodeConditions are those of a healthy Node.
 var nodeConditions = []corev1.NodeCondition{
 	{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "no kubelet is behind this node"},
 	{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "this node has no memory to run out of"},
@@ -46,17 +46,14 @@ var nodeConditions = []corev1.NodeCondition{
 	{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "NoNetworkNeeded", Message: "this node has no network"},
 }
 
-// plan decides which Nodes are missing and which are too many, and has these looked at; all, if all are to be.
+// plan decides which Nodes are missing and which are surplus, and queues these, or all Nodes after lookAtAll.
 func (s *shoot) plan() {
-	byGroup, due := map[string][]existing{}, sets.New[string]()
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	byGroup, due := map[string][]existing{}, sets.New[string]()
 	s.missing, s.surplus = map[string]*group{}, sets.New[string]()
 	for _, obj := range s.nodes.GetStore().List() {
-		node, ok := obj.(*corev1.Node)
-		if !ok {
-			continue
-		}
+		node := obj.(*corev1.Node)
 		name := node.Labels[LabelGroup]
 		if byGroup[name] = append(byGroup[name], existingOf(node)); s.groups[name] == nil {
 			s.surplus.Insert(node.Name)
@@ -74,24 +71,23 @@ func (s *shoot) plan() {
 	}
 	s.anew = false
 	for name := range due.Union(s.surplus).Union(sets.KeySet(s.missing)) {
-		s.queue.Add(item{kind: kindNode, name: name})
+		s.queue.Add(item{Name: name})
 	}
 }
 
+// node returns a Node from the cache, or nil.
 func (s *shoot) node(name string) *corev1.Node {
-	obj, ok, err := s.nodes.GetStore().GetByKey(name)
-	if err != nil || !ok {
-		return nil
-	}
+	obj, _, _ := s.nodes.GetStore().GetByKey(name) // It has no errors.
 	node, _ := obj.(*corev1.Node)
 	return node
 }
 
-// syncNode does what the plan says of a Node, and else keeps it as its group says, or as it is if that has another hash by now.
+// syncNode creates or deletes a Node by the plan, or else keeps it as its group says. A Node with another hash than its group
+// will be replaced, and stays as it is.
 func (s *shoot) syncNode(ctx context.Context, key item) error {
-	node := s.node(key.name)
+	node := s.node(key.Name)
 	s.lock.Lock()
-	g, isSurplus := s.missing[key.name], s.surplus.Has(key.name)
+	g, isSurplus := s.missing[key.Name], s.surplus.Has(key.Name)
 	if node != nil {
 		g = s.groups[node.Labels[LabelGroup]]
 	}
@@ -99,22 +95,21 @@ func (s *shoot) syncNode(ctx context.Context, key item) error {
 	switch {
 	case node == nil && g == nil, node != nil && node.DeletionTimestamp != nil:
 		return nil
+	case node == nil && s.isOutdated(key, ""):
+		s.queue.AddAfter(key, seenAfter)
+		return nil
 	case node == nil:
-		if wait := s.making(key.name); wait > 0 {
-			s.queue.AddAfter(key, wait)
-			return nil
-		}
-		err := s.createNode(ctx, g, key.name)
+		s.wrote(key, "", "") // The event may come before the answer.
+		err := s.createNode(ctx, g, key.Name)
 		if err != nil {
-			s.seen(key.name)
+			s.forget(key)
 		}
 		return err
 	case isSurplus:
 		return s.removeNode(ctx, node)
 	case g != nil && g.hash != node.Labels[LabelHash]:
 		g = nil
-	}
-	if g != nil {
+	case g != nil:
 		if err := s.ensureMetadata(ctx, g, node); err != nil {
 			return err
 		}
@@ -122,7 +117,7 @@ func (s *shoot) syncNode(ctx context.Context, key item) error {
 
 	status := s.nodeStatus(g, node)
 	if isAsWanted(&node.Status, &status) {
-		due := heartbeatOf(node).Add(heartbeat + share(node.Name, heartbeatJitter))
+		due := readyOf(&node.Status).LastHeartbeatTime.Add(heartbeat + share(node.Name, heartbeatJitter))
 		if wait := due.Sub(s.opts.Clock.Now()); wait > 0 {
 			s.queue.AddAfter(key, wait)
 			return nil
@@ -131,16 +126,11 @@ func (s *shoot) syncNode(ctx context.Context, key item) error {
 	if s.isOutdated(key, node.ResourceVersion) {
 		return nil
 	}
-	patch, err := statusPatch(node.UID, status)
-	if err != nil {
-		return err
-	}
-	answer, err := s.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return s.patched(key, node.ResourceVersion, answer, err)
+	return patchStatus(ctx, s, key, node, status, s.client.CoreV1().Nodes().Patch)
 }
 
-// nodeStatus returns the status that a Node is to have now, of which it keeps all but the conditions and addresses if it is about
-// to be replaced and has no group therefore.
+// nodeStatus returns the wanted status of a Node. Without a group, as the Node will be replaced, only its conditions and addresses
+// change.
 func (s *shoot) nodeStatus(g *group, node *corev1.Node) corev1.NodeStatus {
 	now := metav1.NewTime(s.opts.Clock.Now())
 	status := corev1.NodeStatus{Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable, NodeInfo: node.Status.NodeInfo, Addresses: s.nodeAddresses(node)}
@@ -163,13 +153,11 @@ func (s *shoot) nodeStatus(g *group, node *corev1.Node) corev1.NodeStatus {
 	return status
 }
 
-// isAsWanted reports whether a Node needs nothing but a heartbeat. It is not ready before its first status, and after
-// kube-controller-manager has missed its heartbeats. A patch version of Kubernetes, the CloudProfile and the reserved resources change
-// for machines that stay, and the fake kubelet may be reached elsewhere.
+// isAsWanted reports whether a Node needs nothing but a heartbeat. A Node is not ready before its first status, and after
+// kube-controller-manager has missed its heartbeats. A patch version of Kubernetes, the CloudProfile, the reserved resources and the
+// address of the fake kubelet may change while Nodes stay.
 func isAsWanted(has, wanted *corev1.NodeStatus) bool {
-	return slices.ContainsFunc(has.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}) &&
+	return readyOf(has).Status == corev1.ConditionTrue &&
 		has.NodeInfo.KubeletVersion == wanted.NodeInfo.KubeletVersion &&
 		hasCapacity(has.Capacity, wanted.Capacity) && hasCapacity(has.Allocatable, wanted.Allocatable) &&
 		has.DaemonEndpoints == wanted.DaemonEndpoints &&
@@ -177,18 +165,15 @@ func isAsWanted(has, wanted *corev1.NodeStatus) bool {
 		!slices.ContainsFunc(wanted.Addresses, func(address corev1.NodeAddress) bool { return !slices.Contains(has.Addresses, address) })
 }
 
-// heartbeatOf is the last heartbeat in the status of a Node.
-func heartbeatOf(node *corev1.Node) time.Time {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.LastHeartbeatTime.Time
-		}
+// readyOf returns the condition Ready in a status, or an empty one.
+func readyOf(status *corev1.NodeStatus) (ready corev1.NodeCondition) {
+	if i := slices.IndexFunc(status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }); i >= 0 {
+		ready = status.Conditions[i]
 	}
-	return time.Time{}
+	return ready
 }
 
-// share is a part of a duration, always the same for a name and different for others, so that what was created together does not
-// stay together.
+// share returns a part of a duration, which depends on the name: objects that were created together do not stay together.
 func share(name string, of time.Duration) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
@@ -199,7 +184,7 @@ func share(name string, of time.Duration) time.Duration {
 func (s *shoot) createNode(ctx context.Context, g *group, name string) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: g.providerID + name}}
 	s.setMetadata(g, node)
-	node.Labels[corev1.LabelHostname] = hostname(name)
+	node.Labels[corev1.LabelHostname] = name
 	node.Status = s.nodeStatus(g, node)
 	if _, err := s.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Node %s: %w", name, err)
@@ -207,8 +192,8 @@ func (s *shoot) createNode(ctx context.Context, g *group, name string) error {
 	return nil
 }
 
-// ensureMetadata brings labels, annotations and taints that changed to a Node that stays. What a pool has no longer stays. The
-// patch is for the version that was looked at, as it has all taints and others set theirs.
+// ensureMetadata updates labels, annotations and taints of a Node that stays. Those that a pool does not have any more stay, too. The
+// patch is for the version that was read, as it has all taints, and others set theirs.
 func (s *shoot) ensureMetadata(ctx context.Context, g *group, node *corev1.Node) error {
 	wanted := *node
 	wanted.Labels, wanted.Annotations, wanted.Spec.Taints = maps.Clone(node.Labels), maps.Clone(node.Annotations), slices.Clone(node.Spec.Taints)
@@ -226,7 +211,7 @@ func (s *shoot) ensureMetadata(ctx context.Context, g *group, node *corev1.Node)
 	return client.IgnoreNotFound(err)
 }
 
-// setMetadata gives a Node the labels, annotations and taints of its group.
+// setMetadata sets on a Node the labels, annotations and taints of its group.
 func (s *shoot) setMetadata(g *group, node *corev1.Node) {
 	for name, value := range g.labels {
 		metav1.SetMetaDataLabel(&node.ObjectMeta, name, value)
@@ -234,8 +219,8 @@ func (s *shoot) setMetadata(g *group, node *corev1.Node) {
 	for name, value := range g.annotations {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, name, value)
 	}
-	if checksum := s.checksum(g); checksum != "" {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodeagentconfigv1alpha1.AnnotationKeyChecksumAppliedOperatingSystemConfig, checksum)
+	if osc, ok, _ := s.oscs.GetStore().GetByKey(metav1.NamespaceSystem + "/" + g.oscSecret); ok && checksumOf(osc) != "" {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodeagentconfigv1alpha1.AnnotationKeyChecksumAppliedOperatingSystemConfig, checksumOf(osc))
 	}
 	for _, taint := range g.taints {
 		if i := slices.IndexFunc(node.Spec.Taints, func(has corev1.Taint) bool { return has.MatchTaint(&taint) }); i >= 0 {
@@ -246,36 +231,21 @@ func (s *shoot) setMetadata(g *group, node *corev1.Node) {
 	}
 }
 
-// checksum is that of the operating system config which the Nodes of a group claim to have applied, once it is there.
-func (s *shoot) checksum(g *group) string {
-	obj, ok, err := s.oscs.GetStore().GetByKey(metav1.NamespaceSystem + "/" + g.oscSecret)
-	if err != nil || !ok {
-		return ""
-	}
-	return checksumOf(obj)
-}
-
-// removeNode deletes a Node and the pods on it, which nobody else would do for the better part of a minute.
+// removeNode deletes a Node and the pods on it, for which garbage collection takes the better part of a minute.
 func (s *shoot) removeNode(ctx context.Context, node *corev1.Node) error {
 	err := s.client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(node.UID))})
 	if gone(err) != nil {
 		return fmt.Errorf("deleting Node %s: %w", node.Name, err)
 	}
-	pods, err := s.pods.GetIndexer().ByIndex(indexNode, node.Name)
-	if err != nil {
-		return err
-	}
-	for _, obj := range pods {
-		if pod, ok := obj.(*corev1.Pod); ok {
-			if err := deletePod(ctx, s.client, pod); err != nil {
-				return err
-			}
+	for _, pod := range s.podsOn(node.Name) {
+		if err := deletePod(ctx, s.client, pod); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// nodeAddresses are what a Node reports. KubeletEndpoint tells them.
+// nodeAddresses returns the addresses of a Node, as KubeletEndpoint describes them.
 func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	host, hostname := s.opts.Kubelet.Host, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node.Name}
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -295,15 +265,97 @@ func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	return out
 }
 
-// statusPatch is a patch of a status that does not apply to another object of the same name.
-func statusPatch(uid types.UID, status any) ([]byte, error) {
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
-}
-
-// gone returns nil for an object that is gone, or replaced by another one of its name: an event tells, or has told.
-func gone(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+// internalIPs returns the IP addresses of a Node.
+func internalIPs(node *corev1.Node) (out []string) {
+	if node == nil {
 		return nil
 	}
-	return err
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			out = append(out, address.Address)
+		}
+	}
+	return out
+}
+
+// addresses hands out addresses of Nodes and pods. Those in use are those that the caches show. The search continues behind the
+// last address, so one that no cache shows yet is not handed out again, and addresses are reused late.
+type addresses struct {
+	lock sync.Mutex
+	used map[netip.Addr]struct{}
+	last map[netip.Prefix]netip.Addr
+}
+
+func newAddresses() *addresses {
+	return &addresses{used: map[netip.Addr]struct{}{}, last: map[netip.Prefix]netip.Addr{}}
+}
+
+// replace records that an object has other addresses than before.
+func (a *addresses) replace(before, after []string) {
+	if slices.Equal(before, after) {
+		return
+	}
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	for _, text := range before {
+		address, _ := netip.ParseAddr(text)
+		delete(a.used, address)
+	}
+	for _, text := range after {
+		if address, err := netip.ParseAddr(text); err == nil {
+			a.used[address] = struct{}{}
+		}
+	}
+}
+
+// next returns an address from each range: one that the object has, or one that is free. A range that is full gives none.
+func (a *addresses) next(has []string, ranges ...netip.Prefix) []string {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	var out []string
+	for _, prefix := range ranges {
+		if i := slices.IndexFunc(has, func(text string) bool {
+			address, err := netip.ParseAddr(text)
+			return err == nil && prefix.Contains(address)
+		}); i >= 0 {
+			out = append(out, has[i])
+		} else if address, ok := a.free(prefix.Masked()); ok {
+			out = append(out, address.String())
+		}
+	}
+	return out
+}
+
+// maxSearch limits how many addresses of a range are tried.
+const maxSearch = 1 << 16
+
+func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
+	first := prefix.Addr().Next()
+	next := first
+	if last, ok := a.last[prefix]; ok {
+		next = last.Next()
+	}
+	for range maxSearch {
+		// Not the address of the network, that of the gateway, and the broadcast address of IPv4.
+		if !prefix.Contains(next) || (next.Is4() && !prefix.Contains(next.Next())) {
+			next = first.Next()
+		}
+		if _, ok := a.used[next]; !ok && next != first && prefix.Contains(next) {
+			a.last[prefix] = next
+			return next, true
+		}
+		next = next.Next()
+	}
+	return netip.Addr{}, false
+}
+
+// prefixes returns the texts that are ranges of addresses, parsed.
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range texts {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, prefix)
+		}
+	}
+	return out
 }

@@ -13,34 +13,33 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 )
 
-// podStage is what becomes of a pod next.
+// podStage is the next step in the life of a pod.
 type podStage string
 
 const (
 	// podStays as it is.
 	podStays podStage = ""
-	// podRuns: images are there, init containers run through, sidecars stay, and all that has to be ready is. Gates of readiness
-	// that nobody opens, for lack of a load balancer, say, are open.
+	// podRuns: init containers complete, sidecars and containers run and are ready. Readiness gates are open, as nobody else would
+	// open them, for lack of a load balancer for example.
 	podRuns podStage = "runs"
-	// podSucceeds: what a Job starts does its work in a moment.
+	// podSucceeds: the containers of a Job's pod complete soon.
 	podSucceeds podStage = "succeeds"
-	// podEnds: the containers of a pod with a finalizer end before it goes. Who waits for such a pod, like the controller of
-	// Jobs, takes the finalizer off only then.
+	// podEnds: the containers of a deleted pod with a finalizer end first. The controller of Jobs, for example, removes its
+	// finalizer only then.
 	podEnds podStage = "ends"
-	// podGoes: it is deleted without grace, which is what a kubelet asks for when all is down.
+	// podGoes: it is deleted without grace, as a kubelet does once all containers have ended.
 	podGoes podStage = "goes"
 
-	// jobDelay and jobJitter are how long a pod of a Job runs: at least, and how much longer at most.
+	// jobDelay is how long a pod of a Job runs, and jobJitter the longest extra time.
 	jobDelay  = 500 * time.Millisecond
 	jobJitter = 500 * time.Millisecond
 )
 
-// nextStage returns what becomes of a pod next: the first case that applies.
+// nextStage returns the next stage of a pod: the first case that applies.
 func nextStage(pod *corev1.Pod) podStage {
 	var (
 		status   = &pod.Status
@@ -71,16 +70,13 @@ func isOfJob(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "Job" && (pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure)
 }
 
-// syncPod takes a pod on one of our Nodes to its next stage. Pods elsewhere are not ours to touch.
+// syncPod takes a pod on one of our Nodes to its next stage. Pods on other Nodes are left alone.
 func (s *shoot) syncPod(ctx context.Context, key item) error {
-	obj, ok, err := s.pods.GetStore().GetByKey(key.namespace + "/" + key.name)
-	if err != nil || !ok {
-		return err
-	}
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
+	obj, isThere, _ := s.pods.GetStore().GetByKey(key.String()) // It has no errors.
+	if !isThere {
 		return nil
 	}
+	pod := obj.(*corev1.Pod)
 	node, stage, now := s.node(pod.Spec.NodeName), nextStage(pod), metav1.NewTime(s.opts.Clock.Now())
 	if node == nil || stage == podStays || s.isOutdated(key, pod.ResourceVersion) {
 		return nil
@@ -107,18 +103,22 @@ func (s *shoot) syncPod(ctx context.Context, key item) error {
 	default:
 		status = s.runningStatus(pod, node, now)
 	}
-	patch, err := statusPatch(pod.UID, status)
-	if err != nil {
-		return err
-	}
-	patched, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	return s.patched(key, pod.ResourceVersion, patched, err)
+	return patchStatus(ctx, s, key, pod, status, s.client.CoreV1().Pods(pod.Namespace).Patch)
 }
 
-// runningStatus is that of a pod that runs and is ready.
+// runningStatus returns the status of a pod that runs and is ready. It has an address from each range of its Node, or those of the
+// Node itself if it is in its network.
 func (s *shoot) runningStatus(pod *corev1.Pod, node *corev1.Node, now metav1.Time) *corev1.PodStatus {
 	status := &corev1.PodStatus{Phase: corev1.PodRunning, ObservedGeneration: pod.Generation, StartTime: cmp.Or(pod.Status.StartTime, &now)}
-	hostIPs, podIPs := s.podAddresses(pod, node)
+	hostIPs, podIPs := internalIPs(node), ipsOf(pod)
+	switch {
+	case pod.Spec.HostNetwork:
+		podIPs = hostIPs
+	case len(podIPs) == 0 && len(node.Spec.PodCIDRs) == 0:
+		podIPs = s.addresses.next(nil, prefixes(podRange)...)
+	case len(podIPs) == 0:
+		podIPs = s.addresses.next(nil, prefixes(node.Spec.PodCIDRs...)...)
+	}
 	for _, ip := range hostIPs {
 		status.HostIP, status.HostIPs = hostIPs[0], append(status.HostIPs, corev1.HostIP{IP: ip})
 	}
@@ -132,52 +132,40 @@ func (s *shoot) runningStatus(pod *corev1.Pod, node *corev1.Node, now metav1.Tim
 		status.Conditions = append(status.Conditions, podCondition(pod, gate.ConditionType, corev1.ConditionTrue, "", now))
 	}
 
+	completed := &corev1.ContainerStateTerminated{Reason: "Completed"}
 	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		out, started := containerStatus(pod, c, now)
-		out.Ready, out.Started, out.State.Running = true, new(true), &corev1.ContainerStateRunning{StartedAt: started}
-		if len(c.Resources.Requests)+len(c.Resources.Limits)+len(c.Resources.Claims) > 0 {
-			out.Resources = &c.Resources
-		}
-		status.ContainerStatuses = append(status.ContainerStatuses, out)
+		status.ContainerStatuses = append(status.ContainerStatuses, containerStatus(pod, &pod.Spec.Containers[i], nil, now))
 	}
 	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		out, started := containerStatus(pod, c, now)
-		isSidecar := ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
-		out.Ready, out.Started = true, &isSidecar
-		if isSidecar {
-			out.State.Running = &corev1.ContainerStateRunning{StartedAt: started}
-		} else {
-			out.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: started, FinishedAt: started}
+		c, end := &pod.Spec.InitContainers[i], completed
+		if ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			end = nil // It is a sidecar.
 		}
+		out := containerStatus(pod, c, end, now)
+		out.Ready = true
 		status.InitContainerStatuses = append(status.InitContainerStatuses, out)
 	}
 	for _, c := range pod.Spec.EphemeralContainers {
-		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: c.Image,
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}},
-		})
+		out := containerStatus(pod, &corev1.Container{Name: c.Name, Image: c.Image}, completed, now)
+		status.EphemeralContainerStatuses = append(status.EphemeralContainerStatuses, out)
 	}
 	return status
 }
 
-// endedStatus is that of a pod whose containers have all ended in the same way.
+// endedStatus returns the status of a pod whose containers have all ended in the same way.
 func endedStatus(pod *corev1.Pod, now metav1.Time, phase corev1.PodPhase, reason string, end corev1.ContainerStateTerminated) *corev1.PodStatus {
 	status := &corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{
 		podCondition(pod, corev1.PodReady, corev1.ConditionFalse, reason, now),
 		podCondition(pod, corev1.ContainersReady, corev1.ConditionFalse, reason, now),
 	}}
+	end.FinishedAt = now
 	for i := range pod.Spec.Containers {
-		out, started := containerStatus(pod, &pod.Spec.Containers[i], now)
-		end.StartedAt, end.FinishedAt = started, now
-		out.Started, out.State.Terminated = new(false), end.DeepCopy()
-		status.ContainerStatuses = append(status.ContainerStatuses, out)
+		status.ContainerStatuses = append(status.ContainerStatuses, containerStatus(pod, &pod.Spec.Containers[i], &end, now))
 	}
 	return status
 }
 
-// podCondition returns a condition. It has been in its status since the pod has it.
+// podCondition returns a condition. Its transition was now, unless the pod has it already.
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, reason string, now metav1.Time) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == kind && c.Status == status && !c.LastTransitionTime.IsZero() {
@@ -187,9 +175,13 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.C
 	return corev1.PodCondition{Type: kind, Status: status, Reason: reason, LastTransitionTime: now}
 }
 
-// containerStatus returns what all statuses of a container have, and when it was started. Each new image starts it again.
-func containerStatus(pod *corev1.Pod, c *corev1.Container, now metav1.Time) (out corev1.ContainerStatus, started metav1.Time) {
-	out = corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: "mock://" + string(pod.UID) + "-" + c.Name}
+// containerStatus returns the status of a container that runs and is ready, or has ended with end. It was started now if it has a
+// new image, and if there is no status of it yet.
+func containerStatus(pod *corev1.Pod, c *corev1.Container, end *corev1.ContainerStateTerminated, now metav1.Time) corev1.ContainerStatus {
+	out := corev1.ContainerStatus{
+		Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: "mock://" + string(pod.UID) + "-" + c.Name, Ready: end == nil, Started: new(end == nil),
+	}
+	started := now
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for _, before := range statuses {
 			if before.Name != c.Name {
@@ -200,47 +192,37 @@ func containerStatus(pod *corev1.Pod, c *corev1.Container, now metav1.Time) (out
 			case before.Image != c.Image:
 				out.RestartCount++
 			case before.State.Running != nil:
-				started = before.State.Running.StartedAt
+				started = cmp.Or(before.State.Running.StartedAt, now)
 			case before.State.Terminated != nil:
-				started = before.State.Terminated.StartedAt
+				started = cmp.Or(before.State.Terminated.StartedAt, now)
 			}
 		}
 	}
-	if started.IsZero() {
-		started = now
-	}
-	return out, started
-}
-
-// podAddresses are those of the Node and of a pod on it: an address from each range of the Node, those of the Node itself
-// for a pod in its network.
-func (s *shoot) podAddresses(pod *corev1.Pod, node *corev1.Node) (hostIPs, podIPs []string) {
-	hostIPs = internalIPs(node)
-	if pod.Spec.HostNetwork {
-		return hostIPs, hostIPs
-	}
-	if podIPs = ipsOf(pod); len(podIPs) > 0 {
-		return hostIPs, podIPs
-	}
-	ranges := node.Spec.PodCIDRs
-	if len(ranges) == 0 {
-		ranges = []string{podRange}
-	}
-	return hostIPs, s.addresses.next(nil, prefixes(ranges...)...)
-}
-
-// ipsOf are the addresses that a pod has, but for those of its Node.
-func ipsOf(pod *corev1.Pod) []string {
-	var out []string
-	for _, ip := range pod.Status.PodIPs {
-		if !pod.Spec.HostNetwork {
-			out = append(out, ip.IP)
+	if end != nil {
+		out.State.Terminated = &corev1.ContainerStateTerminated{
+			Reason: end.Reason, ExitCode: end.ExitCode, StartedAt: started, FinishedAt: cmp.Or(end.FinishedAt, started),
 		}
+		return out
+	}
+	out.State.Running = &corev1.ContainerStateRunning{StartedAt: started}
+	if len(c.Resources.Requests)+len(c.Resources.Limits)+len(c.Resources.Claims) > 0 {
+		out.Resources = &c.Resources
 	}
 	return out
 }
 
-// deletePod deletes a pod without grace. Its finalizers are for others to take off.
+// ipsOf returns the addresses of a pod, if they are not those of its Node.
+func ipsOf(pod *corev1.Pod) (out []string) {
+	if pod == nil || pod.Spec.HostNetwork {
+		return nil
+	}
+	for _, ip := range pod.Status.PodIPs {
+		out = append(out, ip.IP)
+	}
+	return out
+}
+
+// deletePod deletes a pod without grace. It does not remove finalizers.
 func deletePod(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod) error {
 	err := c.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)),

@@ -5,56 +5,74 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nodeagentconfigv1alpha1 "github.com/gardener/gardener/pkg/apis/config/nodeagent/v1alpha1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 )
 
 const (
-	kindPlan = "Plan"
-	kindNode = "Node"
-	kindPod  = "Pod"
-
 	// planPause gathers the events that make a plan due.
 	planPause = 50 * time.Millisecond
-	// retryFirst and retryLast are the pauses before something that failed is tried again.
+	// retryFirst and retryLast limit the back-off after errors.
 	retryFirst = 50 * time.Millisecond
 	retryLast  = 10 * time.Second
-	// parallel is how many requests for Nodes and pods of one shoot are under way at most.
+	// parallel is the largest number of requests for Nodes and pods of one shoot under way.
 	parallel = 16
-	// seenAfter is how long the cache may be behind.
+	// seenAfter limits how long the cache may take to show a Node that was created. After that, the Node may be gone already.
 	seenAfter = 30 * time.Second
-	// leaseParallel is how many Leases are renewed at a time.
+
+	// LeaseDuration is that of a kubelet.
+	LeaseDuration = 40 * time.Second
+	// renewal is the time between two renewals of a Lease. It varies by the share renewalJitter, so that Leases which were created
+	// together do not stay together.
+	renewal       = 20 * time.Second
+	renewalJitter = 0.1
+	// leaseParallel is the number of Leases that are renewed at a time.
 	leaseParallel = 8
+
+	// indexNode finds the pods on a Node.
+	indexNode = "node"
 )
 
-// item is something to look at.
-type item struct {
-	kind, namespace, name string
-}
+// item is an item of the queue: a pod, a Node if it has no namespace, or the plan if it has no name either.
+type item = types.NamespacedName
 
-// write is the last write of an object's status: the version that was looked at, and the one that this led to, if it is known.
+// write is the last write of an object: when, the version that was looked at, which is empty for a creation, and the version that
+// was written, if it is known. For the Lease of a Node, seen is the UID of the Node.
 type write struct {
+	at            time.Time
 	seen, written string
 }
 
-// shoot keeps the Nodes of one Worker alive. It has a fixed number of goroutines, however many Nodes there are: what waits,
-// waits in a queue.
+// shoot keeps the Nodes of one Worker alive. The number of its goroutines does not depend on the number of Nodes.
 type shoot struct {
 	opts   Options
 	worker string
 	client kubernetes.Interface
-	// access tells connections apart.
+	// access is the key of the connection (keyOf).
 	access string
 	log    logr.Logger
 
@@ -67,15 +85,14 @@ type shoot struct {
 	lock   sync.Mutex
 	groups map[string]*group
 	ranges []netip.Prefix
+	// texts are strings that many Nodes have in common (trimNode).
+	texts map[string]string
 	// anew makes the next plan look at all Nodes.
 	anew bool
-	// missing and surplus are what the last plan says of Nodes.
+	// missing and surplus are the Nodes to create and delete by the last plan.
 	missing map[string]*group
 	surplus sets.Set[string]
 	writes  map[item]write
-	beats   map[string]beat
-	// made tells when Nodes were created that the cache is yet to see.
-	made map[string]time.Time
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -83,65 +100,89 @@ type shoot struct {
 
 func newShoot(opts Options, key client.ObjectKey, clients kubernetes.Interface, access string) *shoot {
 	s := &shoot{
-		opts:      opts,
-		worker:    key.Name,
-		client:    clients,
-		access:    access,
-		log:       opts.Log.WithValues("worker", key),
-		addresses: newAddresses(),
-		groups:    map[string]*group{},
-		ranges:    prefixes(nodeRange),
-		writes:    map[item]write{},
-		beats:     map[string]beat{},
-		made:      map[string]time.Time{},
+		opts: opts, worker: key.Name, client: clients, access: access, log: opts.Log.WithValues("worker", key),
+		addresses: newAddresses(), queue: newQueue[item](opts), leases: newQueue[string](opts),
+		ranges: prefixes(nodeRange), writes: map[item]write{}, cancel: func() {},
 	}
-	s.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[item](retryFirst, retryLast),
-		workqueue.TypedRateLimitingQueueConfig[item]{Clock: opts.Clock},
-	)
-	s.leases = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
-		workqueue.TypedRateLimitingQueueConfig[string]{Clock: opts.Clock},
-	)
-	s.newInformers()
+
+	// The caches hold only the objects and fields that are needed.
+	s.nodes = coreinformers.NewFilteredNodeInformer(clients, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.LabelSelector = labels.Set{LabelWorker: s.worker}.String()
+	})
+	s.pods = coreinformers.NewFilteredPodInformer(clients, metav1.NamespaceAll, 0, cache.Indexers{indexNode: func(obj any) ([]string, error) {
+		return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
+	}}, func(o *metav1.ListOptions) { o.FieldSelector = isBound })
+	s.oscs = coreinformers.NewFilteredSecretInformer(clients, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		o.LabelSelector = labels.Set{v1beta1constants.GardenRole: v1beta1constants.GardenRoleOperatingSystemConfig}.String()
+	})
+	s.watch(s.nodes, s.trimNode, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted})
+	s.watch(s.pods, trimPod, cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { s.podChanged(nil, obj) }, UpdateFunc: s.podChanged, DeleteFunc: func(obj any) { s.podChanged(obj, nil) },
+	})
+	s.watch(s.oscs, trimSecret, cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { s.oscChanged(nil, obj) }, UpdateFunc: s.oscChanged})
 	return s
 }
 
-// want says what there is to be, and has all Nodes looked at.
+func newQueue[T comparable](opts Options) workqueue.TypedRateLimitingInterface[T] {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryFirst, retryLast)
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[T]{Clock: opts.Clock})
+}
+
+func (s *shoot) watch(informer cache.SharedIndexInformer, transform cache.TransformFunc, handler cache.ResourceEventHandler) {
+	registration, err := informer.AddEventHandler(handler)
+	for _, err := range []error{
+		err,
+		informer.SetTransform(transform),
+		informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+			s.log.V(1).Info("A watch has ended", "reason", fmt.Sprint(err))
+		}),
+	} {
+		if err != nil { // This only happens to an informer that runs already.
+			s.log.Error(err, "Setting up a cache")
+		}
+	}
+	s.synced = append(s.synced, registration.HasSynced)
+}
+
+// want sets the wanted Nodes, and queues all Nodes.
 func (s *shoot) want(groups []*group, ranges []netip.Prefix) {
 	s.lock.Lock()
-	s.groups = map[string]*group{}
+	defer s.lock.Unlock()
+	s.groups, s.texts = map[string]*group{}, map[string]string{}
+	for _, c := range nodeConditions {
+		for _, text := range []string{string(c.Type), string(c.Status), c.Reason, c.Message} {
+			s.texts[text] = text
+		}
+	}
 	for _, g := range groups {
 		s.groups[g.name] = g
+		for _, texts := range []map[string]string{g.labels, g.annotations} {
+			for name, value := range texts {
+				s.texts[name], s.texts[value] = name, value
+			}
+		}
 	}
 	if len(ranges) > 0 {
 		s.ranges = ranges
 	}
-	s.lock.Unlock()
 	s.lookAtAll()
 }
 
-// lookAtAll has all Nodes looked at.
+// lookAtAll makes the next plan queue all Nodes. Its caller holds the lock.
 func (s *shoot) lookAtAll() {
-	s.lock.Lock()
-	defer s.lock.Unlock()
 	s.anew = true
-	s.queue.AddAfter(item{kind: kindPlan}, planPause)
+	s.queue.AddAfter(item{}, planPause)
 }
 
-// start lets all run until the context ends, or stop.
-func (s *shoot) start(ctx context.Context) {
-	ctx, s.cancel = context.WithCancel(ctx)
+// start starts everything. It runs until stop.
+func (s *shoot) start() {
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
 	for _, informer := range []cache.SharedIndexInformer{s.nodes, s.pods, s.oscs} {
 		s.ended.Go(func() { informer.RunWithContext(ctx) })
 	}
 	s.ended.Go(func() {
-		<-ctx.Done()
-		s.queue.ShutDown()
-		s.leases.ShutDown()
-	})
-	s.ended.Go(func() {
-		// Before all is known, Nodes would be made that there are, and addresses given out twice.
+		// With an incomplete cache, existing Nodes would be created, and addresses given out twice.
 		if !cache.WaitForCacheSync(ctx.Done(), s.synced...) {
 			return
 		}
@@ -156,12 +197,9 @@ func (s *shoot) start(ctx context.Context) {
 
 // stop returns when nothing runs any more. A shoot that was stopped cannot be started again.
 func (s *shoot) stop() {
-	if s.cancel == nil {
-		s.queue.ShutDown()
-		s.leases.ShutDown()
-		return
-	}
 	s.cancel()
+	s.queue.ShutDown()
+	s.leases.ShutDown()
 	s.ended.Wait()
 }
 
@@ -185,46 +223,36 @@ func work[T comparable](ctx context.Context, s *shoot, queue workqueue.TypedRate
 }
 
 func (s *shoot) process(ctx context.Context, next item) error {
-	switch next.kind {
-	case kindPlan:
-		s.plan()
-		return nil
-	case kindNode:
-		return s.syncNode(ctx, next)
-	default:
+	switch {
+	case next.Namespace != "":
 		return s.syncPod(ctx, next)
+	case next.Name != "":
+		return s.syncNode(ctx, next)
 	}
+	s.plan()
+	return nil
 }
 
-// isOutdated reports whether the cache has an object in a state in which, or before which, its status was written. What comes of
-// that is yet to be seen.
+// isOutdated reports whether the cache shows an object as it was before the last write, of which an event will come. version is
+// empty for an object that the cache does not show.
 func (s *shoot) isOutdated(key item, version string) bool {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	last, ok := s.writes[key]
-	if !ok {
+	switch {
+	case !ok:
 		return false
+	case version == "":
+		return last.seen == "" && s.opts.Clock.Since(last.at) < seenAfter
 	}
 	order, err := resourceversion.CompareResourceVersion(version, last.written)
 	return last.seen == version || err == nil && order < 0
 }
 
-// patched notes that the status of an object was written. That it is gone by now, or another one has its name, is no error.
-func (s *shoot) patched(key item, seen string, answer metav1.Object, err error) error {
-	written := ""
-	if err == nil {
-		written = answer.GetResourceVersion()
-	}
-	if err = gone(err); err == nil {
-		s.wrote(key, seen, written)
-	}
-	return err
-}
-
 func (s *shoot) wrote(key item, seen, written string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	s.writes[key] = write{seen: seen, written: written}
+	s.writes[key] = write{at: s.opts.Clock.Now(), seen: seen, written: written}
 }
 
 func (s *shoot) forget(key item) {
@@ -233,22 +261,229 @@ func (s *shoot) forget(key item) {
 	delete(s.writes, key)
 }
 
-// making notes that a Node is being created. It returns how long that is not to be done once more, as it has been done and the
-// cache is yet to see it; that is not waited for for ever, as the Node may be gone before the cache has seen it.
-func (s *shoot) making(name string) time.Duration {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	now := s.opts.Clock.Now()
-	if at, ok := s.made[name]; ok && now.Sub(at) < seenAfter {
-		return seenAfter - now.Sub(at)
+// patchStatus writes the status of an object by the method Patch of its client. It is no error that the object is gone by now, or
+// another one has its name.
+func patchStatus[T client.Object](ctx context.Context, s *shoot, key item, obj T, status any,
+	patch func(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error),
+) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.GetUID()}, "status": status})
+	if err != nil {
+		return err
 	}
-	s.made[name] = now
-	return 0
+	written := ""
+	answer, err := patch(ctx, key.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+	if err == nil {
+		written = answer.GetResourceVersion()
+	} else if gone(err) != nil {
+		return err
+	}
+	s.wrote(key, obj.GetResourceVersion(), written)
+	return nil
 }
 
-// seen notes that the cache has seen a Node, or that it was not created.
-func (s *shoot) seen(name string) {
+// gone returns nil for an object that is gone, or replaced by another one of its name: there is an event for that.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// trimNode drops fields that are not needed. As thousands of cached Nodes differ in little more than their names, the rest is
+// kept once. Transform functions may change their objects.
+func (s *shoot) trimNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	status := &node.Status
+	node.ManagedFields = nil
+	status.Images, status.VolumesInUse, status.VolumesAttached = nil, nil, nil
+
 	s.lock.Lock()
-	defer s.lock.Unlock()
-	delete(s.made, name)
+	g, texts := s.groups[node.Labels[LabelGroup]], s.texts
+	s.lock.Unlock()
+	share := func(text string) string { return cmp.Or(texts[text], text) }
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		c.Type, c.Status = corev1.NodeConditionType(share(string(c.Type))), corev1.ConditionStatus(share(string(c.Status)))
+		c.Reason, c.Message = share(c.Reason), share(c.Message)
+	}
+	if g == nil {
+		return node, nil
+	}
+	for _, texts := range []*map[string]string{&node.Labels, &node.Annotations} {
+		shared := make(map[string]string, len(*texts))
+		for name, value := range *texts {
+			shared[share(name)] = share(value)
+		}
+		*texts = shared
+	}
+	if len(status.Capacity) == len(g.capacity) && hasCapacity(status.Capacity, g.capacity) {
+		status.Capacity = g.capacity
+	}
+	if len(status.Allocatable) == len(g.allocatable) && hasCapacity(status.Allocatable, g.allocatable) {
+		status.Allocatable = g.allocatable
+	}
+	if info := g.nodeInfo(node.Name); status.NodeInfo == info {
+		status.NodeInfo = info
+	}
+	return node, nil
+}
+
+func trimPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	pod.ManagedFields = nil
+	trim := func(containers []corev1.Container) (out []corev1.Container) {
+		for _, c := range containers {
+			out = append(out, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Resources: c.Resources})
+		}
+		return out
+	}
+	pod.Spec = corev1.PodSpec{
+		NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates,
+		Containers: trim(pod.Spec.Containers), InitContainers: trim(pod.Spec.InitContainers), EphemeralContainers: pod.Spec.EphemeralContainers,
+	}
+	return pod, nil
+}
+
+func trimSecret(obj any) (any, error) {
+	if secret, ok := obj.(*corev1.Secret); ok {
+		secret.ManagedFields, secret.Data = nil, nil
+	}
+	return obj, nil
+}
+
+func (s *shoot) nodeAdded(obj any, before bool) {
+	node := obj.(*corev1.Node)
+	s.nodeChanged(node.Name, nil, node)
+	// Spread, so that not all Leases are due at once. That of a Node from before our start is the more urgent one: a new Node
+	// has the grace period of kube-controller-manager from its creation on, and other Nodes may yet be waiting to be created.
+	share := rand.Float64() / 2 // #nosec G404 -- jitter
+	if !before {
+		share += 0.5
+	}
+	s.leases.AddAfter(node.Name, time.Duration(share*float64(renewal)))
+	for _, pod := range s.podsOn(node.Name) {
+		s.queue.Add(client.ObjectKeyFromObject(pod))
+	}
+}
+
+func (s *shoot) nodeUpdated(before, after any) {
+	old, node := before.(*corev1.Node), after.(*corev1.Node)
+	if old.ResourceVersion != node.ResourceVersion || old.ResourceVersion == "" {
+		s.nodeChanged(node.Name, old, node)
+	}
+}
+
+func (s *shoot) nodeDeleted(obj any) {
+	name, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
+	s.nodeChanged(name, lastState[*corev1.Node](obj), nil)
+}
+
+func (s *shoot) nodeChanged(name string, before, after *corev1.Node) {
+	s.addresses.replace(internalIPs(before), internalIPs(after))
+	isSame := before != nil && after != nil
+	if !isSame {
+		s.forget(item{Name: name})
+	}
+	s.queue.Add(item{Name: name})
+	if !isSame || existingOf(before) != existingOf(after) || before.Labels[LabelGroup] != after.Labels[LabelGroup] {
+		s.queue.AddAfter(item{}, planPause)
+	}
+}
+
+// podsOn returns the bound pods of a Node.
+func (s *shoot) podsOn(node string) (pods []*corev1.Pod) {
+	objs, _ := s.pods.GetIndexer().ByIndex(indexNode, node) // The index exists.
+	for _, obj := range objs {
+		pods = append(pods, obj.(*corev1.Pod))
+	}
+	return pods
+}
+
+func (s *shoot) podChanged(before, after any) {
+	old, pod := lastState[*corev1.Pod](before), lastState[*corev1.Pod](after)
+	s.addresses.replace(ipsOf(old), ipsOf(pod))
+	if pod != nil {
+		s.queue.Add(client.ObjectKeyFromObject(pod))
+	} else if old != nil {
+		s.forget(client.ObjectKeyFromObject(old))
+	}
+}
+
+// lastState returns an object of an event, as it was seen last; nil if there is none.
+func lastState[T any](obj any) T {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	state, _ := obj.(T)
+	return state
+}
+
+func (s *shoot) oscChanged(before, after any) {
+	if before == nil || checksumOf(before) != checksumOf(after) {
+		s.lock.Lock()
+		defer s.lock.Unlock()
+		s.lookAtAll()
+	}
+}
+
+// checksumOf returns the checksum of the operating system config in a Secret, which annotates Nodes that have applied it.
+func checksumOf(secret any) string {
+	return secret.(*corev1.Secret).Annotations[nodeagentconfigv1alpha1.AnnotationKeyChecksumDownloadedOperatingSystemConfig]
+}
+
+// beat renews the Lease of a Node as long as the Node exists. That is one request, as a rule, as nobody else writes the Lease. Each
+// renewal waits in the queue for the next.
+func (s *shoot) beat(ctx context.Context, name string) error {
+	node, key := s.node(name), item{Namespace: "Lease", Name: name} // No namespace of a pod has this name.
+	if node == nil {
+		s.forget(key)
+		return nil // The garbage collector deletes the Lease.
+	}
+	s.lock.Lock()
+	last, isKnown := s.writes[key]
+	s.lock.Unlock()
+
+	leases := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: corev1.NamespaceNodeLease, Name: name, Labels: map[string]string{LabelWorker: s.worker},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &name, LeaseDurationSeconds: new(int32(LeaseDuration / time.Second)), RenewTime: &metav1.MicroTime{Time: s.opts.Clock.Now()},
+		},
+	}
+	put := func(isThere bool, version string) (written *coordinationv1.Lease, err error) {
+		if lease.ResourceVersion = version; isThere {
+			return leases.Update(ctx, lease, metav1.UpdateOptions{})
+		}
+		return leases.Create(ctx, lease, metav1.CreateOptions{})
+	}
+	if last.seen != string(node.UID) {
+		last, isKnown = write{}, false
+	}
+	written, err := put(isKnown, last.written)
+	switch {
+	case apierrors.IsNotFound(err):
+		written, err = put(false, "")
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		// It is from an earlier run, or somebody else has written it.
+		if written, err = leases.Get(ctx, name, metav1.GetOptions{}); err == nil {
+			written, err = put(true, written.ResourceVersion)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("renewing the Lease of Node %s: %w", name, err)
+	}
+
+	s.wrote(key, string(node.UID), written.ResourceVersion)
+	share := 1 + renewalJitter*(2*rand.Float64()-1) // #nosec G404 -- jitter
+	s.leases.AddAfter(name, time.Duration(share*float64(renewal)))
+	return nil
 }

@@ -111,7 +111,7 @@ func podStatus(t *testing.T, pod *corev1.Pod) *corev1.PodStatus {
 		sent = action.(clienttesting.PatchAction).GetPatch()
 		return true, pod, nil
 	})
-	g.Expect(s.syncPod(t.Context(), item{kind: kindPod, namespace: pod.Namespace, name: pod.Name})).To(Succeed())
+	g.Expect(s.syncPod(t.Context(), item{Namespace: pod.Namespace, Name: pod.Name})).To(Succeed())
 	patch := &corev1.Pod{}
 	decoder := json.NewDecoder(bytes.NewReader(sent))
 	decoder.DisallowUnknownFields()
@@ -224,7 +224,7 @@ func TestNodesPassToTheirNextStage(t *testing.T) {
 				return true, node, nil
 			})
 			clock.Step(test.after)
-			g.Expect(s.syncNode(t.Context(), item{kind: kindNode, name: node.Name})).To(Succeed())
+			g.Expect(s.syncNode(t.Context(), item{Name: node.Name})).To(Succeed())
 			g.Expect(f.requests("patch", "nodes")).To(Equal(test.patches))
 			if patch != nil {
 				g.Expect(existingOf(patch).ready).To(BeTrue())

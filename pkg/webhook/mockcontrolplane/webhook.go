@@ -2,16 +2,14 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mockcontrolplane lets the kube-apiservers of mock shoots reach the stand-in for kubelets (package kubelet of
-// pkg/mock/nodes). gardenlet starts them for shoots with machines: what goes to a kubelet goes through a VPN that no fake Node
-// opens, to the Node's own address, and has to show a certificate of the shoot's. Without all this gardenlet's check of the
-// tunnel, which is a port-forward to the pod vpn-shoot, never succeeds.
+// Package mockcontrolplane lets the kube-apiservers of mock shoots reach the fake kubelet (package kubelet of pkg/mock/nodes).
+// gardenlet starts them for shoots with machines: they call a kubelet through a VPN that no fake Node opens, at the Node's own
+// address, and verify a certificate of the shoot. gardenlet's check of the tunnel, which is a port-forward to the pod vpn-shoot,
+// would never succeed.
 package mockcontrolplane
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,22 +29,14 @@ const (
 	// Name is the name of the webhook and the path below which it is served.
 	Name = "mockcontrolplane"
 
-	timeoutSeconds = 10
-
-	// flagAddressTypes says which of a Node's addresses is called, in order.
+	// flagAddressTypes sets the order in which a Node's addresses are called.
 	flagAddressTypes = "--kubelet-preferred-address-types="
 	addressTypes     = "ExternalDNS,InternalIP,Hostname,ExternalIP"
 )
 
-// dropped are the flags that stand between a kube-apiserver and the stand-in: the way through the VPN, which is also that to
-// webhooks and aggregated APIs inside the shoot, where nothing answers anyway; and the CA of kubelets.
-func dropped() []string {
-	return []string{"--egress-selector-config-file=", "--kubelet-certificate-authority="}
-}
-
-// New returns the webhook, for the Deployments kube-apiserver in the namespaces of shoots of provider type mock. Its failure
-// policy is Fail, as a kube-apiserver that comes up with the wrong flags is rolled once more later; nothing but these shoots
-// waits for it. The manager's scheme must know Deployments.
+// New returns the webhook for the Deployments kube-apiserver in the namespaces of shoots of provider type mock. Its failure policy
+// is Fail, as a kube-apiserver that starts with the wrong flags is rolled once more later; only these shoots wait for it. The
+// manager's scheme must know Deployments.
 func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
 	webhook, err := controlplanewebhook.New(mgr, controlplanewebhook.Args{
 		Kind:     controlplanewebhook.KindShoot,
@@ -64,7 +54,7 @@ func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
 	webhook.Action = extensionswebhook.ActionMutating
 	webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler, &appsv1.Deployment{})
 	webhook.FailurePolicy = new(admissionregistrationv1.Fail)
-	webhook.TimeoutSeconds = new(int32(timeoutSeconds))
+	webhook.TimeoutSeconds = new(int32(10))
 	return webhook, nil
 }
 
@@ -84,16 +74,14 @@ func (m *mutator) Mutate(_ context.Context, obj, _ client.Object) error {
 	return nil
 }
 
-// changed returns the flags without those that are dropped. The order of addresses is only set where there was one: without it
-// this is no kube-apiserver that calls kubelets.
+// changed returns the flags without those that keep a kube-apiserver from the fake kubelet: the way through the VPN, which is also
+// the way to webhooks and aggregated APIs inside the shoot, where nothing answers anyway; and the CA of kubelets. Without an order
+// of addresses, the kube-apiserver does not call kubelets.
 func changed(flags []string) []string {
-	flags = slices.DeleteFunc(flags, func(flag string) bool {
-		return slices.ContainsFunc(dropped(), func(prefix string) bool { return strings.HasPrefix(flag, prefix) })
-	})
-	for i, flag := range flags {
-		if strings.HasPrefix(flag, flagAddressTypes) {
-			flags[i] = flagAddressTypes + addressTypes
-		}
+	flags = extensionswebhook.EnsureNoStringWithPrefix(flags, "--egress-selector-config-file=")
+	flags = extensionswebhook.EnsureNoStringWithPrefix(flags, "--kubelet-certificate-authority=")
+	if extensionswebhook.StringWithPrefixIndex(flags, flagAddressTypes) >= 0 {
+		flags = extensionswebhook.EnsureStringWithPrefix(flags, flagAddressTypes, addressTypes)
 	}
 	return flags
 }

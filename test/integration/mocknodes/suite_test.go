@@ -76,7 +76,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(suite.FreePort()), "--kube-api-qps=500", "--kube-api-burst=1000")
 
 	kubeletPort = suite.FreePort()
-	server, err := kubelet.New("127.0.0.1:"+strconv.Itoa(kubeletPort), logf.Log)
+	server, err := kubelet.New("127.0.0.1:" + strconv.Itoa(kubeletPort))
 	Expect(err).NotTo(HaveOccurred())
 	suite.Background("the stand-in for kubelets", server.Start)
 })

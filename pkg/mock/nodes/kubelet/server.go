@@ -6,11 +6,10 @@
 // gardenlet takes a shoot for healthy only once it can open a port-forward to the pod vpn-shoot, which it does through the
 // kube-apiserver of the shoot and the kubelet of the pod's Node. That nothing listens behind the port makes no difference to it.
 //
-// One server is there for all Nodes of all shoots: it knows no Node and no pod, so it answers anybody for any of them with
-// the same few words, keeps no state, and may run in any number of instances. There is nothing to protect in that, so clients
-// need no certificate. Its own is self-signed, made at the start: a kube-apiserver that verifies it (as those of shoots
-// do: --kubelet-certificate-authority is a CA of the shoot, of which only the seed has the key) has to be told not to, which
-// package mockcontrolplane of pkg/webhook does.
+// One server is enough for all Nodes of all shoots: it knows no Node and no pod, gives the same answers for all of them, keeps no
+// state, and may run in any number of instances. As there is nothing to protect, clients need no certificate. Its own is
+// self-signed, and made at the start. The kube-apiserver of a shoot verifies kubelets by a CA of the shoot
+// (--kubelet-certificate-authority); package mockcontrolplane of pkg/webhook removes that flag.
 package kubelet
 
 import (
@@ -22,26 +21,30 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"time"
 
-	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 const (
-	// message is what a client gets to read wherever a container would have said something.
+	// message is the answer wherever a container would have written something.
 	message = "this pod runs on a fake node of the mock provider: it has no containers\n"
 
 	headerTimeout   = 10 * time.Second
 	shutdownTimeout = 2 * time.Second
 	certificateLife = 10 * 365 * 24 * time.Hour
+	// idleTimeout ends an idle port-forward.
+	idleTimeout = 10 * time.Minute
 )
 
 // New returns a runnable of a manager that serves on "HOST:PORT", where the host may be empty, on all instances rather than just
 // on the leader. Connections that were upgraded are not waited for at the end.
-func New(address string, log logr.Logger) (*manager.Server, error) {
+func New(address string) (*manager.Server, error) {
 	certificate, err := selfSigned()
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate for the stand-in of kubelets: %w", err)
@@ -53,32 +56,50 @@ func New(address string, log logr.Logger) (*manager.Server, error) {
 	}
 	return &manager.Server{
 		Name:            "mock-kubelet",
-		Server:          &http.Server{Handler: (&server{log}).handler(), ReadHeaderTimeout: headerTimeout},
+		Server:          &http.Server{Handler: handler(), ReadHeaderTimeout: headerTimeout},
 		Listener:        listener,
 		ShutdownTimeout: new(shutdownTimeout),
 	}, nil
 }
 
-type server struct {
-	log logr.Logger
-}
-
-func (s *server) handler() http.Handler {
+func handler() http.Handler {
 	mux := http.NewServeMux()
 	say := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			if _, err := io.WriteString(w, text); err != nil {
-				s.log.V(1).Info("A client went before it had its answer", "reason", err.Error())
-			}
+			_, _ = io.WriteString(w, text)
 		}
 	}
 	mux.HandleFunc("GET /healthz", say("ok"))
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", say(message))
-	mux.HandleFunc("/portForward/{namespace}/{pod}", s.portForward)
-	mux.HandleFunc("/portForward/{namespace}/{pod}/{uid}", s.portForward)
+	mux.HandleFunc("/portForward/{namespace}/{pod}", portForward)
+	mux.HandleFunc("/portForward/{namespace}/{pod}/{uid}", portForward)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, message, http.StatusNotImplemented) })
 	return mux
+}
+
+// portForward opens a port-forward, as a kubelet does: the connection is upgraded to SPDY, and the client opens a stream for data
+// and one for an error for each connection to its own port. Only the second gets a text: that nobody listens.
+func portForward(w http.ResponseWriter, request *http.Request) {
+	if _, err := httpstream.Handshake(request, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
+		return // Handshake has answered.
+	}
+	connection := spdy.NewResponseUpgrader().UpgradeResponse(w, request, func(stream httpstream.Stream, replied <-chan struct{}) error {
+		go func() {
+			<-replied
+			defer func() { _ = stream.Close() }()
+			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
+				_, _ = fmt.Fprintf(stream, "nobody listens on port %s: %s", stream.Headers().Get(corev1.PortHeader), message)
+			}
+		}()
+		return nil
+	})
+	if connection == nil {
+		return // The upgrader has answered.
+	}
+	connection.SetIdleTimeout(idleTimeout)
+	<-connection.CloseChan()
+	_ = connection.Close()
 }
 
 // selfSigned returns a certificate that nobody can verify.
@@ -89,7 +110,7 @@ func selfSigned() (tls.Certificate, error) {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "mock-kubelet"}, DNSNames: []string{"mock-kubelet"},
+		Subject: pkix.Name{CommonName: "mock-kubelet"}, DNSNames: []string{"mock-kubelet"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -23,7 +22,7 @@ import (
 func start(t *testing.T) *rest.Config {
 	t.Helper()
 	g := NewWithT(t)
-	server, err := New("127.0.0.1:0", logr.Discard())
+	server, err := New("127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(server.NeedLeaderElection()).To(BeFalse())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -107,6 +106,6 @@ func TestPortForward(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	_, err := New("127.0.0.1:-1", logr.Discard())
+	_, err := New("127.0.0.1:-1")
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("listening")))
 }
