@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package validator_test
+package admission_test
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
-	. "github.com/gardener/gardener-extension-provider-local/pkg/admission/validator"
+	. "github.com/gardener/gardener-extension-provider-local/pkg/admission"
 )
 
 func TestCloudProfiles(t *testing.T) {
