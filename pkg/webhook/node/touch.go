@@ -8,20 +8,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
 )
+
+// touchPeriod is the time between two touches. A write that went past the webhooks is mended within it.
+const touchPeriod = 5 * time.Minute
 
 // AddTouchToManager adds a Runnable of the leader that sends an empty patch for the status of each Node of the seed, which
 // changes nothing by itself, but has the API server ask the webhook. It starts when registered is closed, and repeats this
-// every few minutes. Nodes for which it failed, or which do not have the capacity thereafter, are tried again earlier. It is
+// every few minutes: a webhook that is ignored while it cannot be reached may miss any write, by a timeout as well, and
+// neither the API server nor the writer tells. Nodes for which it failed, or which do not have the capacity thereafter, are tried again earlier. It is
 // an error if the capacity is incomplete.
 //
 // Needed permissions: list on Nodes, patch on nodes/status.
@@ -31,7 +38,46 @@ func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapa
 		return err
 	}
 	toucher := &toucher{reader: mgr.GetAPIReader(), client: mgr.GetClient(), capacity: capacity}
-	return touch.AddToManager(mgr, "nodes", registered, toucher.touch)
+	return mgr.Add(&runnable{registered: registered, touch: toucher.touch, clock: clock.RealClock{}})
+}
+
+// runnable calls touch once registered is closed, and every few minutes from then on. After an error it calls it again with
+// a back-off.
+type runnable struct {
+	registered <-chan struct{}
+	touch      func(ctx context.Context) error
+	clock      clock.Clock
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*runnable) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. It returns nil whatever has happened, as nothing of this is a reason to stop the
+// instance.
+func (r *runnable) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.registered:
+	}
+
+	newBackoff := func() wait.Backoff {
+		return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: touchPeriod}
+	}
+	for backoff := newBackoff(); ; {
+		delay := touchPeriod
+		if err := r.touch(ctx); err != nil {
+			delay = backoff.Step()
+			logf.FromContext(ctx).WithName("touch").Info("Some Nodes are yet to be sent through the webhooks", "reason", err.Error(), "retryAfter", delay.String())
+		} else {
+			backoff = newBackoff()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.clock.After(delay):
+		}
+	}
 }
 
 // toucher touches Nodes until all of them have been touched.
