@@ -204,8 +204,7 @@ type registrar struct {
 	client    client.Client
 	authority *certificate.Authority
 	store     *certificate.Store
-	// name is the name of the registration, and namespace the one that owns it.
-	name, namespace string
+	opts      Options
 	// configs are the registration of the cluster itself. If there are neither these nor webhooks for shoots, all is removed.
 	configs extensionswebhook.Configs
 	shoots  *ShootWebhooks
@@ -240,10 +239,9 @@ func newRegistrar(target, certificates client.Client, opts Options) (*registrar,
 			DNSNames:    dnsNames,
 			IPAddresses: addresses,
 		},
-		store:     store,
-		name:      opts.Name,
-		namespace: opts.OwnerNamespace,
-		configs:   configs,
+		store:   store,
+		opts:    opts,
+		configs: configs,
 		shoots: &ShootWebhooks{
 			config:     shoot.MutatingWebhookConfig,
 			writer:     opts.Resources,
@@ -298,9 +296,9 @@ func (r *registrar) publish(ctx context.Context, bundle []byte) error {
 
 func (r *registrar) register(ctx context.Context, bundle []byte) error {
 	if r.configs.MutatingWebhookConfig == nil {
-		config := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: r.name}}
+		config := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: r.opts.Name}}
 		if err := client.IgnoreNotFound(r.client.Delete(ctx, config)); err != nil {
-			return fmt.Errorf("deleting MutatingWebhookConfiguration %s: %w", r.name, err)
+			return fmt.Errorf("deleting MutatingWebhookConfiguration %s: %w", r.opts.Name, err)
 		}
 	}
 	if !r.configs.HasWebhookConfig() {
@@ -310,8 +308,8 @@ func (r *registrar) register(ctx context.Context, bundle []byte) error {
 	// A registration that outlived its program would have the API server call a server that is gone.
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.client.Get(ctx, client.ObjectKey{Name: r.namespace}, namespace); err != nil {
-		return fmt.Errorf("reading the namespace %s, which owns the registration: %w", r.namespace, err)
+	if err := r.client.Get(ctx, client.ObjectKey{Name: r.opts.Namespace}, namespace); err != nil {
+		return fmt.Errorf("reading the namespace %s, which owns the registration: %w", r.opts.Namespace, err)
 	}
 	owner := metav1.NewControllerRef(namespace, namespace.GroupVersionKind())
 	owner.BlockOwnerDeletion = new(false)
