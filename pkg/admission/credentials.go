@@ -113,7 +113,7 @@ func NewCredentialsBinding(reader client.Reader) extensionswebhook.Validator {
 // reader reads from the API server. Needed permissions: get on Secrets.
 func NewSecretBinding(reader client.Reader) extensionswebhook.Validator {
 	return &validator[gardencorev1beta1.SecretBinding]{func(ctx context.Context, binding, old *gardencorev1beta1.SecretBinding) (field.ErrorList, error) {
-		if !v1beta1helper.SecretBindingHasType(binding, localv1alpha1.Type) || equality.Semantic.DeepEqual(binding.SecretRef, old.SecretRef) {
+		if !v1beta1helper.SecretBindingHasType(binding, localv1alpha1.Type) || old.SecretRef.Name != "" && binding.SecretRef == old.SecretRef {
 			return nil, nil
 		}
 		return checkReference(ctx, reader, secretReference(binding), field.NewPath("secretRef"))

@@ -116,6 +116,7 @@ func TestBindings(t *testing.T) {
 		"several types":               {validator: NewSecretBinding(reader(broken)), obj: changed(secretBinding(), func(b *gardencorev1beta1.SecretBinding) { b.Provider.Type = "other,local" }), errs: []string{"secretRef: Invalid value"}},
 		"one that stays":              {validator: NewSecretBinding(silent()), obj: secretBinding(), old: secretBinding()},
 		"a Secret that is not there":  {validator: NewSecretBinding(reader()), obj: secretBinding(), errs: []string{"secretRef: Invalid value"}},
+		"no Secret":                   {validator: NewSecretBinding(reader()), obj: changed(secretBinding(), func(b *gardencorev1beta1.SecretBinding) { b.SecretRef = corev1.SecretReference{} }), errs: []string{"secretRef: Invalid value"}},
 	})
 }
 

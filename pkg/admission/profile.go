@@ -56,7 +56,7 @@ func NewCloudProfile() extensionswebhook.Validator {
 // reader reads CloudProfiles from the API server. Needed permissions: get on CloudProfiles.
 func NewNamespacedCloudProfile(reader client.Reader) extensionswebhook.Validator {
 	return &validator[gardencorev1beta1.NamespacedCloudProfile]{func(ctx context.Context, profile, old *gardencorev1beta1.NamespacedCloudProfile) (field.ErrorList, error) {
-		if equality.Semantic.DeepEqual(profile.Spec, old.Spec) {
+		if old.Spec.Parent.Name != "" && equality.Semantic.DeepEqual(profile.Spec, old.Spec) {
 			return nil, nil
 		}
 		spec := field.NewPath("spec")

@@ -87,6 +87,7 @@ func TestNamespacedCloudProfiles(t *testing.T) {
 		"a parent that is not there": {validator: NewNamespacedCloudProfile(reader()), obj: good,
 			errs: []string{`spec.parent.name: Invalid value: "/local": there is no such CloudProfile: create it first`}},
 		"a parent that can't be read": {validator: NewNamespacedCloudProfile(silent()), obj: good, errs: []string{"spec.parent.name: reading CloudProfile /local: no answer"}},
+		"no parent":                   {validator: NewNamespacedCloudProfile(reader()), obj: &gardencorev1beta1.NamespacedCloudProfile{}, errs: []string{"there is no such CloudProfile"}},
 		"one that is being deleted":   {validator: NewNamespacedCloudProfile(silent()), obj: deleted(good)},
 		"one whose spec stays":        {validator: NewNamespacedCloudProfile(silent()), obj: good, old: good},
 		"a version without an image": {validator: v, obj: own(`, "machineImages": [` + other + `]`),
