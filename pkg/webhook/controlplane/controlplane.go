@@ -96,7 +96,7 @@ func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) 
 		Kind:     controlplanewebhook.KindShoot,
 		Provider: localv1alpha1.Type,
 		Types:    types,
-		Mutator:  &mutator{client: mgr.GetClient(), image: opts.ControllerImage, allowedCIDRs: opts.AllowedCIDRs, mirrors: opts.RegistryMirrors},
+		Mutator:  &mutator{Options: opts, client: mgr.GetClient()},
 		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
 			v1beta1constants.LabelExtensionProviderMutatedByControlplaneWebhook: "true",
 		}},
@@ -112,10 +112,8 @@ func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) 
 }
 
 type mutator struct {
-	client       client.Reader
-	image        string
-	allowedCIDRs []string
-	mirrors      []configv1alpha1.RegistryMirror
+	Options
+	client client.Reader
 }
 
 // Mutate implements extensionswebhook.Mutator. Its error denies the request; gardenlet shows it on the Shoot.
@@ -142,19 +140,15 @@ func (m *mutator) Mutate(ctx context.Context, obj, _ client.Object) error {
 }
 
 // ensureMachine changes the configuration of a new machine, or of one that runs.
-func (m *mutator) ensureMachine(osc *extensionsv1alpha1.OperatingSystemConfig) error {
+func (m *mutator) ensureMachine(osc *extensionsv1alpha1.OperatingSystemConfig) (err error) {
 	switch osc.Spec.Purpose {
 	case extensionsv1alpha1.OperatingSystemConfigPurposeProvision:
-		files, err := withHostsFiles(osc.Spec.Files, m.mirrors)
-		if err != nil {
-			return err
-		}
-		osc.Spec.Files = files
+		osc.Spec.Files, err = withHostsFiles(osc.Spec.Files, m.RegistryMirrors)
 	case extensionsv1alpha1.OperatingSystemConfigPurposeReconcile:
-		ensureRegistries(osc.Spec.CRIConfig, m.mirrors)
-		return ensureKubeletConfig(osc.Spec.Files)
+		ensureRegistries(osc.Spec.CRIConfig, m.RegistryMirrors)
+		err = ensureKubeletConfig(osc.Spec.Files)
 	}
-	return nil
+	return err
 }
 
 // ensureDriver puts the container with the machine driver beside machine-controller-manager, as Gardener wants it for all
@@ -169,11 +163,11 @@ func (m *mutator) ensureDriver(ctx context.Context, deployment *appsv1.Deploymen
 		shoot = &gardencorev1beta1.Shoot{}
 	}
 
-	container := machinecontrollermanager.ProviderSidecarContainer(shoot, deployment.Namespace, localv1alpha1.Type, m.image)
+	container := machinecontrollermanager.ProviderSidecarContainer(shoot, deployment.Namespace, localv1alpha1.Type, m.ControllerImage)
 	// The command starts the machine driver in the image of gardenlet-extension. Gardener's arguments follow it.
 	container.Command = []string{"/gardenlet-extension", "machine-controller"}
-	if len(m.allowedCIDRs) > 0 {
-		container.Command = append(container.Command, "--"+machine.AllowedCIDRsFlag+"="+strings.Join(m.allowedCIDRs, ","))
+	if len(m.AllowedCIDRs) > 0 {
+		container.Command = append(container.Command, "--"+machine.AllowedCIDRsFlag+"="+strings.Join(m.AllowedCIDRs, ","))
 	}
 	pod := &deployment.Spec.Template.Spec
 	pod.Containers = extensionswebhook.EnsureContainerWithName(pod.Containers, container)

@@ -101,14 +101,10 @@ type mender struct {
 // Reconcile implements reconcile.Reconciler.
 func (m *mender) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	role := &rbacv1.Role{}
-	if err := m.client.Get(ctx, request.NamespacedName, role); err != nil {
+	if err := m.client.Get(ctx, request.NamespacedName, role); err != nil || !lacksRules(role) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !lacksRules(role) {
-		return reconcile.Result{}, nil
-	}
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	namespace := &corev1.Namespace{}
 	if err := m.reader.Get(ctx, client.ObjectKey{Name: role.Namespace}, namespace); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
