@@ -30,7 +30,6 @@ import (
 	apiserverfeatures "github.com/gardener/gardener/pkg/apiserver/features"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/admission"
-	"github.com/gardener/gardener-extension-provider-local/pkg/admission/validator"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
@@ -144,19 +143,19 @@ func TestTheAdmissionTakesTheExamples(t *testing.T) {
 			g := NewWithT(t)
 			shoot, _, binding := readShoot(t, name)
 			shoot.Spec.SeedName = new("local")
-			g.Expect(validator.NewShoot(c).Validate(t.Context(), shoot, nil)).To(Succeed())
-			g.Expect(validator.NewCredentialsBinding(c).Validate(t.Context(), binding, nil)).To(Succeed())
+			g.Expect(admission.NewShoot(c).Validate(t.Context(), shoot, nil)).To(Succeed())
+			g.Expect(admission.NewCredentialsBinding(c).Validate(t.Context(), binding, nil)).To(Succeed())
 
 			shoot.Spec.Provider.ControlPlaneConfig = &runtime.RawExtension{Raw: []byte(`{"is":"not empty"}`)}
-			g.Expect(validator.NewShoot(c).Validate(t.Context(), shoot, nil)).To(MatchError(ContainSubstring("controlPlaneConfig")))
+			g.Expect(admission.NewShoot(c).Validate(t.Context(), shoot, nil)).To(MatchError(ContainSubstring("controlPlaneConfig")))
 		})
 	}
 	t.Run("50-cloudprofile.yaml", func(t *testing.T) {
 		g := NewWithT(t)
 		profile := read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml")
-		g.Expect(validator.NewCloudProfile().Validate(t.Context(), profile, nil)).To(Succeed())
+		g.Expect(admission.NewCloudProfile().Validate(t.Context(), profile, nil)).To(Succeed())
 		profile.Spec.ProviderConfig = nil
-		g.Expect(validator.NewCloudProfile().Validate(t.Context(), profile, nil)).To(MatchError(ContainSubstring("spec.providerConfig")))
+		g.Expect(admission.NewCloudProfile().Validate(t.Context(), profile, nil)).To(MatchError(ContainSubstring("spec.providerConfig")))
 	})
 }
 

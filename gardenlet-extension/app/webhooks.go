@@ -5,8 +5,6 @@
 package app
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -22,7 +20,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/mockcontrolplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/node"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/shoot"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/touch"
 )
 
 // newWebhooks is the list of the webhooks that this instance serves.
@@ -107,25 +104,13 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.addTouches(registered.Registered()); err != nil {
-		return nil, err
+	if !switches.Node.Disabled {
+		if err := node.AddTouchToManager(s, config.Nodes.Capacity, registered.Registered()); err != nil {
+			return nil, err
+		}
 	}
 	if switches.Node.Disabled && switches.Shoot.Disabled {
 		return nil, nil
 	}
 	return registered, nil
-}
-
-// addTouches adds what sends objects through the webhooks that were written while these could not be reached.
-func (s *seed) addTouches(registered <-chan struct{}) error {
-	var errs []error
-	if !s.config.Webhooks.Node.Disabled {
-		errs = append(errs, node.AddTouchToManager(s, s.config.Nodes.Capacity, registered))
-	}
-	if !s.config.Webhooks.DNSConfig.Disabled {
-		errs = append(errs, touch.AddToManager(s, dnsconfig.Name, registered, func(ctx context.Context) error {
-			return dnsconfig.Touch(ctx, s.GetAPIReader(), s.GetClient(), s.config.DNS.CoreDNS.Namespace)
-		}))
-	}
-	return errors.Join(errs...)
 }

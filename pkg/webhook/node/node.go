@@ -17,16 +17,37 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
@@ -39,6 +60,14 @@ const (
 
 	// timeoutSeconds is half the time between two updates of a kubelet, and within what Gardener allows for Nodes in shoots.
 	timeoutSeconds int32 = 5
+	// touchPeriod is the time between two touches. A write that went past the webhooks is mended within it.
+	touchPeriod = 5 * time.Minute
+
+	// maxShoots is of how many shoots the capacities of the worker pools are remembered. That is a few hundred bytes each; a
+	// seed has some hundred shoots.
+	maxShoots = 1000
+	// maxProfiles is of how many CloudProfiles the machine types are shared by their shoots.
+	maxProfiles = 20
 )
 
 // Options are what the webhooks need.
@@ -58,11 +87,16 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 	if err != nil {
 		return nil, err
 	}
-
 	if opts.GPUResourceName == "" {
 		opts.GPUResourceName = DefaultGPUResourceName
 	}
-	handler := &handler{capacity: newMachineTypes(mgr.GetClient(), capacity, opts.GPUResourceName).capacity}
+	handler := &handler{
+		reader:   mgr.GetClient(),
+		fallback: capacity,
+		gpu:      opts.GPUResourceName,
+		shoots:   lru.New(maxShoots),
+		profiles: lru.New(maxProfiles),
+	}
 	return []*extensionswebhook.Webhook{
 		newWebhook(NameSeed, extensionswebhook.TargetSeed, handler),
 		newWebhook(NameShoot, extensionswebhook.TargetShoot, handler),
@@ -86,13 +120,364 @@ func newWebhook(name, target string, handler admission.Handler) *extensionswebho
 	}
 }
 
-// capacityFunc returns how much of each resource a Node with these labels has that belongs to the cluster which calls.
-// The result is shared, do not change it.
-type capacityFunc func(ctx context.Context, labels map[string]string) corev1.ResourceList
-
 func resourcesOf(capacity configv1alpha1.NodeCapacity) (corev1.ResourceList, error) {
 	if capacity.CPU == nil || capacity.Memory == nil {
 		return nil, errors.New("the capacity of Nodes (nodes.capacity) needs cpu and memory")
 	}
 	return corev1.ResourceList{corev1.ResourceCPU: *capacity.CPU, corev1.ResourceMemory: *capacity.Memory}, nil
+}
+
+// handler answers the API server. It does without the handler of Gardener's extension library for two reasons: that one
+// decodes all of a Node and encodes it twice, and answers an object that it cannot decode, or a panic, with a refusal.
+type handler struct {
+	reader   client.Reader
+	fallback corev1.ResourceList
+	// gpu is the resource for the GPUs of a machine type.
+	gpu corev1.ResourceName
+	// shoots has a *shootTypes for a namespace.
+	shoots *lru.Cache
+	// profiles has the types of the last shootTypes for the name of a CloudProfile.
+	profiles *lru.Cache
+}
+
+// document is what the handler looks at in a Node.
+type document struct {
+	Metadata struct {
+		Labels map[string]string `json:"labels"`
+	} `json:"metadata,omitzero"`
+	Status *status `json:"status,omitempty"`
+}
+
+type status struct {
+	Capacity    quantities `json:"capacity,omitempty"`
+	Allocatable quantities `json:"allocatable,omitempty"`
+}
+
+// quantities are those of a Node that are worth a calculation: others, which whoever has the Node's credentials can write,
+// are as good as absent. A patch overwrites them.
+type quantities corev1.ResourceList
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (q *quantities) UnmarshalJSON(data []byte) error {
+	var raw map[corev1.ResourceName]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil || raw == nil {
+		return err
+	}
+	*q = make(quantities, len(raw))
+	for name, value := range raw {
+		text := strings.Trim(string(value), `"`)
+		if !limits.IsQuantity(text) {
+			continue
+		}
+		if quantity, err := resource.ParseQuantity(text); err == nil {
+			(*q)[name] = quantity
+		}
+	}
+	return nil
+}
+
+// Handle implements admission.Handler. It allows everything.
+func (h *handler) Handle(ctx context.Context, request admission.Request) (response admission.Response) {
+	log := logf.FromContext(ctx)
+	defer func() {
+		if problem := recover(); problem != nil {
+			log.Error(fmt.Errorf("panic: %v", problem), "Leaving a Node as it is")
+			response = admission.Allowed("")
+		}
+	}()
+
+	if !carriesStatus(request) {
+		return admission.Allowed("")
+	}
+	node := &document{}
+	if err := json.Unmarshal(request.Object.Raw, node); err != nil {
+		log.Error(err, "Leaving a Node as it is that cannot be decoded")
+		return admission.Allowed("")
+	}
+	status := node.Status.withCapacity(h.capacity(ctx, node.Metadata.Labels))
+	if status == nil {
+		return admission.Allowed("")
+	}
+	before, err := json.Marshal(document{Status: node.Status})
+	if err != nil {
+		return admission.Allowed("")
+	}
+	after, err := json.Marshal(document{Status: status})
+	if err != nil {
+		return admission.Allowed("")
+	}
+	return admission.PatchResponseFromRaw(before, after)
+}
+
+// carriesStatus reports whether the API server takes the status from the request: it does from one for the subresource and
+// when a Node is created, and ignores it in any other.
+func carriesStatus(request admission.Request) bool {
+	if request.Resource.Resource != "nodes" || len(request.Object.Raw) == 0 {
+		return false
+	}
+	return request.SubResource == "status" || request.SubResource == "" && request.Operation == admissionv1.Create
+}
+
+// withCapacity returns a copy of the status with this much of each resource, or nil if that is what it says already. What
+// the kubelet has reserved, the difference between capacity and allocatable, stays reserved if it fits.
+func (s *status) withCapacity(capacity corev1.ResourceList) *status {
+	result := &status{Capacity: quantities{}, Allocatable: quantities{}}
+	if s != nil {
+		maps.Copy(result.Capacity, s.Capacity)
+		maps.Copy(result.Allocatable, s.Allocatable)
+	}
+
+	changed := false
+	for name, quantity := range capacity {
+		allocatable := quantity.DeepCopy()
+		measured, known := result.Capacity[name]
+		if left, ok := result.Allocatable[name]; ok && known && measured.Cmp(left) > 0 {
+			reserved := measured.DeepCopy()
+			reserved.Sub(left)
+			allocatable.Sub(reserved)
+		}
+		if allocatable.Sign() <= 0 {
+			// It has been reserved on a larger machine than this one is said to be, so it means nothing here.
+			allocatable = quantity
+		}
+		changed = set(result.Capacity, name, quantity) || changed
+		changed = set(result.Allocatable, name, allocatable) || changed
+	}
+	if !changed {
+		return nil
+	}
+	return result
+}
+
+func set(list quantities, name corev1.ResourceName, quantity resource.Quantity) bool {
+	if current, ok := list[name]; ok && current.Cmp(quantity) == 0 {
+		return false
+	}
+	list[name] = quantity
+	return true
+}
+
+// capacity returns how much of each resource a Node with these labels has that belongs to the cluster which calls. Nodes of
+// the seed, and those of which no machine type is known, have the fallback. The result is shared, do not change it.
+func (h *handler) capacity(ctx context.Context, labels map[string]string) corev1.ResourceList {
+	namespace, pool := webhook.ShootNamespace(ctx), labels[v1beta1constants.LabelWorkerPool]
+	if namespace == "" || pool == "" {
+		return h.fallback
+	}
+	if capacity, ok := h.shoot(ctx, namespace).of(pool, labels[corev1.LabelInstanceTypeStable]); ok {
+		return capacity
+	}
+	return h.fallback
+}
+
+// shootTypes are the machine types and worker pools of one version of a Cluster.
+type shootTypes struct {
+	resourceVersion string
+	// types have the capacity of each machine type.
+	types map[string]corev1.ResourceList
+	pools map[string]pool
+}
+
+type pool struct {
+	machineType string
+	// volume is what all machines of the pool have, of whatever type.
+	volume corev1.ResourceList
+}
+
+// of returns the capacity of a Node. Its own machine type counts, which it gets as a label, where it is known: a machine
+// keeps its size until it is replaced, though the pool has another type by then or is gone.
+func (s *shootTypes) of(pool, machineType string) (corev1.ResourceList, bool) {
+	p := s.pools[pool]
+	capacity, ok := s.types[machineType]
+	if !ok {
+		capacity, ok = s.types[p.machineType]
+	}
+	if !ok || len(p.volume) == 0 {
+		return capacity, ok
+	}
+	return with(capacity, p.volume), ok
+}
+
+func with(list, more corev1.ResourceList) corev1.ResourceList {
+	out := maps.Clone(list)
+	maps.Copy(out, more)
+	return out
+}
+
+// shoot returns the machine types of a shoot. If the Cluster cannot be read they are those known last.
+func (h *handler) shoot(ctx context.Context, namespace string) *shootTypes {
+	known := &shootTypes{}
+	if value, ok := h.shoots.Get(namespace); ok {
+		known = value.(*shootTypes)
+	}
+
+	// Only the version is looked at, for which the cache needs not make a copy of all that is in a Cluster.
+	cluster := &extensionsv1alpha1.Cluster{}
+	err := h.reader.Get(ctx, client.ObjectKey{Name: namespace}, cluster, &client.GetOptions{UnsafeDisableDeepCopy: new(true)})
+	if apierrors.IsNotFound(err) {
+		h.shoots.Remove(namespace)
+		return &shootTypes{}
+	}
+	if err == nil && known.resourceVersion == cluster.ResourceVersion && cluster.ResourceVersion != "" {
+		return known
+	}
+	var decoded *extensioncluster.Cluster
+	if err == nil {
+		decoded, err = extensioncluster.Get(ctx, h.reader, namespace)
+	}
+	found := known
+	if err == nil {
+		found = h.typesOf(decoded)
+	} else {
+		logf.FromContext(ctx).Error(err, "The machine types of a shoot cannot be looked up", "shootNamespace", namespace)
+		if cluster.ResourceVersion == "" || ctx.Err() != nil {
+			return known
+		}
+		// It cannot be decoded, which stays like this until there is another version.
+	}
+	h.shoots.Add(namespace, &shootTypes{resourceVersion: cluster.ResourceVersion, types: found.types, pools: found.pools})
+	return found
+}
+
+func (h *handler) typesOf(cluster *extensioncluster.Cluster) *shootTypes {
+	shoot, profile := cluster.Shoot(), cluster.CloudProfile()
+	if shoot == nil || profile == nil {
+		return &shootTypes{}
+	}
+	capacities := make(map[string]corev1.ResourceList, len(profile.Spec.MachineTypes))
+	for i := range profile.Spec.MachineTypes {
+		machineType := &profile.Spec.MachineTypes[i]
+		capacities[machineType.Name] = with(h.fallback, machine.Capacity(machineType, "", h.gpu))
+	}
+	// All shoots of a CloudProfile have the same map as long as it is the same.
+	last, ok := h.profiles.Get(profile.Name)
+	if shared, _ := last.(map[string]corev1.ResourceList); ok && maps.EqualFunc(shared, capacities, equal) {
+		capacities = shared
+	} else {
+		h.profiles.Add(profile.Name, capacities)
+	}
+
+	pools := make(map[string]pool, len(shoot.Spec.Provider.Workers))
+	for _, worker := range shoot.Spec.Provider.Workers {
+		p := pool{machineType: worker.Machine.Type}
+		if worker.Volume != nil {
+			p.volume = machine.Capacity(nil, worker.Volume.VolumeSize, h.gpu)
+		}
+		pools[worker.Name] = p
+	}
+	return &shootTypes{types: capacities, pools: pools}
+}
+
+func equal(a, b corev1.ResourceList) bool {
+	return maps.EqualFunc(a, b, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
+}
+
+// AddTouchToManager adds a Runnable of the leader that sends an empty patch for the status of each Node of the seed, which
+// changes nothing by itself, but has the API server ask the webhook. It starts when registered is closed, and repeats this
+// every few minutes: a webhook that is ignored while it cannot be reached may miss any write, by a timeout as well, and
+// neither the API server nor the writer tells. Nodes for which it failed, or which do not have the capacity thereafter, are tried again earlier. It is
+// an error if the capacity is incomplete.
+//
+// Needed permissions: list on Nodes, patch on nodes/status.
+func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapacity, registered <-chan struct{}) error {
+	capacity, err := resourcesOf(nodeCapacity)
+	if err != nil {
+		return err
+	}
+	toucher := &toucher{reader: mgr.GetAPIReader(), client: mgr.GetClient(), capacity: capacity}
+	return mgr.Add(&runnable{registered: registered, touch: toucher.touch, clock: clock.RealClock{}})
+}
+
+// runnable calls touch once registered is closed, and every few minutes from then on. After an error it calls it again with
+// a back-off.
+type runnable struct {
+	registered <-chan struct{}
+	touch      func(ctx context.Context) error
+	clock      clock.Clock
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*runnable) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. It returns nil whatever has happened, as nothing of this is a reason to stop the
+// instance.
+func (r *runnable) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.registered:
+	}
+
+	newBackoff := func() wait.Backoff {
+		return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: touchPeriod}
+	}
+	for backoff := newBackoff(); ; {
+		delay := touchPeriod
+		if err := r.touch(ctx); err != nil {
+			delay = backoff.Step()
+			logf.FromContext(ctx).WithName("touch").Info("Some Nodes are yet to be sent through the webhooks", "reason", err.Error(), "retryAfter", delay.String())
+		} else {
+			backoff = newBackoff()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.clock.After(delay):
+		}
+	}
+}
+
+// toucher touches Nodes until all of them have been touched.
+type toucher struct {
+	reader   client.Reader
+	client   client.StatusClient
+	capacity corev1.ResourceList
+	// left are the names of the Nodes that need another attempt; nil if all do.
+	left []string
+}
+
+// touch makes one attempt. The error is about the Nodes that are left.
+func (t *toucher) touch(ctx context.Context) error {
+	names := t.left
+	if names == nil {
+		// Metadata will do, and needs neither an informer nor memory for what all Nodes say about their images.
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := t.reader.List(ctx, list); err != nil {
+			return fmt.Errorf("listing Nodes: %w", err)
+		}
+		for _, item := range list.Items {
+			names = append(names, item.Name)
+		}
+	}
+
+	var (
+		left []string
+		errs []error
+	)
+	for _, name := range names {
+		if err := t.touchNode(ctx, name); err != nil {
+			left, errs = append(left, name), append(errs, err)
+		}
+	}
+	t.left = left
+	return errors.Join(errs...)
+}
+
+// touchNode returns an error as well if the webhook was not asked, as an API server may take a moment to learn of it.
+func (t *toucher) touchNode(ctx context.Context, name string) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	err := t.client.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte("{}")))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patching the status of Node %s: %w", name, err)
+	}
+	if err != nil {
+		return nil // The Node is gone.
+	}
+	for resourceName, want := range t.capacity {
+		if got := node.Status.Capacity[resourceName]; got.Cmp(want) != 0 {
+			return fmt.Errorf("patching the status of Node %s: it says %s of %s, not %s", name, got.String(), resourceName, want.String())
+		}
+	}
+	return nil
 }

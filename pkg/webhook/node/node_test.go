@@ -157,6 +157,7 @@ func shootCluster(t testing.TB, smallCPU string) *extensionsv1alpha1.Cluster {
 					{Name: "gpus", Machine: gardencorev1beta1.Machine{Type: "accelerated"}},
 					{Name: "volume", Machine: gardencorev1beta1.Machine{Type: "accelerated"}, Volume: &gardencorev1beta1.Volume{VolumeSize: "30Gi"}},
 					{Name: "strange", Machine: gardencorev1beta1.Machine{Type: "nobody-knows"}},
+					{Name: "strange-volume", Machine: gardencorev1beta1.Machine{Type: "nobody-knows"}, Volume: &gardencorev1beta1.Volume{VolumeSize: "30Gi"}},
 				}}},
 			}),
 		},
@@ -254,6 +255,7 @@ func TestNodesOfAShootHaveWhatTheirMachineTypeSays(t *testing.T) {
 		"a machine with GPUs and storage":                         {"gpus", withMore(smallChanges(), "2", "20Gi", "19Gi")},
 		"a machine whose pool has a volume, which is what counts": {"volume", withMore(smallChanges(), "2", "30Gi", "29Gi")},
 		"a machine type that the CloudProfile does not have":      {"strange", defaultChanges()},
+		"such a machine type in a pool with a volume":             {"strange-volume", defaultChanges()},
 		"a worker pool that the shoot does not have any more":     {"gone", defaultChanges()},
 		"a Node that belongs to no worker pool":                   {"", defaultChanges()},
 	} {

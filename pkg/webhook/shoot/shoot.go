@@ -104,15 +104,12 @@ func withoutConntrackLimit(config string) (string, error) {
 		return "", errors.New("it is empty")
 	}
 
-	var conntrack map[string]any
-	switch value := fields[conntrackField].(type) {
-	case nil:
-		conntrack = map[string]any{}
-		fields[conntrackField] = conntrack
-	case map[string]any:
-		conntrack = value
-	default:
-		return "", fmt.Errorf("%s is %T, not an object", conntrackField, value)
+	if fields[conntrackField] == nil {
+		fields[conntrackField] = map[string]any{}
+	}
+	conntrack, ok := fields[conntrackField].(map[string]any)
+	if !ok {
+		return "", fmt.Errorf("%s is %T, not an object", conntrackField, fields[conntrackField])
 	}
 	if maxPerCore, ok := conntrack[maxPerCoreField].(float64); ok && maxPerCore == 0 {
 		return config, nil

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package validator_test
+package admission_test
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
-	. "github.com/gardener/gardener-extension-provider-local/pkg/admission/validator"
+	. "github.com/gardener/gardener-extension-provider-local/pkg/admission"
 )
 
 func TestCloudProfiles(t *testing.T) {
@@ -87,6 +87,7 @@ func TestNamespacedCloudProfiles(t *testing.T) {
 		"a parent that is not there": {validator: NewNamespacedCloudProfile(reader()), obj: good,
 			errs: []string{`spec.parent.name: Invalid value: "/local": there is no such CloudProfile: create it first`}},
 		"a parent that can't be read": {validator: NewNamespacedCloudProfile(silent()), obj: good, errs: []string{"spec.parent.name: reading CloudProfile /local: no answer"}},
+		"no parent":                   {validator: NewNamespacedCloudProfile(reader()), obj: &gardencorev1beta1.NamespacedCloudProfile{}, errs: []string{"there is no such CloudProfile"}},
 		"one that is being deleted":   {validator: NewNamespacedCloudProfile(silent()), obj: deleted(good)},
 		"one whose spec stays":        {validator: NewNamespacedCloudProfile(silent()), obj: good, old: good},
 		"a version without an image": {validator: v, obj: own(`, "machineImages": [` + other + `]`),

@@ -74,9 +74,8 @@ func shoot(workers ...gardencorev1beta1.Worker) *gardencorev1beta1.Shoot {
 func newMutator(t testing.TB, mirrors []configv1alpha1.RegistryMirror, objects ...client.Object) *mutator {
 	t.Helper()
 	return &mutator{
+		Options: Options{ControllerImage: image, RegistryMirrors: mirrors},
 		client:  fake.NewClientBuilder().WithScheme(kubernetes.SeedScheme).WithObjects(objects...).Build(),
-		image:   image,
-		mirrors: mirrors,
 	}
 }
 
@@ -136,7 +135,7 @@ func TestDeployment(t *testing.T) {
 		g := NewWithT(t)
 		deployment := mcmDeployment(t)
 		m := newMutator(t, nil, clusterOf(t, shoot()))
-		m.allowedCIDRs = []string{"192.0.2.0/24", "2001:db8::/32"}
+		m.AllowedCIDRs = []string{"192.0.2.0/24", "2001:db8::/32"}
 		g.Expect(m.Mutate(t.Context(), deployment, nil)).To(Succeed())
 		g.Expect(container(deployment, sidecar).Command).To(Equal([]string{"/gardenlet-extension", "machine-controller", "--remote-allowed-cidrs=192.0.2.0/24,2001:db8::/32"}))
 	})
@@ -150,9 +149,9 @@ func TestDeployment(t *testing.T) {
 		g.Expect(m.Mutate(t.Context(), deployment, once)).To(Succeed())
 		g.Expect(deployment).To(Equal(once))
 
-		m.image = "registry.example.com/gardenlet-extension:v2"
+		m.ControllerImage = "registry.example.com/gardenlet-extension:v2"
 		g.Expect(m.Mutate(t.Context(), deployment, once)).To(Succeed())
-		g.Expect(container(deployment, sidecar).Image).To(Equal(m.image))
+		g.Expect(container(deployment, sidecar).Image).To(Equal(m.ControllerImage))
 		g.Expect(deployment.Spec.Template.Spec.Containers).To(HaveLen(2))
 	})
 

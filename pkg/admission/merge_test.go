@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package mutator_test
+package admission_test
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
-	. "github.com/gardener/gardener-extension-provider-local/pkg/admission/mutator"
+	. "github.com/gardener/gardener-extension-provider-local/pkg/admission"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
@@ -49,7 +49,7 @@ func TestMachineImagesOfTheProfileJoinThoseOfTheParent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			obj := profile(config(test.own), config(test.parent))
-			g.Expect(NewNamespacedCloudProfile().Mutate(t.Context(), obj, nil)).To(Succeed())
+			g.Expect(NewImageMerger().Mutate(t.Context(), obj, nil)).To(Succeed())
 			g.Expect(obj.Status.CloudProfileSpec.ProviderConfig.Raw).To(MatchJSON(config(test.merged).Raw))
 			g.Expect(obj.Spec.ProviderConfig).To(Equal(config(test.own)))
 
@@ -63,7 +63,7 @@ func TestMachineImagesOfTheProfileJoinThoseOfTheParent(t *testing.T) {
 func TestAParentWithoutAConfig(t *testing.T) {
 	g := NewWithT(t)
 	obj := profile(config(`[{"name": "local", "versions": []}]`), nil)
-	g.Expect(NewNamespacedCloudProfile().Mutate(t.Context(), obj, nil)).To(Succeed())
+	g.Expect(NewImageMerger().Mutate(t.Context(), obj, nil)).To(Succeed())
 	g.Expect(obj.Status.CloudProfileSpec.ProviderConfig.Raw).To(MatchJSON(config(`[{"name": "local", "versions": []}]`).Raw))
 }
 
@@ -82,7 +82,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 			obj := profile(broken, broken)
 			change(obj)
 			before := obj.DeepCopy()
-			g.Expect(NewNamespacedCloudProfile().Mutate(t.Context(), obj, nil)).To(Succeed())
+			g.Expect(NewImageMerger().Mutate(t.Context(), obj, nil)).To(Succeed())
 			g.Expect(obj).To(Equal(before))
 		})
 	}
@@ -91,7 +91,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 func TestWhatCannotBeMerged(t *testing.T) {
 	g := NewWithT(t)
 	broken := &runtime.RawExtension{Raw: []byte(`{"kind": "X"}`)}
-	g.Expect(NewNamespacedCloudProfile().Mutate(t.Context(), profile(broken, config("[]")), nil)).To(MatchError(HavePrefix("spec.providerConfig: ")))
-	g.Expect(NewNamespacedCloudProfile().Mutate(t.Context(), profile(config("[]"), broken), nil)).To(MatchError(HavePrefix("status.cloudProfileSpec.providerConfig: ")))
-	g.Expect(NewNamespacedCloudProfile().Mutate(t.Context(), &corev1.Secret{}, nil)).To(MatchError(ContainSubstring("*v1.Secret is not what this webhook is for")))
+	g.Expect(NewImageMerger().Mutate(t.Context(), profile(broken, config("[]")), nil)).To(MatchError(HavePrefix("spec.providerConfig: ")))
+	g.Expect(NewImageMerger().Mutate(t.Context(), profile(config("[]"), broken), nil)).To(MatchError(HavePrefix("status.cloudProfileSpec.providerConfig: ")))
+	g.Expect(NewImageMerger().Mutate(t.Context(), &corev1.Secret{}, nil)).To(MatchError(ContainSubstring("*v1.Secret is not what this webhook is for")))
 }

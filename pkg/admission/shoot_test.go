@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package validator_test
+package admission_test
 
 import (
 	"net/netip"
@@ -16,7 +16,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	securityv1alpha1 "github.com/gardener/gardener/pkg/apis/security/v1alpha1"
 
-	. "github.com/gardener/gardener-extension-provider-local/pkg/admission/validator"
+	. "github.com/gardener/gardener-extension-provider-local/pkg/admission"
 )
 
 func shoot() *gardencorev1beta1.Shoot {

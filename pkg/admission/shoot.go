@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package validator
+package admission
 
 import (
 	"context"
@@ -31,21 +31,18 @@ import (
 // reader reads from the API server. Needed permissions: get on CloudProfiles, NamespacedCloudProfiles, Seeds,
 // CredentialsBindings, SecretBindings, Secrets and InternalSecrets.
 func NewShoot(reader client.Reader, nodeRanges ...netip.Prefix) extensionswebhook.Validator {
-	v := &shoot{reader: reader, nodeRanges: nodeRanges}
-	return &rules[*gardencorev1beta1.Shoot]{check: v.check}
+	v := &shootValidator{reader: reader, nodeRanges: nodeRanges}
+	return &validator[gardencorev1beta1.Shoot]{v.check}
 }
 
-type shoot struct {
+type shootValidator struct {
 	reader     client.Reader
 	nodeRanges []netip.Prefix
 }
 
-func (v *shoot) check(ctx context.Context, shoot, old *gardencorev1beta1.Shoot) (field.ErrorList, error) {
-	if shoot.Spec.Provider.Type != localv1alpha1.Type || old != nil && equality.Semantic.DeepEqual(shoot.Spec, old.Spec) {
+func (v *shootValidator) check(ctx context.Context, shoot, old *gardencorev1beta1.Shoot) (field.ErrorList, error) {
+	if shoot.Spec.Provider.Type != localv1alpha1.Type || equality.Semantic.DeepEqual(shoot.Spec, old.Spec) {
 		return nil, nil
-	}
-	if old == nil {
-		old = &gardencorev1beta1.Shoot{}
 	}
 
 	var (
@@ -86,7 +83,7 @@ func byName(pools []gardencorev1beta1.Worker) map[string]*gardencorev1beta1.Work
 
 // checkImages looks at pools that are new or that get another machine image or type. Others go on with what they have,
 // even if the CloudProfile has dropped it.
-func (v *shoot) checkImages(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, path *field.Path) (field.ErrorList, error) {
+func (v *shootValidator) checkImages(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, path *field.Path) (field.ErrorList, error) {
 	var (
 		changed []int
 		pools   = byName(old.Spec.Provider.Workers)
@@ -143,7 +140,7 @@ func rangesOf(networking *gardencorev1beta1.Networking) [3]string {
 }
 
 // checkNodes looks at the range of the nodes when the ranges change, and at that of the seed when a seed is chosen.
-func (v *shoot) checkNodes(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, spec *field.Path) (field.ErrorList, error) {
+func (v *shootValidator) checkNodes(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, spec *field.Path) (field.ErrorList, error) {
 	var (
 		errs     field.ErrorList
 		path     = spec.Child("networking")
@@ -158,13 +155,13 @@ func (v *shoot) checkNodes(ctx context.Context, shoot, old *gardencorev1beta1.Sh
 	}
 	seed := &gardencorev1beta1.Seed{}
 	if missing, err := get(ctx, v.reader, client.ObjectKey{Name: *shoot.Spec.SeedName}, seed, "Seed", spec.Child("seedName")); missing != nil || err != nil {
-		return appendOne(errs, missing), err
+		return append(errs, missing...), err
 	}
 	inSeed := validation.NodesInSeed(networks, seed, path)
 	if len(inSeed) == 0 {
 		return errs, nil
 	}
-	if elsewhere, err := (&credentials{reader: v.reader}).leadElsewhere(ctx, shoot); elsewhere || err != nil {
+	if elsewhere, err := leadElsewhere(ctx, v.reader, shoot); elsewhere || err != nil {
 		return errs, err
 	}
 	return append(errs, inSeed...), nil

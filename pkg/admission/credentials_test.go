@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package validator_test
+package admission_test
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	securityv1alpha1 "github.com/gardener/gardener/pkg/apis/security/v1alpha1"
 
-	. "github.com/gardener/gardener-extension-provider-local/pkg/admission/validator"
+	. "github.com/gardener/gardener-extension-provider-local/pkg/admission"
 )
 
 func data(pairs ...string) map[string][]byte {
@@ -116,6 +116,7 @@ func TestBindings(t *testing.T) {
 		"several types":               {validator: NewSecretBinding(reader(broken)), obj: changed(secretBinding(), func(b *gardencorev1beta1.SecretBinding) { b.Provider.Type = "other,local" }), errs: []string{"secretRef: Invalid value"}},
 		"one that stays":              {validator: NewSecretBinding(silent()), obj: secretBinding(), old: secretBinding()},
 		"a Secret that is not there":  {validator: NewSecretBinding(reader()), obj: secretBinding(), errs: []string{"secretRef: Invalid value"}},
+		"no Secret":                   {validator: NewSecretBinding(reader()), obj: changed(secretBinding(), func(b *gardencorev1beta1.SecretBinding) { b.SecretRef = corev1.SecretReference{} }), errs: []string{"secretRef: Invalid value"}},
 	})
 }
 

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package touch_test
+package dnsconfig_test
 
 import (
 	"context"

@@ -1,0 +1,382 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dnsconfig lets the pods that dial shoots by name ask our CoreDNS: machines, dependency-watchdog's prober and the
+// blackbox-exporters. The names of a local Gardener are known to no other server. CoreDNS hands on all other questions to
+// the cluster's own server, so the pods lose no name by it.
+package dnsconfig
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	gardenerhealthz "github.com/gardener/gardener/pkg/healthz"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
+)
+
+const (
+	// Name is the name of the controller, and the beginning of the names of the webhooks and of their paths.
+	Name = "dnsconfig"
+
+	// LabelMachine is a label of the Pods that are machines, with the value MachineApp.
+	LabelMachine = v1beta1constants.LabelApp
+	// MachineApp is the value of LabelMachine.
+	MachineApp = "machine"
+	// LabelMachineProvider is another one, with the type of this provider as its value.
+	LabelMachineProvider = "machine-provider"
+
+	deploymentProber   = "dependency-watchdog-prober"
+	deploymentExporter = "blackbox-exporter"
+
+	timeoutSeconds = 5
+	// touchPeriod is the time between two calls of Touch. A write that went past the webhooks is mended within it.
+	touchPeriod = 5 * time.Minute
+
+	// maxNameservers and maxSearches are how many nameservers and search domains Kubernetes allows a pod.
+	maxNameservers, maxSearches = 3, 32
+	// ndots is what kubelet gives a pod that asks the cluster's DNS server.
+	ndots = "5"
+
+	// labelPrefix begins the labels by which gardener-resource-manager's NetworkPolicies let pods of other namespaces reach
+	// CoreDNS: the alias of its namespace and the name of its Service, both as charts/components/coredns has them. A
+	// protocol and the port of CoreDNS' pods follow.
+	labelPrefix = resourcesv1alpha1.NetworkPolicyLabelKeyPrefix + "to-local-dns-coredns-"
+)
+
+// gardenDeployments are the names of the Deployments in the namespace garden. Each has its name as the label app.
+func gardenDeployments() []string {
+	return []string{deploymentExporter, deploymentProber}
+}
+
+// networkPolicyLabels are the labels that a pod needs to reach CoreDNS.
+func networkPolicyLabels() []string {
+	return []string{labelPrefix + "udp-9053", labelPrefix + "tcp-9053"}
+}
+
+// Options are what the webhooks need.
+type Options struct {
+	// Controller are the options of the controller that mends Deployments.
+	Controller controller.Options
+	// Namespace is that of CoreDNS.
+	Namespace string
+	// ClusterDomain is the domain of the cluster's Services, for example "cluster.local".
+	ClusterDomain string
+}
+
+// New returns the webhooks, and adds to the manager what they stand on: a cache of CoreDNS' Service alone, so that no
+// admission makes a request, and a controller that calls Touch at the start, when the address changes, and every few
+// minutes: a webhook that is ignored while it cannot be reached may miss any write, and neither the API server nor the
+// writer tells.
+//
+// Their failure policy is Ignore, and so they act themselves: while CoreDNS has no address, a pod is left as it is, with a
+// warning in the response. Deployments are mended by the controller. A machine can't be, as the DNS configuration of a Pod
+// is immutable; machine-controller-manager replaces one that does not join in time.
+func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error) {
+	// The manager's own cache has no Services of type ClusterIP.
+	services, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(),
+		Scheme:     mgr.GetScheme(),
+		Mapper:     mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: {
+			Namespaces: map[string]cache.Config{opts.Namespace: {}},
+			Field:      fields.OneTermEqualSelector(metav1.ObjectNameField, coredns.ServiceName),
+		}},
+		DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the cache of CoreDNS' Service: %w", err)
+	}
+	// The controller needs the informer on the leader only, the webhooks on all replicas. This does not wait for it.
+	if _, err := services.GetInformer(context.Background(), &corev1.Service{}); err != nil {
+		return nil, fmt.Errorf("watching CoreDNS' Service: %w", err)
+	}
+
+	reader, c := mgr.GetAPIReader(), mgr.GetClient()
+	opts.Controller.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)
+	admitter := newAdmitter(mgr.GetLogger().WithName("webhook").WithName(Name), mgr.GetScheme(), services, opts)
+	return webhooks(admitter), errors.Join(
+		mgr.Add(serviceCache{services}),
+		// A replica is asked only once it is ready, so it has to know the address by then.
+		mgr.AddReadyzCheck(Name+"-informer-sync", gardenerhealthz.NewCacheSyncHealthz(services)),
+		builder.ControllerManagedBy(mgr).
+			Named(Name).
+			WithOptions(opts.Controller).
+			WatchesRawSource(source.Kind(services, &corev1.Service{}, &handler.TypedEnqueueRequestForObject[*corev1.Service]{}, addressChanges())).
+			Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+				return reconcile.Result{RequeueAfter: touchPeriod}, Touch(ctx, reader, c, opts.Namespace)
+			})),
+	)
+}
+
+// serviceCache is started with the manager's caches, by every replica and before anything that reads it.
+type serviceCache struct {
+	cache.Cache
+}
+
+// GetCache marks this Runnable as a cache, so the manager starts it before the controllers.
+func (c serviceCache) GetCache() cache.Cache { return c.Cache }
+
+// addressChanges are the events by which CoreDNS gets an address that it did not have.
+func addressChanges() predicate.TypedPredicate[*corev1.Service] {
+	return predicate.TypedFuncs[*corev1.Service]{
+		CreateFunc: func(e event.TypedCreateEvent[*corev1.Service]) bool { return len(addresses(e.Object)) > 0 },
+		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Service]) bool {
+			return len(addresses(e.ObjectNew)) > 0 && !slices.Equal(addresses(e.ObjectOld), addresses(e.ObjectNew))
+		},
+		DeleteFunc: func(event.TypedDeleteEvent[*corev1.Service]) bool { return false },
+	}
+}
+
+// webhooks are three, as a webhook has but one selector for namespaces and one for objects.
+func webhooks(admitter *admitter) []*extensionswebhook.Webhook {
+	handler := limits.Quantities(admitter, &corev1.Pod{}, &appsv1.Deployment{})
+	return []*extensionswebhook.Webhook{
+		// The namespace of a machine is the driver's choice.
+		webhook("machines", handler, &corev1.Pod{}, nil, &metav1.LabelSelector{
+			MatchLabels: map[string]string{LabelMachine: MachineApp, LabelMachineProvider: localv1alpha1.Type},
+		}),
+		webhook("garden", handler, &appsv1.Deployment{},
+			&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: v1beta1constants.GardenNamespace}},
+			appIn(gardenDeployments()...)),
+		webhook("shoots", handler, &appsv1.Deployment{},
+			&metav1.LabelSelector{MatchLabels: map[string]string{v1beta1constants.LabelShootProvider: localv1alpha1.Type}},
+			appIn(deploymentExporter)),
+	}
+}
+
+func webhook(name string, handler admission.Handler, obj client.Object, namespaces, objects *metav1.LabelSelector) *extensionswebhook.Webhook {
+	name = Name + "-" + name
+	return &extensionswebhook.Webhook{
+		Action:            extensionswebhook.ActionMutating,
+		Name:              name,
+		Path:              name,
+		Target:            extensionswebhook.TargetSeed,
+		Types:             []extensionswebhook.Type{{Obj: obj}},
+		Webhook:           &admission.Webhook{Handler: handler, RecoverPanic: new(true)},
+		NamespaceSelector: namespaces,
+		ObjectSelector:    objects,
+		FailurePolicy:     new(admissionregistrationv1.Ignore),
+		TimeoutSeconds:    new(int32(timeoutSeconds)),
+	}
+}
+
+func appIn(names ...string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: v1beta1constants.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: names},
+	}}
+}
+
+// admitter answers for Pods and Deployments. It is no Mutator of the extension library, as these can't give warnings.
+type admitter struct {
+	log           logr.Logger
+	decoder       admission.Decoder
+	services      client.Reader
+	service       client.ObjectKey
+	clusterDomain string
+}
+
+func newAdmitter(log logr.Logger, scheme *runtime.Scheme, services client.Reader, opts Options) *admitter {
+	return &admitter{
+		log:           log,
+		decoder:       admission.NewDecoder(scheme),
+		services:      services,
+		service:       client.ObjectKey{Namespace: opts.Namespace, Name: coredns.ServiceName},
+		clusterDomain: opts.ClusterDomain,
+	}
+}
+
+// Handle implements admission.Handler.
+func (h *admitter) Handle(ctx context.Context, request admission.Request) admission.Response {
+	obj, target, err := h.decode(request)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if target == nil || obj.GetDeletionTimestamp() != nil {
+		return admission.Allowed("")
+	}
+
+	servers, err := nameservers(ctx, h.services, h.service)
+	if err == nil && len(servers) == 0 {
+		err = errors.New("the Service " + h.service.String() + " of CoreDNS has no address yet")
+	}
+	if err != nil {
+		h.log.Info("Leaving the DNS configuration of a pod as it is", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", err.Error())
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("provider-local left the DNS configuration as it is: %v", err))
+	}
+
+	before, err := json.Marshal(obj)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	target.ask(servers, h.clusterDomain)
+	after, err := json.Marshal(obj)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.PatchResponseFromRaw(before, after)
+}
+
+// decode returns the object and the pod in it; no pod if the object is to be left alone.
+func (h *admitter) decode(request admission.Request) (client.Object, *target, error) {
+	switch request.Kind.Kind {
+	case "Pod":
+		// What could be changed is immutable once the Pod exists.
+		if request.Operation != admissionv1.Create {
+			return nil, nil, nil
+		}
+		pod := &corev1.Pod{}
+		return pod, &target{meta: &pod.ObjectMeta, spec: &pod.Spec}, h.decoder.Decode(request, pod)
+	case "Deployment":
+		if !slices.Contains(gardenDeployments(), request.Name) {
+			return nil, nil, nil
+		}
+		deployment := &appsv1.Deployment{}
+		template := &deployment.Spec.Template
+		return deployment, &target{meta: &template.ObjectMeta, spec: &template.Spec, namespace: request.Namespace}, h.decoder.Decode(request, deployment)
+	}
+	return nil, nil, fmt.Errorf("unexpected kind %s", request.Kind.String())
+}
+
+// nameservers returns the addresses of CoreDNS' Service, of both families where it has them.
+func nameservers(ctx context.Context, reader client.Reader, key client.ObjectKey) ([]string, error) {
+	service := &corev1.Service{}
+	if err := reader.Get(ctx, key, service); err != nil {
+		return nil, fmt.Errorf("reading the Service of CoreDNS: %w", err)
+	}
+	return addresses(service), nil
+}
+
+func addresses(service *corev1.Service) []string {
+	addresses := slices.DeleteFunc(slices.Clone(service.Spec.ClusterIPs), func(ip string) bool {
+		return ip == "" || ip == corev1.ClusterIPNone
+	})
+	return addresses[:min(len(addresses), maxNameservers)]
+}
+
+// target is a pod, or the template of one.
+type target struct {
+	meta *metav1.ObjectMeta
+	spec *corev1.PodSpec
+	// namespace is where the pod runs; empty for a machine. A machine is not to have the search domains of a pod of the
+	// seed: its own pods would inherit them.
+	namespace string
+}
+
+// ask makes the pod ask the given servers, and keeps all else about its DNS as it was: the search domains and options that
+// kubelet gives a pod of policy ClusterFirst, which it does not do for policy None, and what is in dnsConfig. Doing it
+// twice is the same as doing it once.
+func (t *target) ask(servers []string, clusterDomain string) {
+	config := t.spec.DNSConfig.DeepCopy()
+	if config == nil {
+		config = &corev1.PodDNSConfig{}
+	}
+	if t.namespace != "" && t.asksCluster() {
+		searches := append([]string{t.namespace + ".svc." + clusterDomain, "svc." + clusterDomain, clusterDomain}, config.Searches...)
+		config.Searches = nil
+		for _, search := range searches {
+			if len(config.Searches) < maxSearches && !slices.Contains(config.Searches, search) {
+				config.Searches = append(config.Searches, search)
+			}
+		}
+		if !slices.ContainsFunc(config.Options, func(o corev1.PodDNSConfigOption) bool { return o.Name == "ndots" }) {
+			config.Options = append(config.Options, corev1.PodDNSConfigOption{Name: "ndots", Value: new(ndots)})
+		}
+	}
+	config.Nameservers = servers
+
+	t.spec.DNSPolicy = corev1.DNSNone
+	t.spec.DNSConfig = config
+	for _, label := range networkPolicyLabels() {
+		metav1.SetMetaDataLabel(t.meta, label, v1beta1constants.LabelNetworkPolicyAllowed)
+	}
+}
+
+// asksCluster reports whether kubelet would make the pod ask the cluster's DNS server.
+func (t *target) asksCluster() bool {
+	policy := t.spec.DNSPolicy
+	return policy == corev1.DNSClusterFirstWithHostNet || !t.spec.HostNetwork && (policy == corev1.DNSClusterFirst || policy == "")
+}
+
+// Touch sends the Deployments through the webhooks, for those that were written while these could not be reached or had no
+// address. gardener-resource-manager would do it too, but only every twelve hours. It is an error if one of them still asks
+// another server than CoreDNS, which is in the given namespace; while that has no address, there is nothing to do. The
+// reader asks the API server: this is needed too seldom to keep Namespaces in memory for it.
+func Touch(ctx context.Context, reader client.Reader, c client.Client, coreDNSNamespace string) error {
+	servers, err := nameservers(ctx, reader, client.ObjectKey{Namespace: coreDNSNamespace, Name: coredns.ServiceName})
+	if apierrors.IsNotFound(err) || err == nil && len(servers) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	var errs []error
+	for _, name := range gardenDeployments() {
+		errs = append(errs, touchDeployment(ctx, c, v1beta1constants.GardenNamespace, name, servers))
+	}
+	namespaces := &metav1.PartialObjectMetadataList{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := reader.List(ctx, namespaces, client.MatchingLabels{v1beta1constants.LabelShootProvider: localv1alpha1.Type}); err != nil {
+		errs = append(errs, fmt.Errorf("listing the namespaces of shoots: %w", err))
+	}
+	for _, namespace := range namespaces.Items {
+		if namespace.DeletionTimestamp == nil {
+			errs = append(errs, touchDeployment(ctx, c, namespace.Name, deploymentExporter, servers))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// touchDeployment sends a Deployment through the webhooks. An empty patch changes nothing by itself, but the API server hands
+// the object to the webhooks all the same, and what they do to it is written. What a webhook leaves as it is makes no new
+// version of the object and wakes nobody. It is an error if the webhooks have not done their work, as an API server may take
+// a moment to reach them. A Deployment that does not exist, or is being deleted, is no error.
+func touchDeployment(ctx context.Context, c client.Client, namespace, name string, servers []string) error {
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	err := c.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte("{}")))
+	pod := deployment.Spec.Template.Spec
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("sending Deployment %s/%s through the webhooks: %w", namespace, name, err)
+	case deployment.DeletionTimestamp == nil && (pod.DNSPolicy != corev1.DNSNone || pod.DNSConfig == nil || !slices.Equal(pod.DNSConfig.Nameservers, servers)):
+		return fmt.Errorf("sending Deployment %s/%s through the webhooks: they did not change it, so they were not reached", namespace, name)
+	}
+	return nil
+}
