@@ -104,7 +104,7 @@ func machineMigrationSpecs(destination string) {
 	BeforeAll(func(ctx SpecContext) {
 		shoot = exampleNamed(exampleMachines, name)
 		shoot.Spec.SeedName = new(seedName)
-		shoot.Spec.CredentialsBindingName = new(name)
+		shoot.Spec.CredentialsBindingName = new("first-seed")
 		// That of the example is the range of the nodes of the other seed.
 		shoot.Spec.Networking.Nodes = new("10.249.0.0/16")
 		pool := &shoot.Spec.Provider.Workers[0]
