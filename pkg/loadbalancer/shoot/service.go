@@ -109,7 +109,7 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 		return nil, nil
 	}
 	if len(values) > maxRanges {
-		return nil, waiting{error: fmt.Errorf("Service %s has %d source ranges, more than %d", keyOf(service), len(values), maxRanges)}
+		return nil, waiting{error: fmt.Errorf("the %d source ranges of Service %s are more than %d", len(values), keyOf(service), maxRanges)}
 	}
 	ranges, err := netutils.ParseIPNets(values...)
 	if err != nil {

@@ -91,7 +91,7 @@ func TestQuantitiesThatTakeHoursAreNotParsed(t *testing.T) {
 	for quantity, isRefused := range map[string]bool{
 		`"1e-999999999"`: true, `1e-999999999`: true, "\"\u00a0 -.1E-0300000\u2003\"": true, `"123456789012345678901e+999999999"`: true, `"1e99999"`: true,
 		"\n1e-999999999\n": true,
-		`"1e-99"`: false, `"1e9999"`: false, `"110Mi"`: false, `"1234567e-4123-4123-8123-123456789012"`: false,
+		`"1e-99"`:          false, `"1e9999"`: false, `"110Mi"`: false, `"1234567e-4123-4123-8123-123456789012"`: false,
 	} {
 		t.Run(quantity, func(t *testing.T) {
 			g := NewWithT(t)
