@@ -131,12 +131,12 @@ func (vm *VM) WaitUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	config := &ssh.ClientConfig{
-		User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(vm.boot.Key)}, Timeout: 30 * time.Second,
+		User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(vm.boot.Key)},
 		HostKeyCallback: ssh.InsecureIgnoreHostKey(), // #nosec G106 -- a forwarded port of the loopback device.
 	}
 	var last error
 	for {
-		client, err := ssh.Dial("tcp", vm.address, config)
+		client, err := dial(ctx, vm.address, config)
 		if err == nil {
 			vm.mutex.Lock()
 			vm.client = client
@@ -154,6 +154,29 @@ func (vm *VM) WaitUp(ctx context.Context) error {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// dial logs in. QEMU accepts connections also while nobody in the machine does, and keeps those to a machine that has rebooted, so
+// the handshake has to end in time.
+func dial(ctx context.Context, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
+		deadline = end
+	}
+	err = connection.SetDeadline(deadline)
+	if err == nil {
+		var login ssh.Conn
+		var channels <-chan ssh.NewChannel
+		var requests <-chan *ssh.Request
+		if login, channels, requests, err = ssh.NewClientConn(connection, address, config); err == nil {
+			return ssh.NewClient(login, channels, requests), connection.SetDeadline(time.Time{})
+		}
+	}
+	return nil, errors.Join(err, connection.Close())
 }
 
 // Run runs a script with bash as root and writes its output to out. An *ssh.ExitError has its exit code.
