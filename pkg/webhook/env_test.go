@@ -100,7 +100,7 @@ func newEnv(t *testing.T, webhooks ...*extensionswebhook.Webhook) *env {
 	e.client = fakeclient.NewClientBuilder().
 		WithScheme(scheme).
 		WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).
-		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "uid"}}).
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "uid"}}).
 		WithIndex(&resourcesv1alpha1.ManagedResource{}, metav1.ObjectNameField, func(obj client.Object) []string { return []string{obj.GetName()} }).
 		WithInterceptorFuncs(e.interceptor()).
 		Build()
@@ -109,7 +109,7 @@ func newEnv(t *testing.T, webhooks ...*extensionswebhook.Webhook) *env {
 		Webhooks:             webhooks,
 		Name:                 name,
 		Namespace:            namespace,
-		OwnerNamespace:       namespace,
+		OwnerNamespace:       "owner",
 		ServicePort:          443,
 		CertificateNamespace: namespace,
 		Identity:             name + "-webhooks",

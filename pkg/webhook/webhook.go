@@ -308,8 +308,8 @@ func (r *registrar) register(ctx context.Context, bundle []byte) error {
 	// A registration that outlived its program would have the API server call a server that is gone.
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.client.Get(ctx, client.ObjectKey{Name: r.opts.Namespace}, namespace); err != nil {
-		return fmt.Errorf("reading the namespace %s, which owns the registration: %w", r.opts.Namespace, err)
+	if err := r.client.Get(ctx, client.ObjectKey{Name: r.opts.OwnerNamespace}, namespace); err != nil {
+		return fmt.Errorf("reading the namespace %s, which owns the registration: %w", r.opts.OwnerNamespace, err)
 	}
 	owner := metav1.NewControllerRef(namespace, namespace.GroupVersionKind())
 	owner.BlockOwnerDeletion = new(false)

@@ -30,7 +30,7 @@ func TestRegistrationInTheSeed(t *testing.T) {
 	e.Expect(config.Webhooks).To(HaveLen(1))
 	e.Expect(config.Webhooks[0].ClientConfig.CABundle).To(Equal(e.store.Bundle()))
 	e.Expect(config.OwnerReferences).To(ConsistOf(metav1.OwnerReference{
-		APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: "uid", Controller: new(true), BlockOwnerDeletion: new(false),
+		APIVersion: "v1", Kind: "Namespace", Name: "owner", UID: "uid", Controller: new(true), BlockOwnerDeletion: new(false),
 	}))
 	e.Expect(config.Labels).To(HaveKeyWithValue("remediation.webhook.shoot.gardener.cloud/exclude", "true"))
 
@@ -107,7 +107,7 @@ func TestRoundTellsWhatFailed(t *testing.T) {
 		obj   client.Object
 		wrong string
 	}{
-		"the namespace of the instance cannot be read": {verb: "get", obj: &metav1.PartialObjectMetadata{}, wrong: "reading the namespace " + namespace},
+		"the namespace of the owner cannot be read": {verb: "get", obj: &metav1.PartialObjectMetadata{}, wrong: "reading the namespace owner"},
 		"the registration cannot be written":           {verb: "create", obj: &admissionregistrationv1.MutatingWebhookConfiguration{}, wrong: "writing the webhook configuration " + name},
 		"no Secret can be written":                     {verb: "create", obj: &corev1.Secret{}, wrong: "generating the CA of the webhooks"},
 	} {
