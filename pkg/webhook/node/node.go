@@ -375,8 +375,8 @@ func equal(a, b corev1.ResourceList) bool {
 // AddTouchToManager adds a Runnable of the leader that sends an empty patch for the status of each Node of the seed, which
 // changes nothing by itself, but has the API server ask the webhook. It starts when registered is closed, and repeats this
 // every few minutes: a webhook that is ignored while it cannot be reached may miss any write, by a timeout as well, and
-// neither the API server nor the writer tells. Nodes for which it failed, or which do not have the capacity thereafter, are tried again earlier. It is
-// an error if the capacity is incomplete.
+// neither the API server nor the writer tells. Nodes for which it failed, or which do not have the capacity thereafter, are
+// tried again earlier. It is an error if the capacity is incomplete.
 //
 // Needed permissions: list on Nodes, patch on nodes/status.
 func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapacity, registered <-chan struct{}) error {
