@@ -108,8 +108,8 @@ func TestRoundTellsWhatFailed(t *testing.T) {
 		wrong string
 	}{
 		"the namespace of the owner cannot be read": {verb: "get", obj: &metav1.PartialObjectMetadata{}, wrong: "reading the namespace owner"},
-		"the registration cannot be written":           {verb: "create", obj: &admissionregistrationv1.MutatingWebhookConfiguration{}, wrong: "writing the webhook configuration " + name},
-		"no Secret can be written":                     {verb: "create", obj: &corev1.Secret{}, wrong: "generating the CA of the webhooks"},
+		"the registration cannot be written":        {verb: "create", obj: &admissionregistrationv1.MutatingWebhookConfiguration{}, wrong: "writing the webhook configuration " + name},
+		"no Secret can be written":                  {verb: "create", obj: &corev1.Secret{}, wrong: "generating the CA of the webhooks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t, seedWebhook())
