@@ -57,7 +57,9 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		timeout = watchTimeout
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), timeout)
-	response, err := b.next.RoundTrip(request.WithContext(ctx))
+	request = request.Clone(ctx)
+	request.Header.Set("Accept", acceptJSON(request.Header.Get("Accept")))
+	response, err := b.next.RoundTrip(request)
 	if err != nil {
 		err = explain(ctx, err)
 		cancel()
@@ -78,6 +80,15 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = &checkedBody{Closer: response.Body, lines: bufio.NewReader(response.Body)}
 	return response, nil
+}
+
+// acceptJSON leaves Protocol Buffers, in which nobody can look for a hugeNumber, out of what a client accepts: clients for metadata
+// ask for them, whatever their configuration says.
+func acceptJSON(accept string) string {
+	types := slices.DeleteFunc(strings.Split(accept, ","), func(t string) bool {
+		return strings.HasPrefix(strings.TrimSpace(t), runtime.ContentTypeProtobuf)
+	})
+	return cmp.Or(strings.Join(types, ","), runtime.ContentTypeJSON)
 }
 
 // hugeNumber is a value in JSON that resource.Quantity would write out, digit by digit, which may take hours.

@@ -109,6 +109,22 @@ func TestQuantitiesThatTakeHoursAreNotParsed(t *testing.T) {
 	}
 }
 
+// TestMetadataIsAskedForInJSON has a server that answers as an API server does, in what the client likes best.
+func TestMetadataIsAskedForInJSON(t *testing.T) {
+	g := NewWithT(t)
+	c := hostile(t, func(w http.ResponseWriter, request *http.Request) {
+		if strings.Contains(request.Header.Get("Accept"), "protobuf") {
+			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+			return
+		}
+		writeJSON(w, http.StatusOK, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[{"metadata":{"name":"any"}}]}`)
+	})
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	g.Expect(c.List(t.Context(), list)).To(Succeed())
+	g.Expect(list.Items).To(HaveLen(1))
+}
+
 func TestQuantitiesThatTakeHoursAreNotParsedOfAWatch(t *testing.T) {
 	g := NewWithT(t)
 	c := hostile(t, func(w http.ResponseWriter, request *http.Request) {
