@@ -117,7 +117,7 @@ type shootNamespaceKey struct{}
 // seed's API server that calls. It is a DNS label.
 //
 // It is what the caller says, by the URL that it was given: callers are not authenticated. A handler may choose by it how
-// to mutate, but must not answer with what another shoot may not know.
+// to mutate, but must not answer with anything that other shoots must not learn.
 func ShootNamespace(ctx context.Context) string {
 	namespace, _ := ctx.Value(shootNamespaceKey{}).(string)
 	return namespace

@@ -98,7 +98,7 @@ type Puller struct {
 	running sync.RWMutex
 }
 
-// New returns a Puller, with what an earlier one left in its directory. Close it after use.
+// New returns a Puller that uses the charts which an earlier one left in its directory. Close it after use.
 func New(opts Options) (*Puller, error) {
 	if opts.Directory == "" {
 		return nil, errors.New("no directory for pulled charts: set Directory")

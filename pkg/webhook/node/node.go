@@ -311,7 +311,7 @@ func (h *handler) shoot(ctx context.Context, namespace string) *shootTypes {
 		known = value.(*shootTypes)
 	}
 
-	// Only the version is looked at, for which the cache needs not make a copy of all that is in a Cluster.
+	// Only the version is read, so the cache need not copy the Cluster.
 	cluster := &extensionsv1alpha1.Cluster{}
 	err := h.reader.Get(ctx, client.ObjectKey{Name: namespace}, cluster, &client.GetOptions{UnsafeDisableDeepCopy: new(true)})
 	if apierrors.IsNotFound(err) {
