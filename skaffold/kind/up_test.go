@@ -33,6 +33,7 @@ docker\ info* | podman\ info*) [[ ! -e $STATE/asleep ]] && echo '{"CgroupVersion
 docker\ inspect\ * | podman\ inspect\ *) [[ -e $STATE/container-$2 ]] ;;
 docker\ start\ * | podman\ start\ *) echo true >"$STATE/container-$2" ;;
 docker\ run\ * | podman\ run\ *) echo true >"$STATE/container-provider-local-registry" ;;
+docker\ logs\ *) echo "Reached target Multi-User System." ;; # kind waits for it: it starts nodes at once, and ends with the first that fails
 docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-${!#}" ;;
 *" exec --interactive "*) cat >>"$STATE/hosts.toml" ;;
 kind\ get\ clusters) cat "$STATE/clusters" 2>/dev/null || echo "No kind clusters found." >&2 ;;
