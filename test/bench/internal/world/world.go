@@ -98,7 +98,7 @@ func New(ctx context.Context, opts Options) (_ *World, err error) {
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return nil, err
 	}
-	w.env, err = environment.Start(scheme,
+	w.env, err = environment.Start(scheme, environment.OffLoopback(),
 		environment.WithAPIServerFlag("audit-policy-file", policy),
 		environment.WithAPIServerFlag("audit-log-path", log),
 		environment.WithAPIServerFlag("audit-log-mode", "blocking"),
