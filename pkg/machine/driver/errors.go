@@ -37,15 +37,13 @@ func asStatus(ctx context.Context, err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	if known := (*status.Status)(nil); errors.As(err, &known) {
+	// The context knows better why a request has ended than the request.
+	cause := context.Cause(ctx)
+	if known := (*status.Status)(nil); errors.As(err, &known) || errors.As(cause, &known) {
 		return known
 	}
-	if ctx.Err() != nil {
-		// The context knows better why a request has ended than the request.
-		err = context.Cause(ctx)
-	}
-	if known := (*status.Status)(nil); errors.As(err, &known) {
-		return known
+	if cause != nil {
+		err = cause
 	}
 	return newStatus(codeOf(err), "%s: %v", fmt.Sprintf(doing, args...), err)
 }
