@@ -634,17 +634,7 @@ func inPlaceHashes(w *extensionsv1alpha1.Worker) map[string]string {
 // updatedInPlace returns the hashes of the pools that are updated in place, of those that have not been yet that of before. A
 // pool whose update Gardener has not asked for yet counts among these: credentials are rotated in the Cluster first.
 func updatedInPlace(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, deployed []machinev1alpha1.MachineDeployment) (map[string]string, error) {
-	known := inPlaceHashes(w)
-	outdated, classes := map[string]bool{}, map[string]string{}
-	for i := range deployed {
-		name := deployed[i].Labels[v1beta1constants.LabelWorkerPool]
-		classes[name] = classHash(&deployed[i])
-		if deployed[i].Status.UpdatedReplicas < deployed[i].Status.Replicas {
-			outdated[name] = true
-		}
-	}
-
-	hashes := map[string]string{}
+	known, hashes := inPlaceHashes(w), map[string]string{}
 	for _, p := range w.Spec.Pools {
 		if !v1beta1helper.IsUpdateStrategyInPlace(p.UpdateStrategy) {
 			continue
@@ -653,8 +643,13 @@ func updatedInPlace(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Clus
 		if err != nil {
 			return nil, fmt.Errorf("worker pool %s: %w", p.Name, err)
 		}
-		isRequested := classes[p.Name] == "" || classes[p.Name] == class
-		if !isRequested || v1beta1helper.IsUpdateStrategyManualInPlace(p.UpdateStrategy) && outdated[p.Name] {
+		isLeft := slices.ContainsFunc(deployed, func(d machinev1alpha1.MachineDeployment) bool {
+			hash := classHash(&d)
+			isRequested := hash == "" || hash == class
+			isOutdated := v1beta1helper.IsUpdateStrategyManualInPlace(p.UpdateStrategy) && d.Status.UpdatedReplicas < d.Status.Replicas
+			return d.Labels[v1beta1constants.LabelWorkerPool] == p.Name && (!isRequested || isOutdated)
+		})
+		if isLeft {
 			if hash, ok := known[p.Name]; ok {
 				hashes[p.Name] = hash
 			}

@@ -65,7 +65,16 @@ func parse(kubeconfig []byte, guard guard) (*rest.Config, error) {
 	}
 	// Nil would mean the proxy that the environment names.
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	config.Dial = guard.dialer().DialContext
+	// The address of each connection is looked at when its name has been resolved, so that no name can be resolved to another
+	// address after the check.
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
+		parsed, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return guard.check(parsed.Addr())
+	}}
+	config.Dial = dialer.DialContext
 	config.WarningHandler = rest.NoWarnings{}
 	config.ContentType = runtime.ContentTypeJSON // of which bounded can tell what is in it
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{next} })
@@ -104,18 +113,6 @@ type guard struct {
 	allowed []netip.Prefix
 	// loopback lets servers of tests be on the loopback.
 	loopback bool
-}
-
-// dialer looks at the address of each connection when its name has been resolved, so that no name can be resolved to another
-// address after the check.
-func (g guard) dialer() *net.Dialer {
-	return &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
-		parsed, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return err
-		}
-		return g.check(parsed.Addr())
-	}}
 }
 
 // check returns a configuration problem if a server must not have an address. The loopback is the instance itself, link-local

@@ -74,7 +74,8 @@ func codeOf(err error) codes.Code {
 		return codes.Unauthenticated
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return codes.FailedPrecondition
-	case isQuotaExceeded(err):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		// The API server has no reason of its own for a ResourceQuota that left no room, only the text.
 		return codes.ResourceExhausted
 	case apierrors.IsForbidden(err):
 		return codes.PermissionDenied
@@ -84,10 +85,4 @@ func codeOf(err error) codes.Code {
 	default:
 		return codes.Unknown
 	}
-}
-
-// isQuotaExceeded reports whether a ResourceQuota left no room for an object. The API server has no reason of its own for
-// that, only the text.
-func isQuotaExceeded(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
