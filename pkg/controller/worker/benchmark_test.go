@@ -29,11 +29,7 @@ func BenchmarkRenderFiftyPools(b *testing.B) {
 
 	b.ReportAllocs()
 	for b.Loop() {
-		pools, err := in.opts.poolsOf(in.worker, cluster)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if machines, err := machinesOf(in.worker, pools); err != nil || len(machines) != 100 {
+		if machines, err := in.opts.machinesOf(in.worker, cluster, nil); err != nil || len(machines) != 100 {
 			b.Fatal(len(machines), err)
 		}
 	}

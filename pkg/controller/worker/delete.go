@@ -5,11 +5,9 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,10 +29,19 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
+const (
+	// retrySecret is for what no watch tells: whether machine-controller-manager has acquired or released the credentials.
+	// Secrets are not watched, as there are many more in a seed than these.
+	retrySecret = 2 * time.Second
+	// settledAfter is when the cache has all that was deployed.
+	settledAfter = 10 * time.Second
+)
+
 // stage is one kind of what machines are made of.
 type stage struct {
-	name   string
-	list   client.ObjectList
+	name string
+	list client.ObjectList
+	// labels are those of Secrets.
 	labels client.MatchingLabels
 }
 
@@ -60,29 +67,10 @@ func metadataOf(kind string) *metav1.PartialObjectMetadataList {
 	return list
 }
 
-func (s stage) isSecrets() bool { return s.labels != nil }
-
-// targetOf returns how the objects of a stage are deleted. Secrets are not cached. MachineDeployments that were deployed a moment
-// ago may not be in the cache yet; what is made of them is there before they are gone.
-func (a *actuator) targetOf(w *extensionsv1alpha1.Worker, s stage) reconciler.Target {
-	out := reconciler.Target{Client: a.client, Cache: a.client}
-	_, isDeployments := s.list.(*machinev1alpha1.MachineDeploymentList)
-	switch last := w.Status.MachineDeploymentsLastUpdateTime; {
-	case s.isSecrets():
-		out.Live, out.Cache = a.client, nil
-	case isDeployments && (last == nil || a.Clock.Since(last.Time) <= settledAfter):
-		out.Live = a.reader
-	}
-	return out
-}
-
 // Delete implements reconciler.Actuator. It takes all steps of a deletion up to the first for which something else has to happen
 // before.
-func (a *actuator) Delete(ctx context.Context, op *operation) error {
-	return transient(a.delete(ctx, op))
-}
-
-func (a *actuator) delete(ctx context.Context, op *operation) error {
+func (a *actuator) Delete(ctx context.Context, op *operation) (err error) {
+	defer func() { err = transient(err) }()
 	w := op.Object
 	existing, err := a.observe(ctx, w.Namespace)
 	if err != nil {
@@ -93,11 +81,21 @@ func (a *actuator) delete(ctx context.Context, op *operation) error {
 			return err
 		}
 	}
-	if err := a.forceDeletion(ctx, existing.machines); err != nil {
+	if err := a.forceDeletion(ctx, existing.machines.Items); err != nil {
 		return err
 	}
-	for _, s := range stages() {
-		left, err := op.DeleteAll(ctx, a.targetOf(w, s), s.list, w.Namespace, s.labels)
+	for i, s := range stages() {
+		target, retryAfter := reconciler.Target{Client: a.client, Cache: a.client}, retryWait
+		switch last := w.Status.MachineDeploymentsLastUpdateTime; {
+		case s.labels != nil:
+			// Secrets are not cached, and no watch tells when machine-controller-manager has released them.
+			target.Live, target.Cache, retryAfter = a.client, nil, retrySecret
+		case i == 0 && (last == nil || a.Clock.Since(last.Time) <= settledAfter):
+			// MachineDeployments that were deployed a moment ago may not be in the cache yet; what is made of them is there
+			// before they are gone.
+			target.Live = a.reader
+		}
+		left, err := op.DeleteAll(ctx, target, s.list, w.Namespace, s.labels)
 		if err != nil {
 			return err
 		}
@@ -108,39 +106,39 @@ func (a *actuator) delete(ctx context.Context, op *operation) error {
 		if err := deletionFailed(existing); err != nil {
 			return err
 		}
-		retryAfter := retryWait
-		if s.isSecrets() {
-			// No watch tells when machine-controller-manager has released them.
-			retryAfter = retrySecret
-		}
-		return a.waitDeleted(w, fmt.Errorf("waiting for the deletion of %d %s: %s", len(left), s.name, namesOf(left)), retryAfter)
+		return a.waitSince(w.DeletionTimestamp.Time, fmt.Errorf("waiting for the deletion of %d %s: %s", len(left), s.name, namesOf(left)), retryAfter)
 	}
 	acquired, err := a.isAcquired(ctx, w)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	if acquired {
-		return a.waitDeleted(w, fmt.Errorf("waiting for machine-controller-manager to release the Secret %s/%s with the credentials", w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), retrySecret)
+		return a.waitForManager(w, "release")
 	}
 	return nil
 }
 
-// waitDeleted waits for what a deletion takes.
-func (a *actuator) waitDeleted(w *extensionsv1alpha1.Worker, cause error, retryAfter time.Duration) error {
-	return a.waitSince(w.DeletionTimestamp.Time, cause, retryAfter)
+// waitForManager waits until machine-controller-manager does something to the Secret with the credentials.
+func (a *actuator) waitForManager(w *extensionsv1alpha1.Worker, do string) error {
+	cause := fmt.Errorf("waiting for machine-controller-manager to %s the Secret %s/%s with the credentials", do, w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name)
+	return a.waitSince(w.DeletionTimestamp.Time, cause, retrySecret)
 }
 
 // isUntouched reports whether there are machines to delete and none of their deployments is being deleted yet.
 func (o *observed) isUntouched() bool {
 	isGoing := func(d machinev1alpha1.MachineDeployment) bool { return d.DeletionTimestamp != nil }
-	return len(o.deployments)+len(o.sets)+len(o.machines) > 0 && !slices.ContainsFunc(o.deployments, isGoing)
+	return len(o.deployments.Items)+len(o.sets.Items)+len(o.machines.Items) > 0 && !slices.ContainsFunc(o.deployments.Items, isGoing)
 }
 
 // prepareDeletion has machine-controller-manager know what it takes to delete machines: the classes as they are to be now,
 // and the credentials.
 func (a *actuator) prepareDeletion(ctx context.Context, op *operation, existing *observed) error {
 	w := op.Object
-	if err := a.refreshClasses(ctx, op, existing); err != nil {
+	machines, err := a.machinesOf(w, op.Cluster, nil)
+	if err == nil {
+		err = a.deployClasses(ctx, op, machines, existing.classes.Items, false)
+	}
+	if err != nil {
 		// The classes that are there have made these machines, and nobody should have to repair what is to go.
 		op.Log.Error(err, "Machines are deleted with their machine classes as they are")
 	}
@@ -150,25 +148,10 @@ func (a *actuator) prepareDeletion(ctx context.Context, op *operation, existing 
 		return reconciler.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names does not exist: create it, the machines that are left cannot be deleted without",
 			w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), reconciler.RetryMissing)
 	}
-	if err != nil {
-		return err
+	if err == nil && !acquired {
+		return a.waitForManager(w, "acquire")
 	}
-	if !acquired {
-		return a.waitDeleted(w, fmt.Errorf("waiting for machine-controller-manager to acquire the Secret %s/%s with the credentials", w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), retrySecret)
-	}
-	return nil
-}
-
-func (a *actuator) refreshClasses(ctx context.Context, op *operation, existing *observed) error {
-	pools, err := a.poolsOf(op.Object, op.Cluster)
-	if err != nil {
-		return err
-	}
-	machines, err := machinesOf(op.Object, pools)
-	if err != nil {
-		return err
-	}
-	return a.deployClasses(ctx, op, machines, existing.classes, false)
+	return err
 }
 
 // isAcquired reports whether machine-controller-manager has put its finalizer on the credentials.
@@ -182,15 +165,17 @@ func (a *actuator) isAcquired(ctx context.Context, w *extensionsv1alpha1.Worker)
 
 // deletionFailed returns an error with codes if machines cannot be deleted.
 func deletionFailed(existing *observed) error {
-	status := machinev1alpha1.MachineDeploymentStatus{}
-	for i := range existing.machines {
-		m := &existing.machines[i]
-		if m.DeletionTimestamp != nil && m.Status.LastOperation.State == machinev1alpha1.MachineStateFailed {
-			status.FailedMachines = append(status.FailedMachines, &machinev1alpha1.MachineSummary{Name: m.Name, LastOperation: m.Status.LastOperation})
+	var failed []*machinev1alpha1.MachineSummary
+	for i := range existing.machines.Items {
+		if m := &existing.machines.Items[i]; cannotBeDeleted(m) {
+			failed = append(failed, &machinev1alpha1.MachineSummary{Name: m.Name, LastOperation: m.Status.LastOperation})
 		}
 	}
-	slices.SortFunc(status.FailedMachines, func(a, b *machinev1alpha1.MachineSummary) int { return cmp.Compare(a.Name, b.Name) })
-	return failedMachines(status)
+	return failedMachines(failed)
+}
+
+func cannotBeDeleted(m *machinev1alpha1.Machine) bool {
+	return m.DeletionTimestamp != nil && m.Status.LastOperation.State == machinev1alpha1.MachineStateFailed
 }
 
 func namesOf(objects []client.Object) string {
@@ -199,24 +184,22 @@ func namesOf(objects []client.Object) string {
 		names = append(names, obj.GetName())
 	}
 	slices.Sort(names)
-	if len(names) > missingMax {
-		return strings.Join(names[:missingMax], ", ") + fmt.Sprintf(" and %d more", len(names)-missingMax)
-	}
-	return strings.Join(names, ", ")
+	return join(names, ", ")
 }
 
 // deleteUnwanted deletes what belongs to pools and classes that are not wanted any more. It waits until their deployments
 // are gone, unless nobody is there to delete them.
 func (a *actuator) deleteUnwanted(ctx context.Context, op *operation, machines []zoned, existing *observed) error {
+	w, want := op.Object, wanted(machines)
 	var left, unwanted []client.Object
-	want := wanted(machines)
-	for i := range existing.deployments {
-		if deployment := &existing.deployments[i]; !want.HasDeployment(deployment.Name) {
-			left = append(left, deployment)
+	var deployments []machinev1alpha1.MachineDeployment
+	for i := range existing.deployments.Items {
+		if deployment := &existing.deployments.Items[i]; !want.HasDeployment(deployment.Name) {
+			left, deployments = append(left, deployment), append(deployments, *deployment)
 		}
 	}
-	for i := range existing.classes {
-		if class := &existing.classes[i]; !want.HasClass(class.Name) {
+	for i := range existing.classes.Items {
+		if class := &existing.classes.Items[i]; !want.HasClass(class.Name) {
 			unwanted = append(unwanted, class)
 		}
 	}
@@ -224,8 +207,8 @@ func (a *actuator) deleteUnwanted(ctx context.Context, op *operation, machines [
 	// Worker that is created has none yet, unless its pools are changed meanwhile, for which there is the next reconcile.
 	if op.Type != gardencorev1beta1.LastOperationTypeCreate {
 		secrets := metadataOf("Secret")
-		if err := a.reader.List(ctx, secrets, client.InNamespace(op.Object.Namespace), labelsOfClassSecrets()); err != nil {
-			return fmt.Errorf("listing the secrets of machine classes in %s: %w", op.Object.Namespace, err)
+		if err := a.reader.List(ctx, secrets, client.InNamespace(w.Namespace), labelsOfClassSecrets()); err != nil {
+			return fmt.Errorf("listing the secrets of machine classes in %s: %w", w.Namespace, err)
 		}
 		for i := range secrets.Items {
 			if secret := &secrets.Items[i]; !want.HasSecret(secret.Name) {
@@ -241,13 +224,10 @@ func (a *actuator) deleteUnwanted(ctx context.Context, op *operation, machines [
 			return err
 		}
 	}
-	return a.awaitUnwanted(ctx, op.Object, left)
-}
-
-func (a *actuator) awaitUnwanted(ctx context.Context, w *extensionsv1alpha1.Worker, left []client.Object) error {
 	if len(left) == 0 {
 		return nil
 	}
+
 	key := client.ObjectKey{Namespace: w.Namespace, Name: v1beta1constants.DeploymentNameMachineControllerManager}
 	manager := &appsv1.Deployment{}
 	if err := a.client.Get(ctx, key, manager); client.IgnoreNotFound(err) != nil {
@@ -255,10 +235,6 @@ func (a *actuator) awaitUnwanted(ctx context.Context, w *extensionsv1alpha1.Work
 	}
 	if ptr.Deref(manager.Spec.Replicas, 0) == 0 {
 		return nil
-	}
-	var deployments []machinev1alpha1.MachineDeployment
-	for _, obj := range left {
-		deployments = append(deployments, *obj.(*machinev1alpha1.MachineDeployment))
 	}
 	if err := anyFailed(deployments); err != nil {
 		return err
@@ -289,12 +265,11 @@ func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
 
 	if a.Clusters != nil {
 		found, err := a.Clusters.Get(ctx, w.Spec.SecretRef, w.Namespace)
+		if err == nil && found.Remote {
+			err = deletePods(ctx, found.Client, found.Client, found.Namespace)
+		}
 		if err != nil {
 			op.Log.Error(err, "Machines are left in the cluster of the credentials, if there is one")
-		} else if found.Remote {
-			if err := deletePods(ctx, found.Client, found.Client, found.Namespace); err != nil {
-				op.Log.Error(err, "Machines are left in the cluster of the credentials")
-			}
 		}
 	}
 	return deletePods(ctx, a.reader, a.client, w.Namespace)

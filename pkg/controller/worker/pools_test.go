@@ -52,11 +52,7 @@ func (in *input) render(t testing.TB) ([]zoned, error) {
 	c := newCluster(t, in.shoot, in.profile)
 	cluster, err := extensioncluster.Get(t.Context(), newSeed(t, nil, c), namespace)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	pools, err := in.opts.poolsOf(in.worker, cluster)
-	if err != nil {
-		return nil, err
-	}
-	return machinesOf(in.worker, pools)
+	return in.opts.machinesOf(in.worker, cluster, nil)
 }
 
 func (in *input) mustRender(t testing.TB) []zoned {
@@ -367,8 +363,8 @@ func TestImagesAreFound(t *testing.T) {
 			}
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect([]string{machines[0].pool.image.Image, machines[2].pool.image.Image}).To(Equal(test.images))
-			images := inUse([]pool{*machines[0].pool, *machines[2].pool, *machines[2].pool})
-			g.Expect(images).To(Equal(inUse([]pool{*machines[2].pool, *machines[0].pool})), "the order of pools does not matter")
+			images := inUse([]zoned{machines[0], machines[2], machines[2]})
+			g.Expect(images).To(Equal(inUse([]zoned{machines[2], machines[0]})), "the order of pools does not matter")
 		})
 	}
 }

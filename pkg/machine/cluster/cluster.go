@@ -9,11 +9,30 @@ package cluster
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	"github.com/gardener/gardener/pkg/client/kubernetes"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
+
+// clientsMax is for how many Secrets clients of clusters other than the seed are kept. What was not asked for the longest
+// goes first.
+const clientsMax = 128
 
 // Cluster is where the machines of a shoot are.
 type Cluster struct {
@@ -37,4 +56,143 @@ type Clusters interface {
 	// Each call reads the Secret, and sends nothing else. What is returned works on after the Secret has changed: ask again
 	// for each operation.
 	Get(ctx context.Context, secret corev1.SecretReference, technicalID string) (*Cluster, error)
+}
+
+// New returns the clusters of machines in a seed, given a client of the seed that may read Secrets, and what it was made
+// of. They may be used by several goroutines. allowed are the ranges that servers of kubeconfigs may be in (see Parse).
+//
+// Needed permissions: get on the Secrets with credentials. In a cluster that is not the seed, permissions are those of
+// the user whose kubeconfig it is.
+func New(seed client.Client, config *rest.Config, allowed ...netip.Prefix) Clusters {
+	return newClusters(seed, config, clientsMax, guard{allowed: allowed})
+}
+
+func newClusters(seed client.Client, config *rest.Config, max int, guard guard) *clusters {
+	c := &clusters{seed: seed, config: config, guard: guard, shared: map[kubeconfigHash]*remote{}}
+	c.clients = lru.NewWithEvictionFunc(max, func(_ lru.Key, value any) { c.release(value.(*remote)) })
+	return c
+}
+
+type clusters struct {
+	seed   client.Client
+	config *rest.Config
+	guard  guard
+
+	// lock is held from when a client is missed until there is one. Nothing is sent meanwhile.
+	lock sync.Mutex
+	// clients has a *remote by the client.ObjectKey of a Secret.
+	clients *lru.Cache
+	// shared are those of clients by what they are for. gardenlet copies the credentials of a project into the namespace of
+	// each of its shoots: these have one client, with its connections and what it has learnt about the cluster.
+	shared map[kubeconfigHash]*remote
+}
+
+type kubeconfigHash [sha256.Size]byte
+
+// remote is a client that is kept, the kubeconfig it is for, and for how many Secrets it is kept.
+type remote struct {
+	kubeconfig kubeconfigHash
+	secrets    int
+	client     client.Client
+	config     *rest.Config
+	transport  http.RoundTripper
+}
+
+// Get implements Clusters.
+func (c *clusters) Get(ctx context.Context, ref corev1.SecretReference, technicalID string) (*Cluster, error) {
+	if technicalID == "" {
+		return nil, errors.New("finding the cluster of machines: the technical ID of the shoot is not known")
+	}
+	seed := &Cluster{Client: c.seed, Config: c.config, Namespace: technicalID}
+	if ref == (corev1.SecretReference{}) {
+		return seed, nil
+	}
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	if ref.Name == "" || ref.Namespace == "" {
+		return nil, mistake(fmt.Errorf("the reference %q to a Secret with credentials is incomplete: set its name and namespace", key))
+	}
+
+	secret := &corev1.Secret{}
+	if err := c.seed.Get(ctx, key, secret); apierrors.IsNotFound(err) {
+		c.forget(key)
+		return nil, mistake(fmt.Errorf("the Secret %s with the credentials does not exist: create it", key))
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the Secret %s with the credentials: %w", key, err)
+	}
+	kubeconfig, ok := secret.Data[kubernetes.KubeConfig]
+	if !ok {
+		c.forget(key)
+		return seed, nil
+	}
+
+	found, err := c.remote(key, kubeconfig)
+	if err != nil {
+		return nil, mistake(fmt.Errorf("the kubeconfig in the Secret %s can't be used: %w", key, err))
+	}
+	return &Cluster{Client: found.client, Config: found.config, Namespace: machine.RemoteNamespace(technicalID), Remote: true}, nil
+}
+
+// remote returns the client that is kept for a Secret, or makes one if there is none for its kubeconfig.
+func (c *clusters) remote(key client.ObjectKey, kubeconfig []byte) (*remote, error) {
+	hash := kubeconfigHash(sha256.Sum256(kubeconfig))
+
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if kept, ok := c.clients.Get(key); ok && kept.(*remote).kubeconfig == hash {
+		return kept.(*remote), nil
+	}
+	c.clients.Remove(key)
+	found, ok := c.shared[hash]
+	if !ok {
+		made, err := newRemote(kubeconfig, c.config, c.guard)
+		if err != nil {
+			return nil, err
+		}
+		made.kubeconfig = hash
+		c.shared[hash], found = made, made
+	}
+	found.secrets++
+	c.clients.Add(key, found)
+	return found, nil
+}
+
+// release takes note that a client is kept for one Secret less. With the last one it lets go of connections that wait for
+// another request; requests under way end as they would have. Whoever calls it holds the lock.
+func (c *clusters) release(r *remote) {
+	if r.secrets--; r.secrets == 0 {
+		delete(c.shared, r.kubeconfig)
+		utilnet.CloseIdleConnectionsFor(r.transport)
+	}
+}
+
+// forget drops the client that is kept for a Secret.
+func (c *clusters) forget(key client.ObjectKey) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.clients.Remove(key)
+}
+
+// newRemote makes a client. It sends nothing: which APIs there are is looked up when the client first needs it, and again
+// for those that were not there.
+func newRemote(kubeconfig []byte, seed *rest.Config, guard guard) (*remote, error) {
+	config, err := parse(kubeconfig, guard)
+	if err != nil {
+		return nil, err
+	}
+	if seed != nil {
+		config.UserAgent, config.QPS, config.Burst = seed.UserAgent, seed.QPS, seed.Burst
+	}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(config, client.Options{HTTPClient: httpClient})
+	if err != nil {
+		return nil, err
+	}
+	return &remote{client: c, config: config, transport: httpClient.Transport}, nil
+}
+
+func mistake(err error) error {
+	return v1beta1helper.NewErrorWithCodes(err, gardencorev1beta1.ErrorConfigurationProblem)
 }

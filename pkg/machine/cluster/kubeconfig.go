@@ -8,9 +8,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"syscall"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -22,6 +26,8 @@ import (
 
 // kubeconfigMax is the size in bytes of the largest kubeconfig that is looked at. A usual one has a few KiB.
 const kubeconfigMax = 256 << 10
+
+const dialTimeout = 10 * time.Second
 
 // Parse returns what a kubeconfig says. It is written by a user and read by this program with the program's own files
 // and credentials around: what it needs has to be in the kubeconfig itself. Whatever would read a file, run a command or
@@ -59,7 +65,16 @@ func parse(kubeconfig []byte, guard guard) (*rest.Config, error) {
 	}
 	// Nil would mean the proxy that the environment names.
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	config.Dial = guard.dialer().DialContext
+	// The address of each connection is looked at when its name has been resolved, so that no name can be resolved to another
+	// address after the check.
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
+		parsed, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		return guard.check(parsed.Addr())
+	}}
+	config.Dial = dialer.DialContext
 	config.WarningHandler = rest.NoWarnings{}
 	config.ContentType = runtime.ContentTypeJSON // of which bounded can tell what is in it
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{next} })
@@ -90,4 +105,28 @@ func validate(config *clientcmdapi.Config) error {
 	}
 	// The rest is what Gardener itself asks of kubeconfigs.
 	return kubernetes.ValidateConfig(*config)
+}
+
+// guard knows which addresses a kubeconfig may lead to.
+type guard struct {
+	// allowed are the ranges of servers. Without any, a server may have each address that is not forbidden.
+	allowed []netip.Prefix
+	// loopback lets servers of tests be on the loopback.
+	loopback bool
+}
+
+// check returns a configuration problem if a server must not have an address. The loopback is the instance itself, link-local
+// addresses are those of the node's network, with the metadata of data centers, and all others that are forbidden whatever the
+// operator allows are no addresses of servers.
+func (g guard) check(address netip.Addr) error {
+	address = address.WithZone("").Unmap()
+	switch {
+	case address.IsLoopback() && g.loopback:
+		return nil
+	case !address.IsGlobalUnicast(), netip.MustParsePrefix("0.0.0.0/8").Contains(address):
+		return mistake(fmt.Errorf("the address %s is a loopback, link-local, multicast or unspecified one: use a server with another address", address))
+	case len(g.allowed) > 0 && !slices.ContainsFunc(g.allowed, func(p netip.Prefix) bool { return p.Contains(address) }):
+		return mistake(fmt.Errorf("the address %s is in none of the ranges that the operator allows: use another server, or have its range added to machines.remote.allowedCIDRs", address))
+	}
+	return nil
 }

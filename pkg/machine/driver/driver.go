@@ -24,22 +24,32 @@
 package driver
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 	mcmdriver "github.com/gardener/machine-controller-manager/pkg/util/provider/driver"
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/codes"
+	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/status"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 const (
@@ -47,6 +57,9 @@ const (
 	defaultDeleteTimeout      = 5 * time.Minute
 	defaultReadTimeout        = time.Minute
 	defaultUnschedulableGrace = 15 * time.Second
+
+	// joinTime is less than a machine ever takes from its start until it is a Node.
+	joinTime = 5 * time.Second
 )
 
 // Options are what a driver needs.
@@ -94,6 +107,274 @@ func (*driver) GetVolumeIDs(context.Context, *mcmdriver.GetVolumeIDsRequest) (*m
 	return &mcmdriver.GetVolumeIDsResponse{}, nil
 }
 
+// CreateMachine implements machine-controller-manager's driver. It makes what the machine lacks and returns when the pod
+// runs. What it returns is the pod's name, which is the Node's as well, and the pod's addresses. Codes:
+//
+//   - InvalidArgument: the class is not of this provider or its providerSpec is wrong, there is no user data, the Machine's
+//     name is too long, the credentials can't be used, the image's name is malformed, or the API server rejects an object.
+//   - ResourceExhausted: a ResourceQuota is used up, or no node has room for the machine, or kubelet found that out. In the
+//     latter cases the pod stays, and the machine comes up as soon as there is room.
+//   - FailedPrecondition: the image can't be pulled or its container can't be started, which kubelet goes on trying; the
+//     namespace is being deleted; the credentials lead to another namespace than the class.
+//   - AlreadyExists: something else has the name of the pod, the Secret or the Service.
+//   - Internal: the container ends again and again.
+//   - PermissionDenied, Unauthenticated, NotFound (the namespace): as the API server says.
+//   - DeadlineExceeded: the pod still does not run; the message says what it does instead.
+//   - Aborted: the pod was deleted or ended, the Machine is to be deleted, or somebody changed an object at the same time.
+//   - Unavailable: the API server can't be reached or asks for patience.
+func (d *driver) CreateMachine(ctx context.Context, req *mcmdriver.CreateMachineRequest) (_ *mcmdriver.CreateMachineResponse, err error) {
+	name := req.Machine.Name
+	ctx, cancel := context.WithTimeout(ctx, d.CreateTimeout)
+	defer cancel()
+	ctx, stop := d.whileWanted(ctx, req.Machine)
+	defer stop()
+	defer func() { err = asStatus(ctx, err, "creating machine %s", name) }()
+
+	spec, userData, err := inputs(req)
+	if err != nil {
+		return nil, err
+	}
+	t, err := d.target(ctx, req.MachineClass)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := t.existing(ctx, name, spec.Image)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := ensure(ctx, t.client, newUserData(t.namespace, name, userData), name, pod)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(secret.Data[userDataKey], userData) {
+		// It is that of an earlier attempt.
+		before := secret.DeepCopy()
+		secret.Data = map[string][]byte{userDataKey: userData}
+		if err := t.client.Patch(ctx, secret, client.MergeFrom(before)); err != nil {
+			return nil, err
+		}
+	}
+	if pod == nil {
+		pod = newPod(t.namespace, name, spec)
+		if err := t.client.Create(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	service := newService(t.namespace, name)
+	service.OwnerReferences = ownedBy(pod)
+	if _, err := ensure(ctx, t.client, service, name, pod); err != nil {
+		return nil, err
+	}
+	if ownerOf(secret) != pod.UID {
+		before := secret.DeepCopy()
+		secret.OwnerReferences = ownedBy(pod)
+		if err := t.client.Patch(ctx, secret, client.MergeFrom(before)); err != nil {
+			return nil, err
+		}
+	}
+
+	pod, err = d.untilRunning(ctx, t, pod)
+	if err != nil {
+		return nil, err
+	}
+	return &mcmdriver.CreateMachineResponse{ProviderID: pod.Name, NodeName: pod.Name, Addresses: addresses(pod)}, nil
+}
+
+// whileWanted returns a context that ends when the Machine is to be deleted, and what ends it and the watch at any time.
+func (d *driver) whileWanted(ctx context.Context, m *machinev1alpha1.Machine) (context.Context, func()) {
+	if d.Machines == nil {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		// Without permission for it there is no watch, and deletion has to wait.
+		_ = watchObject(ctx, d.Machines, client.ObjectKeyFromObject(m), &machinev1alpha1.Machine{}, &machinev1alpha1.MachineList{},
+			func(current *machinev1alpha1.Machine) (bool, error) {
+				if current != nil && current.UID == m.UID && current.DeletionTimestamp == nil {
+					return false, nil
+				}
+				cancel(newStatus(codes.Aborted, "Machine %s/%s is to be deleted before its pod runs", m.Namespace, m.Name))
+				return true, nil
+			})
+	})
+	return ctx, func() {
+		cancel(nil)
+		watching.Wait()
+	}
+}
+
+// inputs checks what is needed to make a machine.
+func inputs(req *mcmdriver.CreateMachineRequest) (*localv1alpha1.MachineProviderSpec, []byte, error) {
+	class := req.MachineClass
+	spec, err := localv1alpha1.DecodeMachineProviderSpec(&class.ProviderSpec)
+	if err != nil {
+		return nil, nil, newStatus(codes.InvalidArgument, "MachineClass %s/%s: %v", class.Namespace, class.Name, err)
+	}
+	if req.Secret == nil || len(req.Secret.Data[classUserDataKey]) == 0 {
+		return nil, nil, newStatus(codes.InvalidArgument, "MachineClass %s/%s: the Secret of its secretRef has no %s", class.Namespace, class.Name, classUserDataKey)
+	}
+	// It is the name of a Service, and a label of the Node.
+	if problems := validation.IsDNS1123Label(machine.PodName(req.Machine.Name)); len(problems) > 0 {
+		return nil, nil, newStatus(codes.InvalidArgument, "%s cannot be the name of a Node: %s", machine.PodName(req.Machine.Name), problems[0])
+	}
+	return spec, req.Secret.Data[classUserDataKey], nil
+}
+
+// untilRunning waits until the pod runs and returns it as it is then.
+func (d *driver) untilRunning(parent context.Context, t *target, pod *corev1.Pod) (*corev1.Pod, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	var lacking *time.Timer
+	last := pod
+
+	err := watchObject(ctx, t.client, client.ObjectKeyFromObject(pod), &corev1.Pod{}, &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
+		if current == nil || current.UID != pod.UID || current.DeletionTimestamp != nil {
+			return false, newStatus(codes.Aborted, "pod %s/%s was deleted before it ran", pod.Namespace, pod.Name)
+		}
+		last = current
+		if isRunning(current) {
+			return true, nil
+		}
+		message := unschedulable(current)
+		switch lacks := lacksResources(message); {
+		case lacks && lacking == nil:
+			exhausted := newStatus(codes.ResourceExhausted, "no node has room for pod %s/%s: %s", pod.Namespace, pod.Name, message)
+			lacking = time.AfterFunc(d.UnschedulableGrace, func() { cancel(exhausted) })
+		case !lacks && lacking != nil:
+			lacking.Stop()
+			lacking = nil
+		}
+		return false, failure(current)
+	})
+	if lacking != nil {
+		lacking.Stop()
+	}
+	if err != nil && errors.Is(context.Cause(parent), context.DeadlineExceeded) {
+		return nil, newStatus(codes.DeadlineExceeded, "pod %s/%s does not run after %s: %s: %v", pod.Namespace, pod.Name, d.CreateTimeout, progress(last), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return last, d.checkFresh(last)
+}
+
+// checkFresh returns an error if the pod may have become a Node already, because the watch was interrupted or this is not
+// the call that made it. machine-controller-manager deletes a machine if it finds its Node right after CreateMachine, which it
+// takes for one left behind; after the error it asks GetMachineStatus and finds the machine.
+func (d *driver) checkFresh(pod *corev1.Pod) error {
+	for _, status := range pod.Status.ContainerStatuses {
+		if running := status.State.Running; running != nil && !running.StartedAt.IsZero() {
+			if age := d.Clock.Since(running.StartedAt.Time); age > joinTime {
+				return newStatus(codes.Aborted, "pod %s/%s has been running for %s already, its status is to be asked for", pod.Namespace, pod.Name, age.Round(time.Second))
+			}
+		}
+	}
+	return nil
+}
+
+// DeleteMachine implements machine-controller-manager's driver. It deletes all that the machine has, and returns when the
+// API server says that the pod is gone: until then, its kubelet could make a Node again. It forces nothing, so the pod of a
+// node that does not answer stays until it does, or is gone itself. Where there is nothing (any more), that is success. What has
+// the names of the machine's objects but is none of them is left alone. Codes:
+//
+//   - DeadlineExceeded: the pod is still there.
+//   - Aborted: something was replaced by another of its name at the same time.
+//   - Unavailable: the API server can't be reached or asks for patience.
+//   - InvalidArgument, FailedPrecondition: the class is not of this provider, or its credentials don't lead to its machines.
+//   - PermissionDenied, Unauthenticated: as the API server says.
+func (d *driver) DeleteMachine(ctx context.Context, req *mcmdriver.DeleteMachineRequest) (_ *mcmdriver.DeleteMachineResponse, err error) {
+	name := req.Machine.Name
+	ctx, cancel := context.WithTimeout(ctx, d.DeleteTimeout)
+	defer cancel()
+	defer func() { err = asStatus(ctx, err, "deleting machine %s", name) }()
+
+	t, err := d.target(ctx, req.MachineClass)
+	if err != nil {
+		return nil, err
+	}
+	pod, err := t.remove(ctx, "Pod", machine.PodName(name), name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.remove(ctx, "Service", machine.PodName(name), name); err != nil {
+		return nil, err
+	}
+	if _, err := t.remove(ctx, "Secret", userDataName(name), name); err != nil {
+		return nil, err
+	}
+	if pod != nil {
+		if err := t.untilGone(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	return &mcmdriver.DeleteMachineResponse{}, nil
+}
+
+// GetMachineStatus implements machine-controller-manager's driver. It is asked before CreateMachine, and before a machine is
+// deleted whose Node is not known; never of one that works, whose Node tells enough: if the pod of a Node vanishes, its Machine
+// fails after the health timeout (10 minutes) and is replaced. Codes:
+//
+//   - NotFound: there is no pod, or not one that runs: it is being made, has ended or is being deleted. Either way it takes
+//     CreateMachine to get a machine, which goes on with the pod or replaces it, and nothing has to be drained.
+//   - InvalidArgument, FailedPrecondition, PermissionDenied, Unauthenticated, Unavailable, DeadlineExceeded: as for DeleteMachine.
+func (d *driver) GetMachineStatus(ctx context.Context, req *mcmdriver.GetMachineStatusRequest) (_ *mcmdriver.GetMachineStatusResponse, err error) {
+	name := req.Machine.Name
+	ctx, cancel := context.WithTimeout(ctx, defaultReadTimeout)
+	defer cancel()
+	defer func() { err = asStatus(ctx, err, "reading machine %s", name) }()
+
+	t, err := d.target(ctx, req.MachineClass)
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	err = t.client.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: machine.PodName(name)}, pod)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && !belongsTo(pod, name):
+		return nil, newStatus(codes.NotFound, "there is no pod %s/%s for machine %s", t.namespace, machine.PodName(name), name)
+	case err != nil:
+		return nil, err
+	case pod.DeletionTimestamp != nil:
+		return nil, newStatus(codes.NotFound, "pod %s/%s is being deleted", pod.Namespace, pod.Name)
+	case !isRunning(pod):
+		return nil, newStatus(codes.NotFound, "pod %s/%s does not run: %s", pod.Namespace, pod.Name, progress(pod))
+	}
+	return &mcmdriver.GetMachineStatusResponse{ProviderID: pod.Name, NodeName: pod.Name, Addresses: addresses(pod)}, nil
+}
+
+// ListMachines implements machine-controller-manager's driver. machine-controller-manager asks it for each MachineClass now
+// and then, and calls DeleteMachine for those of which it has no Machine in its namespace, of whatever class.
+//
+// So the answer has all machines in the namespace of the class's machines, which is that of one shoot: those of other classes
+// as well, as theirs may be gone by now. A Secret with user data but no pod counts as a machine: it is what is left if
+// the driver was stopped between the two. Codes: as for GetMachineStatus, but NotFound.
+func (d *driver) ListMachines(ctx context.Context, req *mcmdriver.ListMachinesRequest) (_ *mcmdriver.ListMachinesResponse, err error) {
+	ctx, cancel := context.WithTimeout(ctx, defaultReadTimeout)
+	defer cancel()
+	defer func() { err = asStatus(ctx, err, "listing machines of MachineClass %s", req.MachineClass.Name) }()
+
+	t, err := d.target(ctx, req.MachineClass)
+	if err != nil {
+		return nil, err
+	}
+	machines := map[string]string{}
+	for kind, objectName := range map[string]func(string) string{"Pod": machine.PodName, "Secret": userDataName} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+		if err := t.client.List(ctx, list, client.InNamespace(t.namespace), client.MatchingLabels(machine.Selector())); err != nil {
+			return nil, err
+		}
+		for _, obj := range list.Items {
+			// What has another name is none of the driver's.
+			if name := obj.Labels[machine.LabelMachine]; name != "" && obj.Name == objectName(name) {
+				machines[machine.PodName(name)] = name
+			}
+		}
+	}
+	return &mcmdriver.ListMachinesResponse{MachineList: machines}, nil
+}
+
 // target is where the machines of a class are.
 type target struct {
 	client    client.WithWatch
@@ -131,7 +412,141 @@ func (d *driver) target(ctx context.Context, class *machinev1alpha1.MachineClass
 func namespaceOf(class *machinev1alpha1.MachineClass) string {
 	spec := &localv1alpha1.MachineProviderSpec{}
 	if json.Unmarshal(class.ProviderSpec.Raw, spec) != nil {
-		spec.Namespace = ""
+		return class.Namespace
 	}
 	return cmp.Or(spec.Namespace, class.Namespace)
+}
+
+// existing returns the pod of a machine if there is one that may still run. One that never will is deleted.
+func (t *target) existing(ctx context.Context, name, wantedImage string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	key := client.ObjectKey{Namespace: t.namespace, Name: machine.PodName(name)}
+	if err := t.client.Get(ctx, key, pod); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !belongsTo(pod, name) {
+		return nil, taken(pod, name)
+	}
+	// A pod with another image is of the time before the class was changed.
+	if pod.DeletionTimestamp == nil && !isOver(pod) && (pod.Status.Phase == corev1.PodRunning || image(pod) == wantedImage) {
+		return pod, nil
+	}
+	if err := client.IgnoreNotFound(t.client.Delete(ctx, pod, client.Preconditions{UID: new(pod.UID)})); err != nil {
+		return nil, err
+	}
+	return nil, t.untilGone(ctx, pod)
+}
+
+// ensure creates an object of a machine, or returns that of an earlier attempt as it is. One that belongs to another pod
+// than the given one, which may be nil, is replaced: that pod is no more, and Kubernetes is about to delete the object.
+func ensure[T client.Object](ctx context.Context, c client.Client, wanted T, name string, pod *corev1.Pod) (T, error) {
+	obj := wanted.DeepCopyObject().(T)
+	err := c.Create(ctx, obj)
+	if !apierrors.IsAlreadyExists(err) {
+		return obj, err
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), obj); err != nil {
+		return obj, err
+	}
+	if !belongsTo(obj, name) {
+		return obj, taken(obj, name)
+	}
+	if owner := ownerOf(obj); owner == "" || pod != nil && owner == pod.UID {
+		return obj, nil
+	}
+	if err := c.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}); client.IgnoreNotFound(err) != nil {
+		return obj, err
+	}
+	return wanted, c.Create(ctx, wanted)
+}
+
+// belongsTo reports whether an object is part of the machine with this name.
+func belongsTo(obj client.Object, name string) bool {
+	return labels.SelectorFromSet(machine.Labels(name)).Matches(labels.Set(obj.GetLabels()))
+}
+
+// taken is the error for an object that has the name of one of a machine's.
+func taken(obj client.Object, name string) error {
+	return newStatus(codes.AlreadyExists, "%T %s/%s is there already and not part of machine %s: its labels are others", obj, obj.GetNamespace(), obj.GetName(), name)
+}
+
+func ownedBy(pod *corev1.Pod) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: pod.Name, UID: pod.UID}}
+}
+
+// ownerOf returns the UID of the pod that owns an object, if any.
+func ownerOf(obj client.Object) types.UID {
+	for _, owner := range obj.GetOwnerReferences() {
+		if owner.Kind == "Pod" {
+			return owner.UID
+		}
+	}
+	return ""
+}
+
+// remove deletes an object of a machine and returns what is known of it, which is nothing if it is not there or belongs to
+// something else.
+func (t *target) remove(ctx context.Context, kind, objectName, name string) (*metav1.PartialObjectMetadata, error) {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	if err := t.client.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: objectName}, obj); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !belongsTo(obj, name) {
+		return nil, nil
+	}
+	if obj.DeletionTimestamp != nil {
+		return obj, nil
+	}
+	return obj, client.IgnoreNotFound(t.client.Delete(ctx, obj, client.Preconditions{UID: new(obj.UID)}))
+}
+
+// untilGone waits until a pod is gone.
+func (t *target) untilGone(ctx context.Context, pod client.Object) error {
+	node := ""
+	err := watchObject(ctx, t.client, client.ObjectKeyFromObject(pod), &corev1.Pod{}, &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
+		if current == nil || current.UID != pod.GetUID() {
+			return true, nil
+		}
+		node = current.Spec.NodeName
+		return false, nil
+	})
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return newStatus(codes.DeadlineExceeded, "pod %s/%s on node %q has not gone in time: %v", pod.GetNamespace(), pod.GetName(), node, err)
+	}
+	return err
+}
+
+// Observed returns a driver that hands over to next and measures how long machines take to come and to go. A machine that
+// takes several calls is counted with each: the code of the last one is OK.
+func Observed(next mcmdriver.Driver, m *metrics.Machines) mcmdriver.Driver {
+	return &observed{Driver: next, metrics: m}
+}
+
+type observed struct {
+	mcmdriver.Driver
+	metrics *metrics.Machines
+}
+
+// CreateMachine implements machine-controller-manager's driver.
+func (o *observed) CreateMachine(ctx context.Context, req *mcmdriver.CreateMachineRequest) (*mcmdriver.CreateMachineResponse, error) {
+	start := time.Now()
+	response, err := o.Driver.CreateMachine(ctx, req)
+	o.metrics.Operation(metrics.MachineCreate, codeName(err), time.Since(start))
+	return response, err
+}
+
+// DeleteMachine implements machine-controller-manager's driver.
+func (o *observed) DeleteMachine(ctx context.Context, req *mcmdriver.DeleteMachineRequest) (*mcmdriver.DeleteMachineResponse, error) {
+	start := time.Now()
+	response, err := o.Driver.DeleteMachine(ctx, req)
+	o.metrics.Operation(metrics.MachineDelete, codeName(err), time.Since(start))
+	return response, err
+}
+
+// codeName returns one of the names that machine-controller-manager has for its codes: of no error OK, and of one that is none
+// of its own Unknown.
+func codeName(err error) string {
+	known, _ := status.FromError(err)
+	return known.Code().String()
 }

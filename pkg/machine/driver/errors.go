@@ -37,15 +37,13 @@ func asStatus(ctx context.Context, err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	if known := (*status.Status)(nil); errors.As(err, &known) {
+	// The context knows better why a request has ended than the request.
+	cause := context.Cause(ctx)
+	if known := (*status.Status)(nil); errors.As(err, &known) || errors.As(cause, &known) {
 		return known
 	}
-	if ctx.Err() != nil {
-		// The context knows better why a request has ended than the request.
-		err = context.Cause(ctx)
-	}
-	if known := (*status.Status)(nil); errors.As(err, &known) {
-		return known
+	if cause != nil {
+		err = cause
 	}
 	return newStatus(codeOf(err), "%s: %v", fmt.Sprintf(doing, args...), err)
 }
@@ -76,7 +74,8 @@ func codeOf(err error) codes.Code {
 		return codes.Unauthenticated
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return codes.FailedPrecondition
-	case isQuotaExceeded(err):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		// The API server has no reason of its own for a ResourceQuota that left no room, only the text.
 		return codes.ResourceExhausted
 	case apierrors.IsForbidden(err):
 		return codes.PermissionDenied
@@ -86,10 +85,4 @@ func codeOf(err error) codes.Code {
 	default:
 		return codes.Unknown
 	}
-}
-
-// isQuotaExceeded reports whether a ResourceQuota left no room for an object. The API server has no reason of its own for
-// that, only the text.
-func isQuotaExceeded(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }

@@ -5,14 +5,150 @@
 package driver
 
 import (
+	"encoding/json"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/codes"
 
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
+
+const (
+	userDataPath = "/etc/machine"
+	// userDataMode lets the machine run the file.
+	userDataMode = 0o500
+	// backupVolume is the name of the volume that has the seed's backup buckets.
+	backupVolume = "backup-buckets"
+	// userDataKey is the key, and thus the name of the file, in a machine.
+	userDataKey = "userdata"
+	// classUserDataKey is the key in the Secret of a MachineClass, which machine-controller-manager demands.
+	classUserDataKey = "userData"
+
+	// terminationGraceSeconds are few, because a machine's workload has been drained before.
+	terminationGraceSeconds = 5
+	sshPort                 = 22
+
+	// memoryVolumeSize is for /run, of which journald takes a tenth at most, and for /tmp.
+	memoryVolumeSize = "1Gi"
+)
+
+func objectMeta(namespace, name, machineName string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: machine.Labels(machineName)}
+}
+
+func userDataName(machineName string) string { return machine.PodName(machineName) + "-userdata" }
+
+func newUserData(namespace, machineName string, userData []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: objectMeta(namespace, userDataName(machineName), machineName),
+		Type:       corev1.SecretTypeOpaque,
+		Data:       map[string][]byte{userDataKey: userData},
+	}
+}
+
+// newService returns the headless Service by which a machine's name resolves to the addresses of its pod, in all families
+// that the cluster has. The pod counts from its start on, as it never reports to be ready before it is a Node.
+func newService(namespace, machineName string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: objectMeta(namespace, machine.PodName(machineName), machineName),
+		Spec: corev1.ServiceSpec{
+			Type:                     corev1.ServiceTypeClusterIP,
+			ClusterIP:                corev1.ClusterIPNone,
+			IPFamilyPolicy:           new(corev1.IPFamilyPolicyPreferDualStack),
+			Selector:                 machine.Labels(machineName),
+			PublishNotReadyAddresses: true,
+			Ports:                    []corev1.ServicePort{{Name: "ssh", Port: sshPort, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+}
+
+// newPod returns the machine itself.
+func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSpec) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: objectMeta(namespace, machine.PodName(machineName), machineName),
+		Spec: corev1.PodSpec{
+			Containers:                    []corev1.Container{newContainer(machine.PodName(machineName), spec)},
+			DNSPolicy:                     corev1.DNSDefault,
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			TerminationGracePeriodSeconds: new(int64(terminationGraceSeconds)),
+			Volumes: []corev1.Volume{
+				{Name: "userdata", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+					SecretName: userDataName(machineName), DefaultMode: new(int32(userDataMode)),
+				}}},
+				onDisk("containerd", spec),
+				onDisk("kubelet", spec),
+				inMemory("run"),
+				inMemory("tmp"),
+				{Name: "modules", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+					Path: "/lib/modules", Type: new(corev1.HostPathDirectoryOrCreate),
+				}}},
+			},
+		},
+	}
+	for annotation, pool := range map[string]string{
+		"cni.projectcalico.org/ipv4pools": spec.IPPoolNameV4,
+		"cni.projectcalico.org/ipv6pools": spec.IPPoolNameV6,
+	} {
+		if pool != "" {
+			list, _ := json.Marshal([]string{pool}) // cannot fail
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, annotation, string(list))
+		}
+	}
+	if path := spec.BackupHostPath; path != "" {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: backupVolume, VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: path, Type: new(corev1.HostPathDirectory)},
+		}})
+		container := &pod.Spec.Containers[0]
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: backupVolume, MountPath: path})
+	}
+	return pod
+}
+
+// onDisk is a volume that takes no more than the machine has.
+func onDisk(name string, spec *localv1alpha1.MachineProviderSpec) corev1.Volume {
+	volume := &corev1.EmptyDirVolumeSource{}
+	if limit, ok := spec.Resources.Limits[corev1.ResourceEphemeralStorage]; ok {
+		volume.SizeLimit = new(limit.DeepCopy())
+	}
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: volume}}
+}
+
+// inMemory is a volume in the memory of the machine or, if that has no limit, of the node.
+func inMemory(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+		Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse(memoryVolumeSize)),
+	}}}
+}
+
+func newContainer(podName string, spec *localv1alpha1.MachineProviderSpec) corev1.Container {
+	return corev1.Container{
+		Name:            machine.ContainerName,
+		Image:           spec.Image,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Env: []corev1.EnvVar{
+			{Name: "NODE_NAME", Value: podName},
+			{Name: "MACHINE_IMAGE_VERSION", Value: spec.ImageVersion},
+		},
+		Resources: *spec.Resources.DeepCopy(),
+		// systemd and containerd need it.
+		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+		TTY:             true,
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: "userdata", MountPath: userDataPath},
+			{Name: "containerd", MountPath: "/var/lib/containerd"},
+			{Name: "kubelet", MountPath: "/var/lib/kubelet"},
+			{Name: "run", MountPath: "/run"},
+			{Name: "tmp", MountPath: "/tmp"},
+			{Name: "modules", MountPath: "/lib/modules", ReadOnly: true},
+		},
+	}
+}
 
 // isOver reports whether a pod has ended. Containers of a machine's pod start again whenever they end, so its node gave it up:
 // it was evicted, or there was no room after all.
@@ -78,37 +214,31 @@ func progress(pod *corev1.Pod) string {
 //
 // A first ErrImagePull may be a hiccup and is not one: kubelet tries again and reports ImagePullBackOff in between.
 func failure(pod *corev1.Pod) error {
-	if isOver(pod) {
-		return newStatus(codeOfEnd(pod.Status.Reason), "pod %s/%s has ended: phase %s, reason %q: %s", pod.Namespace, pod.Name, pod.Status.Phase, pod.Status.Reason, pod.Status.Message)
+	if reason := pod.Status.Reason; isOver(pod) {
+		code := codes.Aborted
+		// kubelet's reasons for a lack of room are OutOfcpu and the like.
+		if strings.HasPrefix(reason, "OutOf") || reason == "Evicted" || reason == "UnexpectedAdmissionError" {
+			code = codes.ResourceExhausted
+		}
+		return newStatus(code, "pod %s/%s has ended: phase %s, reason %q: %s", pod.Namespace, pod.Name, pod.Status.Phase, reason, pod.Status.Message)
 	}
 	state := waiting(pod)
 	if state == nil {
 		return nil
 	}
-	code := codes.FailedPrecondition
 	switch state.Reason {
-	case "ImagePullBackOff", "ErrImageNeverPull":
-	case "InvalidImageName":
-		code = codes.InvalidArgument
+	case "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName":
+		code := codes.FailedPrecondition
+		if state.Reason == "InvalidImageName" {
+			code = codes.InvalidArgument
+		}
+		return newStatus(code, "image %s of pod %s/%s cannot be pulled: %s: %s", image(pod), pod.Namespace, pod.Name, state.Reason, state.Message)
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-		return newStatus(code, "container of pod %s/%s cannot be started: %s: %s", pod.Namespace, pod.Name, state.Reason, state.Message)
+		return newStatus(codes.FailedPrecondition, "container of pod %s/%s cannot be started: %s: %s", pod.Namespace, pod.Name, state.Reason, state.Message)
 	case "CrashLoopBackOff":
 		return newStatus(codes.Internal, "machine in pod %s/%s does not stay up: %s: %s", pod.Namespace, pod.Name, state.Reason, state.Message)
-	default:
-		return nil
 	}
-	return newStatus(code, "image %s of pod %s/%s cannot be pulled: %s: %s", image(pod), pod.Namespace, pod.Name, state.Reason, state.Message)
-}
-
-// codeOfEnd returns a code for the reason of a pod that has ended. kubelet's reasons for a lack of room are OutOfcpu and the
-// like.
-func codeOfEnd(reason string) codes.Code {
-	switch {
-	case strings.HasPrefix(reason, "OutOf"), reason == "Evicted", reason == "UnexpectedAdmissionError":
-		return codes.ResourceExhausted
-	default:
-		return codes.Aborted
-	}
+	return nil
 }
 
 func image(pod *corev1.Pod) string {

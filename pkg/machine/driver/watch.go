@@ -27,12 +27,48 @@ import (
 // if it is not permitted to watch, or when the context ends.
 //
 // It is a watch of its own and not a shared one: a shoot makes a machine now and then, and in between nothing has to be
-// kept in memory, renewed or stopped when the credentials of the cluster change.
+// kept in memory, renewed or stopped when the credentials of the cluster change. It is not watchtools.UntilWithSync, which
+// looks every 100 ms whether the first list has come.
 func watchObject[T client.Object](ctx context.Context, c client.WithWatch, key client.ObjectKey, object T, list client.ObjectList, seen func(T) (bool, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	lw := &objectWatch{client: c, key: key, list: list, missing: make(chan struct{}, 1), giveUp: cancel}
-	_, _, watcher, stopped := watchtools.NewIndexerInformerWatcherWithLogger(klog.FromContext(ctx), lw.listerWatcher(), object)
+
+	var last atomic.Pointer[error]
+	// note keeps an error to report it if the wait has no end, and ends it if no waiting helps.
+	note := func(err error) error {
+		last.Store(&err)
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			cancel(err)
+		}
+		return err
+	}
+	options := func(raw metav1.ListOptions) *client.ListOptions {
+		return &client.ListOptions{Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name), Raw: &raw}
+	}
+	// missing gets a value when the object is not in a list: of what was never there, an informer tells nothing.
+	missing := make(chan struct{}, 1)
+	lw := plainListWatch{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			// An informer takes what the API server has in its cache, which may be older than what the caller has just written.
+			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
+			list := list.DeepCopyObject().(client.ObjectList)
+			if err := note(c.List(ctx, list, options(opts))); err != nil {
+				return nil, err
+			}
+			if meta.LenList(list) == 0 {
+				select {
+				case missing <- struct{}{}:
+				default:
+				}
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			w, err := c.Watch(ctx, list.DeepCopyObject().(client.ObjectList), options(opts))
+			return w, note(err)
+		},
+	}}
+	_, _, watcher, stopped := watchtools.NewIndexerInformerWatcherWithLogger(klog.FromContext(ctx), lw, object)
 	defer func() { <-stopped }()
 	defer watcher.Stop()
 
@@ -40,11 +76,11 @@ func watchObject[T client.Object](ctx context.Context, c client.WithWatch, key c
 		var current T
 		select {
 		case <-ctx.Done():
-			if last := lw.lastError(); last != nil && !errors.Is(context.Cause(ctx), last) {
-				return fmt.Errorf("%w (watching it: %w)", context.Cause(ctx), last)
+			if reason := last.Load(); reason != nil && *reason != nil && !errors.Is(context.Cause(ctx), *reason) {
+				return fmt.Errorf("%w (watching it: %w)", context.Cause(ctx), *reason)
 			}
 			return context.Cause(ctx)
-		case <-lw.missing:
+		case <-missing:
 		case event := <-watcher.ResultChan():
 			changed, ok := event.Object.(T)
 			if !ok || changed.GetName() != key.Name {
@@ -58,76 +94,6 @@ func watchObject[T client.Object](ctx context.Context, c client.WithWatch, key c
 			return err
 		}
 	}
-}
-
-// objectWatch lists and watches one object.
-type objectWatch struct {
-	client client.WithWatch
-	key    client.ObjectKey
-	list   client.ObjectList
-	// missing gets a value when the object is not in a list: of what was never there, an informer tells nothing.
-	missing chan struct{}
-	giveUp  context.CancelCauseFunc
-	last    atomic.Pointer[error]
-}
-
-func (o *objectWatch) listerWatcher() cache.ListerWatcher {
-	return plainListWatch{&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			// An informer takes what the API server has in its cache, which may be older than what the caller has just written.
-			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
-			list := o.list.DeepCopyObject().(client.ObjectList)
-			if err := o.note(o.client.List(ctx, list, o.options(opts))); err != nil {
-				return nil, err
-			}
-			if !o.isIn(list) {
-				select {
-				case o.missing <- struct{}{}:
-				default:
-				}
-			}
-			return list, nil
-		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			w, err := o.client.Watch(ctx, o.list.DeepCopyObject().(client.ObjectList), o.options(opts))
-			return w, o.note(err)
-		},
-	}}
-}
-
-func (o *objectWatch) isIn(list client.ObjectList) bool {
-	found := false
-	_ = meta.EachListItem(list, func(item runtime.Object) error {
-		if accessor, err := meta.Accessor(item); err == nil && accessor.GetName() == o.key.Name {
-			found = true
-		}
-		return nil
-	})
-	return found
-}
-
-func (o *objectWatch) options(raw metav1.ListOptions) *client.ListOptions {
-	return &client.ListOptions{Namespace: o.key.Namespace, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, o.key.Name), Raw: &raw}
-}
-
-// note keeps an error to report it if the wait has no end, and ends it if no waiting helps.
-func (o *objectWatch) note(err error) error {
-	if err == nil {
-		o.last.Store(nil)
-		return nil
-	}
-	o.last.Store(&err)
-	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		o.giveUp(err)
-	}
-	return err
-}
-
-func (o *objectWatch) lastError() error {
-	if err := o.last.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // plainListWatch has the informer list before it watches, which each API server can do.

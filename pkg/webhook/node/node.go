@@ -227,7 +227,6 @@ func (s *status) withCapacity(capacity corev1.ResourceList) *status {
 		maps.Copy(result.Allocatable, s.Allocatable)
 	}
 
-	changed := false
 	for name, quantity := range capacity {
 		allocatable := quantity.DeepCopy()
 		measured, known := result.Capacity[name]
@@ -240,21 +239,12 @@ func (s *status) withCapacity(capacity corev1.ResourceList) *status {
 			// It has been reserved on a larger machine than this one is said to be, so it means nothing here.
 			allocatable = quantity
 		}
-		changed = set(result.Capacity, name, quantity) || changed
-		changed = set(result.Allocatable, name, allocatable) || changed
+		result.Capacity[name], result.Allocatable[name] = quantity, allocatable
 	}
-	if !changed {
+	if s != nil && equal(s.Capacity, result.Capacity) && equal(s.Allocatable, result.Allocatable) {
 		return nil
 	}
 	return result
-}
-
-func set(list quantities, name corev1.ResourceName, quantity resource.Quantity) bool {
-	if current, ok := list[name]; ok && current.Cmp(quantity) == 0 {
-		return false
-	}
-	list[name] = quantity
-	return true
 }
 
 // capacity returns how much of each resource a Node with these labels has that belongs to the cluster which calls. Nodes of
@@ -264,10 +254,21 @@ func (h *handler) capacity(ctx context.Context, labels map[string]string) corev1
 	if namespace == "" || pool == "" {
 		return h.fallback
 	}
-	if capacity, ok := h.shoot(ctx, namespace).of(pool, labels[corev1.LabelInstanceTypeStable]); ok {
+	// Its own machine type counts, which it gets as a label, where it is known: a machine keeps its size until it is replaced,
+	// though the pool has another type by then or is gone.
+	shoot := h.shoot(ctx, namespace)
+	p := shoot.pools[pool]
+	capacity, ok := shoot.types[labels[corev1.LabelInstanceTypeStable]]
+	if !ok {
+		capacity, ok = shoot.types[p.machineType]
+	}
+	switch {
+	case !ok:
+		return h.fallback
+	case len(p.volume) == 0:
 		return capacity
 	}
-	return h.fallback
+	return with(capacity, p.volume)
 }
 
 // shootTypes are the machine types and worker pools of one version of a Cluster.
@@ -282,20 +283,6 @@ type pool struct {
 	machineType string
 	// volume is what all machines of the pool have, of whatever type.
 	volume corev1.ResourceList
-}
-
-// of returns the capacity of a Node. Its own machine type counts, which it gets as a label, where it is known: a machine
-// keeps its size until it is replaced, though the pool has another type by then or is gone.
-func (s *shootTypes) of(pool, machineType string) (corev1.ResourceList, bool) {
-	p := s.pools[pool]
-	capacity, ok := s.types[machineType]
-	if !ok {
-		capacity, ok = s.types[p.machineType]
-	}
-	if !ok || len(p.volume) == 0 {
-		return capacity, ok
-	}
-	return with(capacity, p.volume), ok
 }
 
 func with(list, more corev1.ResourceList) corev1.ResourceList {
@@ -368,7 +355,7 @@ func (h *handler) typesOf(cluster *extensioncluster.Cluster) *shootTypes {
 	return &shootTypes{types: capacities, pools: pools}
 }
 
-func equal(a, b corev1.ResourceList) bool {
+func equal[L ~map[corev1.ResourceName]resource.Quantity](a, b L) bool {
 	return maps.EqualFunc(a, b, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 }
 
