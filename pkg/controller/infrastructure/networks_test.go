@@ -89,7 +89,7 @@ func TestARangeIsAsFewPrefixesAsThereCanBe(t *testing.T) {
 			g := NewWithT(t)
 			parsed, err := configv1alpha1.ParseAddressRange(value)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(toStrings(prefixesOf(parsed))).To(Equal(expected))
+			g.Expect(toStrings(parsed.Prefixes())).To(Equal(expected))
 		})
 	}
 }
