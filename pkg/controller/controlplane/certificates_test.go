@@ -222,7 +222,7 @@ func TestASecretThatCannotSignIsReported(t *testing.T) {
 func TestASecretThatIsNotListedIsNotAskedFor(t *testing.T) {
 	g := NewWithT(t)
 	c := newServedCluster(t)
-	listed := newListedSecrets(c, namespace)
+	listed := &listedSecrets{Client: c, namespace: namespace}
 	g.Expect(listed.list(t.Context())).To(Succeed())
 	g.Expect(c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "there"}})).To(Succeed())
 

@@ -24,7 +24,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -96,7 +95,7 @@ func secretConfigs(namespace string) []secretConfig {
 // be none yet it is spared.
 func (a *actuator) generateSecrets(ctx context.Context, log logr.Logger, cluster *extensionscontroller.Cluster, isNew bool) (secretsmanager.Interface, error) {
 	namespace := cluster.ObjectMeta.Name
-	listed := newListedSecrets(a.client, namespace)
+	listed := &listedSecrets{Client: a.client, namespace: namespace}
 	if !isNew {
 		if err := listed.list(ctx); err != nil {
 			return nil, err
@@ -322,12 +321,8 @@ type listedSecrets struct {
 	client.Client
 	namespace string
 	items     []corev1.Secret
-	// unlisted are the names of Secrets that are there without labels.
-	unlisted sets.Set[string]
-}
-
-func newListedSecrets(c client.Client, namespace string) *listedSecrets {
-	return &listedSecrets{Client: c, namespace: namespace, unlisted: sets.New[string]()}
+	// isIncomplete tells that there are Secrets without labels.
+	isIncomplete bool
 }
 
 func (l *listedSecrets) list(ctx context.Context) error {
@@ -366,22 +361,21 @@ func (l *listedSecrets) List(ctx context.Context, into client.ObjectList, opts .
 // labels.
 func (l *listedSecrets) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	secret, ok := into.(*corev1.Secret)
-	if !ok || key.Namespace != l.namespace || l.unlisted.Has(key.Name) {
+	i := l.index(key.Name)
+	switch {
+	case !ok || key.Namespace != l.namespace || i < 0 && l.isIncomplete:
 		return l.Client.Get(ctx, key, into, opts...)
+	case i < 0:
+		return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
 	}
-	if i := l.index(key.Name); i >= 0 {
-		l.items[i].DeepCopyInto(secret)
-		return nil
-	}
-	return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
+	l.items[i].DeepCopyInto(secret)
+	return nil
 }
 
 // Create implements client.Writer.
 func (l *listedSecrets) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	err := l.Client.Create(ctx, obj, opts...)
-	if apierrors.IsAlreadyExists(err) {
-		l.unlisted.Insert(obj.GetName())
-	}
+	l.isIncomplete = l.isIncomplete || apierrors.IsAlreadyExists(err)
 	return err
 }
 

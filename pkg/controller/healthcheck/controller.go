@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/pager"
@@ -625,32 +626,25 @@ func nodesBySecret(seed client.Client) openNodes {
 type shoots struct {
 	open  openNodes
 	clock clock.Clock
-	// known has a shoot per namespace.
-	known *lru.Cache
-}
-
-// shoot has either a client, or an error that is valid for a while.
-type shoot struct {
-	nodes corev1client.NodeInterface
-	err   error
-	until time.Time
+	// known has a client per namespace, and paused the error of an API server that is not asked for a while.
+	known  *lru.Cache
+	paused *utilcache.Expiring
 }
 
 func newShoots(open openNodes, clock clock.Clock) *shoots {
-	return &shoots{open: open, clock: clock, known: lru.New(shootsMax)}
+	return &shoots{open: open, clock: clock, known: lru.New(shootsMax), paused: utilcache.NewExpiringWithClock(clock)}
 }
 
 // nodes returns the Nodes of the shoot in a namespace. It asks at most twice, with a new client the second time.
 func (s *shoots) nodes(ctx context.Context, namespace string) ([]node, error) {
-	value, _ := s.known.Get(namespace)
-	known, _ := value.(shoot)
-	if known.err != nil && s.clock.Now().Before(known.until) {
-		return nil, known.err
+	if err, ok := s.paused.Get(namespace); ok {
+		return nil, err.(error)
 	}
-	if known.nodes != nil {
-		if nodes, err := listNodes(ctx, known.nodes); err == nil {
+	if known, ok := s.known.Get(namespace); ok {
+		if nodes, err := listNodes(ctx, known.(corev1client.NodeInterface)); err == nil {
 			return nodes, nil
 		}
+		s.known.Remove(namespace)
 	}
 
 	var nodes []node
@@ -663,10 +657,10 @@ func (s *shoots) nodes(ctx context.Context, namespace string) ([]node, error) {
 		return nil, ctx.Err()
 	case err != nil:
 		err = constant(err)
-		s.known.Add(namespace, shoot{err: err, until: s.clock.Now().Add(pauseAfterFailure)})
+		s.paused.Set(namespace, err, pauseAfterFailure)
 		return nil, err
 	}
-	s.known.Add(namespace, shoot{nodes: c})
+	s.known.Add(namespace, c)
 	return nodes, nil
 }
 
