@@ -118,7 +118,7 @@ func TestWhatHasNoUseForWebhooksDoesNotWaitForThem(t *testing.T) {
 		c := newCluster(t)
 		actuator := c.newActuator()
 		g.Expect(actuator.deployWebhooks(t.Context(), c.operation())).To(Succeed())
-		g.Expect(actuator.removeWebhooks(t.Context(), c.operation(), emptyShoot)).To(Succeed())
+		g.Expect(actuator.removeResource(t.Context(), c.operation(), emptyShoot, WebhooksName, actuator.deleteWebhooks)).To(Succeed())
 
 		former := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: WebhooksName}}
 		g.Expect(c.Create(t.Context(), former)).To(Succeed())

@@ -100,7 +100,7 @@ func (c *cluster) generateFormer() {
 
 	var former []extensionssecretsmanager.SecretConfigWithOptions
 	for _, secret := range withoutCredentials(namespace) {
-		config := secret.Config.(*certificateConfig).CertificateSecretConfig
+		config := secret.(*certificateConfig).CertificateSecretConfig
 		opts := []secretsmanager.GenerateOption{secretsmanager.Persist()}
 		if config.CertType != secretsutils.CACert {
 			config.SkipPublishingCACertificate = true
@@ -222,7 +222,7 @@ func TestASecretThatCannotSignIsReported(t *testing.T) {
 func TestASecretThatIsNotListedIsNotAskedFor(t *testing.T) {
 	g := NewWithT(t)
 	c := newServedCluster(t)
-	listed := newListedSecrets(c, namespace)
+	listed := &listedSecrets{Client: c, namespace: namespace}
 	g.Expect(listed.list(t.Context())).To(Succeed())
 	g.Expect(c.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "there"}})).To(Succeed())
 
@@ -235,7 +235,7 @@ func TestASecretThatIsNotListedIsNotAskedFor(t *testing.T) {
 
 // BenchmarkSecrets is the CPU time for the secrets of a new ControlPlane.
 func BenchmarkSecrets(b *testing.B) {
-	for name, configs := range map[string]func(string) []extensionssecretsmanager.SecretConfigWithOptions{
+	for name, configs := range map[string]func(string) []secretConfig{
 		"certificates": withoutCredentials, "all": secretConfigs,
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -245,7 +245,7 @@ func benchmarked(b *testing.B) (*cluster, func()) {
 	actuator, op := c.newActuator(), c.operation()
 	return c, func() {
 		actuator.Images.LocalPathProvisioner = c.opts.Images.LocalPathProvisioner
-		if err := actuator.deploy(b.Context(), op, nil, awake); err != nil {
+		if err := actuator.deploy(b.Context(), op, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

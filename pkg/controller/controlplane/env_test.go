@@ -31,7 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	extensionssecretsmanager "github.com/gardener/gardener/extensions/pkg/util/secret/manager"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
@@ -140,10 +139,8 @@ func newOptions(t testing.TB) Options {
 }
 
 // withoutCredentials leaves out the password, which is renewed all the time.
-func withoutCredentials(namespace string) []extensionssecretsmanager.SecretConfigWithOptions {
-	return slices.DeleteFunc(secretConfigs(namespace), func(config extensionssecretsmanager.SecretConfigWithOptions) bool {
-		return config.Config.GetName() == dummyAuthName
-	})
+func withoutCredentials(namespace string) []secretConfig {
+	return slices.DeleteFunc(secretConfigs(namespace), func(config secretConfig) bool { return config.GetName() == dummyAuthName })
 }
 
 // withCredentials has all secrets.

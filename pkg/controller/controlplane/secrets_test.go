@@ -233,7 +233,7 @@ func TestOneListAnswersForTheSecretsOfThisIdentityOnly(t *testing.T) {
 	g := NewWithT(t)
 	c := newServedCluster(t)
 	c.mustReconcile()
-	listed := newListedSecrets(c, namespace)
+	listed := &listedSecrets{Client: c, namespace: namespace}
 	g.Expect(listed.list(t.Context())).To(Succeed())
 	known := c.secrets()[authorityName][0]
 	g.Expect(c.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace(namespace))).To(Succeed())

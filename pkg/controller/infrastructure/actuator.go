@@ -2,6 +2,10 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package infrastructure holds the controller for Infrastructures of type local: what the machines of a shoot need before
+// there are any. That is a namespace if they are in another cluster than the seed, NetworkPolicies that let them reach
+// what machines reach and be reached by what reaches machines, and Calico's IPPools, so that their addresses are of the
+// shoot's node range: else control plane components would go past the VPN, as Gardener's docs on provider-local tell.
 package infrastructure
 
 import (
@@ -11,18 +15,34 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/gardener/gardener/extensions/pkg/controller/infrastructure"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedBy      = "gardener-extension-provider-local"
+
+	// roleInfra is the value of gardener.cloud/role of namespaces for machines.
+	roleInfra = "infra"
+	// labelPodSecurity with this value lets machines be privileged.
+	labelPodSecurity, podSecurityPrivileged = "pod-security.kubernetes.io/enforce", "privileged"
+
 	// retryWait is when a namespace that is being deleted is looked at again at the latest: in another cluster nothing is
 	// watched. At first it is retrySoon, as an empty namespace is gone at once.
 	retryWait = 5 * time.Second
@@ -31,18 +51,71 @@ const (
 	forceDeleteTimeout = 20 * time.Second
 )
 
+// Options are what the controller needs.
+type Options struct {
+	reconciler.Shared
+
+	// Clusters finds the cluster of the machines of a shoot.
+	Clusters cluster.Clusters
+	// EgressCIDRs are ranges that machines may reach besides those that every machine reaches: machines.egressCIDRs of the
+	// configuration.
+	EgressCIDRs []string
+	// NodeCIDRs are ranges that Shoots may have for their nodes besides private ones: machines.nodeCIDRs of the configuration.
+	NodeCIDRs []string
+	// AllowedCIDRs are the ranges to which servers of kubeconfigs for machines may resolve: machines.remote.allowedCIDRs of the
+	// configuration. The control plane of a shoot gets a way there.
+	AllowedCIDRs []string
+	// ResolvConf is the resolv.conf(5) with the DNS servers of the instance, in whose ranges no machine gets an address.
+	// Default: /etc/resolv.conf.
+	ResolvConf string
+	// LoadBalancers are those of the seed. Machines may reach all addresses of theirs.
+	LoadBalancers configv1alpha1.LoadBalancersConfiguration
+	// CoreDNSNamespace is that of the CoreDNS which machines in the seed ask; empty if they ask none of ours.
+	CoreDNSNamespace string
+	// Clock tells the time. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+// AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
+// classes or no clusters, or if a range of addresses is none.
+//
+// Needed permissions in the seed, beyond those of the extension library for Infrastructures, Clusters and Namespaces and
+// those of cluster.Clusters: create, patch, delete and deletecollection on NetworkPolicies; list, create, patch and delete on
+// ippools of crd.projectcalico.org; get on Namespaces. In another cluster the user of its kubeconfig needs the same but for
+// deletecollection, and create, patch and delete on Namespaces.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if opts.Clusters == nil {
+		return errors.New("no clusters of machines given")
+	}
+	ranges, err := newRanges(opts)
+	if err != nil {
+		return err
+	}
+	return newReconciler(mgr, opts, ranges).AddToManager(mgr, infrastructure.ControllerName)
+}
+
+func newReconciler(mgr manager.Manager, opts Options, ranges ranges) *reconciler.Reconciler[*extensionsv1alpha1.Infrastructure] {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Infrastructure]{
+		Shared:    opts.Shared,
+		Client:    mgr.GetClient(),
+		Finalizer: infrastructure.FinalizerName,
+		Actuator:  &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), ranges: ranges},
+		Clock:     opts.Clock,
+	})
+}
+
 // attempt is one at an operation on an Infrastructure.
 type attempt = reconciler.Operation[*extensionsv1alpha1.Infrastructure]
 
 type actuator struct {
+	Options
 	client client.Client
 	// reader asks the API server: what is read here is not worth an informer for the whole seed.
 	reader client.Reader
-	clock  clock.PassiveClock
-
-	clusters         cluster.Clusters
-	ranges           ranges
-	coreDNSNamespace string
+	ranges ranges
 }
 
 var _ reconciler.Actuator[*extensionsv1alpha1.Infrastructure] = (*actuator)(nil)
@@ -72,7 +145,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	}
 	reach := reach{
 		namespace: infra.Namespace, machines: at.namespace, remote: at.remote,
-		nodes: networks.nodes, seed: seed, ranges: a.ranges, coreDNSNamespace: a.coreDNSNamespace,
+		nodes: networks.nodes, seed: seed, ranges: a.ranges, coreDNSNamespace: a.CoreDNSNamespace,
 	}
 	for _, policy := range reach.policies() {
 		in := at
@@ -127,7 +200,7 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 	if !isGone {
 		// Shortly at first, and the longer it takes the less often. What time it is in the other cluster does not matter, and the
 		// time of the deletion has no fraction of a second.
-		retryAfter := min(max(retrySoon, a.clock.Since(op.Object.DeletionTimestamp.Time)-time.Second), retryWait)
+		retryAfter := min(max(retrySoon, a.Clock.Since(op.Object.DeletionTimestamp.Time)-time.Second), retryWait)
 		return reconciler.Waiting(fmt.Errorf("namespace %s of the machines is still being deleted, its status tells why", at.namespace), retryAfter)
 	}
 	// The pools go after the machines, which have their addresses of them.
@@ -153,4 +226,97 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 		op.Log.Info("Leaving behind what could not be deleted, as deletion is forced", "reason", err.Error())
 	}
 	return nil
+}
+
+// place is where the machines of a shoot are: the shoot's namespace in the seed, or one of their own in another cluster.
+type place struct {
+	reconciler.Target
+	namespace string
+	remote    bool
+}
+
+// placeOf returns where the machines of an Infrastructure are.
+func (a *actuator) placeOf(ctx context.Context, infra *extensionsv1alpha1.Infrastructure) (place, error) {
+	ref := infra.Spec.SecretRef
+	if ref == (corev1.SecretReference{}) {
+		return place{}, reconciler.ConfigurationProblem(errors.New("spec.secretRef is empty: set name and namespace of a Secret"), reconciler.RetryMistake)
+	}
+	found, err := a.Clusters.Get(ctx, ref, infra.Namespace)
+	if err != nil {
+		return place{}, reconciler.RetrySlowly(err)
+	}
+	if !found.Remote {
+		return a.inSeed(infra), nil
+	}
+	return place{Target: reconciler.Target{Client: found.Client, Live: found.Client, ID: found.Config}, namespace: found.Namespace, remote: true}, nil
+}
+
+func (a *actuator) inSeed(infra *extensionsv1alpha1.Infrastructure) place {
+	return place{Target: reconciler.Target{Client: a.client, Live: a.reader}, namespace: infra.Namespace}
+}
+
+// explain adds Gardener's code to what a cluster that a user has named says if the credentials do not suffice.
+func (p place) explain(err error) error {
+	switch {
+	case !p.remote:
+		return err
+	case apierrors.IsUnauthorized(err):
+		return reconciler.WithCode(err, gardencorev1beta1.ErrorInfraUnauthenticated, reconciler.RetryMissing)
+	case apierrors.IsForbidden(err):
+		return reconciler.WithCode(err, gardencorev1beta1.ErrorInfraUnauthorized, reconciler.RetryMissing)
+	}
+	return err
+}
+
+// applyNamespace makes the namespace unless it is the shoot's in the seed, which is gardenlet's. One that somebody else has
+// made is refused: it would be deleted in the end.
+//
+// What is there already is usually as it is to be: then it is read. Else it is created, which is one request less.
+func (p place) applyNamespace(ctx context.Context, op *attempt) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.namespace}}
+	if !p.remote {
+		return namespace, nil
+	}
+	err := op.Ensure(ctx, p.Target, namespace, op.Object.Status.ProviderStatus != nil, func() error {
+		switch {
+		case namespace.DeletionTimestamp != nil:
+			return reconciler.Waiting(fmt.Errorf("namespace %s is being deleted", p.namespace), retryWait)
+		case namespace.ResourceVersion != "" && !isOurs(namespace):
+			return reconciler.ConfigurationProblem(fmt.Errorf("namespace %s is already in the cluster of the machines, but is not labelled %s=%s: "+
+				"delete it, or give it the label to have it deleted with the shoot", p.namespace, v1beta1constants.GardenRole, roleInfra), reconciler.RetryMissing)
+		}
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, v1beta1constants.GardenRole, roleInfra)
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, labelPodSecurity, podSecurityPrivileged)
+		return nil
+	})
+	return namespace, err
+}
+
+// deleteNamespace deletes the namespace if it was made for machines, and reports whether it is gone. One that is not ours
+// counts as gone.
+func (p place) deleteNamespace(ctx context.Context, op *attempt) (bool, error) {
+	if !p.remote {
+		return true, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := p.Live.Get(ctx, client.ObjectKey{Name: p.namespace}, namespace); apierrors.IsNotFound(err) {
+		return true, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", p.namespace, err)
+	}
+	if !isOurs(namespace) || namespace.DeletionTimestamp != nil {
+		return !isOurs(namespace), nil
+	}
+	_, err := op.Delete(ctx, p.WithoutState(), []client.Object{namespace}, client.Preconditions{UID: &namespace.UID})
+	return false, err
+}
+
+func isOurs(namespace *corev1.Namespace) bool {
+	return namespace.Labels[v1beta1constants.GardenRole] == roleInfra
+}
+
+// deletePolicies deletes all NetworkPolicies of a shoot in the seed. Those in a namespace of the machines go with that.
+func (a *actuator) deletePolicies(ctx context.Context, op *attempt) error {
+	_, err := op.DeleteAll(ctx, a.inSeed(op.Object).WithoutState(), &networkingv1.NetworkPolicyList{}, op.Object.Namespace, client.MatchingLabels{labelManagedBy: managedBy})
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,7 +46,6 @@ var ipPoolKind = schema.GroupVersionKind{Group: "crd.projectcalico.org", Version
 // same range, as Gardener's local shoots all do: Calico gives out addresses by blocks that belong to a range, not to a
 // pool, so no address is given out twice. Other pools must not overlap.
 func (p place) applyPools(ctx context.Context, op *attempt, namespace *corev1.Namespace, networks networks, refusal func(netip.Prefix) string) ([]localv1alpha1.MachineIPPool, string, error) {
-	technicalID := op.Object.Namespace
 	all, err := p.listPools(ctx)
 	if isNoAPI(err) {
 		return nil, fmt.Sprintf("The cluster of the machines has no IPPools of Calico (%s): machines get their addresses of the pod network, "+
@@ -60,40 +60,32 @@ func (p place) applyPools(ctx context.Context, op *attempt, namespace *corev1.Na
 		messages []string
 	)
 	for _, family := range networks.families {
-		i := slices.IndexFunc(networks.nodes, func(prefix netip.Prefix) bool { return familyOf(prefix) == family })
-		if i < 0 {
-			messages = append(messages, fmt.Sprintf("There is no range of family %s for nodes: spec.networking.nodes of the shoot has none. "+
-				"Machines get their %s addresses of the pod network.", family, family))
-			continue
-		}
-		if reason := refusal(networks.nodes[i]); reason != "" {
-			messages = append(messages, fmt.Sprintf("IPPool %s was not made: the range %s of the shoot's nodes %s. Machines get their %s addresses of the pod network.",
-				machine.IPPoolName(technicalID, family), networks.nodes[i], reason, family))
-			continue
-		}
-		pool, message, err := p.applyPool(ctx, op, namespace, networks.nodes[i], all)
+		pool, reason, err := p.applyPool(ctx, op, namespace, networks, family, all, refusal)
 		if err != nil {
 			return nil, "", err
 		}
-		if message != "" {
-			messages = append(messages, message)
+		if reason != "" {
+			messages = append(messages, fmt.Sprintf("%s. Machines get their %s addresses of the pod network.", reason, family))
 			continue
 		}
-		out = append(out, *pool)
+		out = append(out, pool)
 	}
 	return out, strings.Join(messages, " "), nil
 }
 
-func (p place) applyPool(ctx context.Context, op *attempt, namespace *corev1.Namespace, nodes netip.Prefix, all []unstructured.Unstructured) (*localv1alpha1.MachineIPPool, string, error) {
-	family := familyOf(nodes)
-	pool := newPool(machine.IPPoolName(op.Object.Namespace, family))
-	name := pool.GetName()
-	if other := overlapping(all, name, nodes); other != nil {
-		return nil, fmt.Sprintf("IPPool %s was not made: the range %s of the shoot's nodes overlaps %s of IPPool %.253s. "+
-			"Machines get their %s addresses of the pod network.", name, nodes, cidrOf(*other), other.GetName(), family), nil
+// applyPool returns the pool for a family, or why there can be none.
+func (p place) applyPool(ctx context.Context, op *attempt, namespace *corev1.Namespace, networks networks, family gardencorev1beta1.IPFamily, all []unstructured.Unstructured, refusal func(netip.Prefix) string) (out localv1alpha1.MachineIPPool, reason string, err error) {
+	i := slices.IndexFunc(networks.nodes, func(prefix netip.Prefix) bool { return familyOf(prefix) == family })
+	if i < 0 {
+		return out, fmt.Sprintf("There is no range of family %s for nodes: spec.networking.nodes of the shoot has none", family), nil
+	}
+	nodes, name := networks.nodes[i], machine.IPPoolName(op.Object.Namespace, family)
+	if reason := cmp.Or(refusal(nodes), overlap(all, name, nodes)); reason != "" {
+		return out, fmt.Sprintf("IPPool %s was not made: the range %s of the shoot's nodes %s", name, nodes, reason), nil
 	}
 
-	out, spec := &localv1alpha1.MachineIPPool{IPFamily: family, Name: name, CIDR: nodes.String()}, poolSpec(nodes, all)
+	out = localv1alpha1.MachineIPPool{IPFamily: family, Name: name, CIDR: nodes.String()}
+	pool, spec := newPool(name), poolSpec(nodes, all)
 	pool.SetLabels(poolLabels(op.Object.Namespace))
 	pool.Object["spec"] = spec
 	if i := slices.IndexFunc(all, func(pool unstructured.Unstructured) bool { return pool.GetName() == name }); i >= 0 {
@@ -102,50 +94,29 @@ func (p place) applyPool(ctx context.Context, op *attempt, namespace *corev1.Nam
 			// To make a pool smaller would take the machines' addresses out of it.
 			out.CIDR, spec["cidr"] = current.String(), current.String()
 		}
-		if isLike(all[i], pool) {
+		// Calico has more fields.
+		if apiequality.Semantic.DeepDerivative(pool.Object, all[i].Object) {
 			return out, "", nil
 		}
 		pool.SetOwnerReferences(all[i].GetOwnerReferences())
 	} else if err := p.own(ctx, namespace, pool); err != nil {
-		return nil, "", err
+		return out, "", err
 	}
-	err := op.Apply(ctx, p.WithoutState(), pool)
-	if apierrors.IsInvalid(err) {
-		return nil, fmt.Sprintf("IPPool %s with the range %s of the shoot's nodes was refused: %v. Machines get their %s addresses of the pod network.",
-			name, nodes, err, family), nil
+	if err = op.Apply(ctx, p.WithoutState(), pool); apierrors.IsInvalid(err) {
+		return out, fmt.Sprintf("IPPool %s with the range %s of the shoot's nodes was refused: %v", name, nodes, err), nil
 	}
 	return out, "", err
 }
 
-// own has an IPPool go with the namespace of the machines, should nobody delete it. That of a shoot is not known yet.
+// own has an IPPool go with the namespace of the machines, should nobody delete it. That of a shoot has not been read yet.
 func (p place) own(ctx context.Context, namespace *corev1.Namespace, pool *unstructured.Unstructured) error {
-	uid := namespace.UID
-	if uid == "" {
-		current := &metav1.PartialObjectMetadata{}
-		current.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(namespace), current); err != nil {
+	if namespace.UID == "" {
+		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); err != nil {
 			return fmt.Errorf("reading namespace %s, which is to own an IPPool: %w", namespace.Name, err)
 		}
-		uid = current.UID
 	}
-	pool.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: uid}})
+	pool.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID}})
 	return nil
-}
-
-// isLike reports whether a pool has the labels and the spec of another one. Calico has more fields.
-func isLike(pool unstructured.Unstructured, desired *unstructured.Unstructured) bool {
-	for name, value := range desired.GetLabels() {
-		if pool.GetLabels()[name] != value {
-			return false
-		}
-	}
-	spec, _ := pool.Object["spec"].(map[string]any)
-	for field, value := range desired.Object["spec"].(map[string]any) {
-		if spec[field] != value {
-			return false
-		}
-	}
-	return true
 }
 
 // deletePools deletes the IPPools for the machines of a shoot, of each family that it has.
@@ -228,17 +199,17 @@ func encapsulation(family gardencorev1beta1.IPFamily, all []unstructured.Unstruc
 	return never, never
 }
 
-// overlapping returns a pool with another name whose range overlaps, unless it is for the machines of another shoot and of
-// the same range.
-func overlapping(all []unstructured.Unstructured, name string, nodes netip.Prefix) *unstructured.Unstructured {
-	for i, pool := range all {
+// overlap tells of the first pool with another name whose range overlaps, unless it is for the machines of another shoot and
+// of the same range; empty if there is none.
+func overlap(all []unstructured.Unstructured, name string, nodes netip.Prefix) string {
+	for _, pool := range all {
 		prefix, ok := prefixOf(pool)
 		shared := prefix == nodes && pool.GetLabels()[labelManagedBy] == managedBy
 		if ok && pool.GetName() != name && prefix.Overlaps(nodes) && !shared {
-			return &all[i]
+			return fmt.Sprintf("overlaps %s of IPPool %.253s", cidrOf(pool), pool.GetName())
 		}
 	}
-	return nil
+	return ""
 }
 
 func prefixOf(pool unstructured.Unstructured) (netip.Prefix, bool) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/miekg/dns"
+	"k8s.io/utils/ptr"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -34,51 +35,41 @@ func networksOf(shoot *gardencorev1beta1.Shoot) (networks, error) {
 	if spec == nil {
 		return networks{}, nil
 	}
-	status := shoot.Status.Networking
-	if status == nil {
-		status = &gardencorev1beta1.NetworkingStatus{}
-	}
+	status := ptr.Deref(shoot.Status.Networking, gardencorev1beta1.NetworkingStatus{})
 	out := networks{families: spec.IPFamilies}
 	if len(out.families) == 0 {
 		out.families = []gardencorev1beta1.IPFamily{gardencorev1beta1.IPFamilyIPv4}
 	}
+	var errs [3]error
+	out.nodes, errs[0] = out.parse("nodes", spec.Nodes, status.Nodes)
+	out.pods, errs[1] = out.parse("pods", spec.Pods, status.Pods)
+	out.services, errs[2] = out.parse("services", spec.Services, status.Services)
+	return out, errors.Join(errs[:]...)
+}
 
-	for _, of := range []struct {
-		field  string
-		spec   *string
-		status []string
-		out    *[]netip.Prefix
-	}{
-		{"nodes", spec.Nodes, status.Nodes, &out.nodes},
-		{"pods", spec.Pods, status.Pods, &out.pods},
-		{"services", spec.Services, status.Services, &out.services},
-	} {
-		var cidrs []string
-		if of.spec != nil && *of.spec != "" {
-			cidrs = append(cidrs, *of.spec)
+// parse returns the first range of each family.
+func (n networks) parse(field string, spec *string, status []string) ([]netip.Prefix, error) {
+	prefixes, err := parseCIDRs(append([]string{ptr.Deref(spec, "")}, status...)...)
+	if err != nil {
+		return nil, fmt.Errorf("networking.%s of the shoot: %w", field, err)
+	}
+	var out []netip.Prefix
+	for _, family := range n.families {
+		if i := slices.IndexFunc(prefixes, func(p netip.Prefix) bool { return familyOf(p) == family }); i >= 0 {
+			out = append(out, prefixes[i])
 		}
-		prefixes, err := configv1alpha1.ParseCIDRs(append(cidrs, of.status...))
-		if err != nil {
-			return networks{}, fmt.Errorf("networking.%s of the shoot: %w", of.field, err)
-		}
-		*of.out = firstOfEach(out.families, prefixes)
 	}
 	return out, nil
+}
+
+// parseCIDRs leaves out those that are empty.
+func parseCIDRs(cidrs ...string) ([]netip.Prefix, error) {
+	return configv1alpha1.ParseCIDRs(slices.DeleteFunc(slices.Clone(cidrs), func(cidr string) bool { return cidr == "" }))
 }
 
 // status is what Gardener is told of the ranges.
 func (n networks) status() *extensionsv1alpha1.InfrastructureStatusNetworking {
 	return &extensionsv1alpha1.InfrastructureStatusNetworking{Nodes: toStrings(n.nodes), Pods: toStrings(n.pods), Services: toStrings(n.services)}
-}
-
-func firstOfEach(families []gardencorev1beta1.IPFamily, prefixes []netip.Prefix) []netip.Prefix {
-	var out []netip.Prefix
-	for _, family := range families {
-		if i := slices.IndexFunc(prefixes, func(p netip.Prefix) bool { return familyOf(p) == family }); i >= 0 {
-			out = append(out, prefixes[i])
-		}
-	}
-	return out
 }
 
 func familyOf(prefix netip.Prefix) gardencorev1beta1.IPFamily {
@@ -96,23 +87,36 @@ func toStrings(prefixes []netip.Prefix) []string {
 	return out
 }
 
-// minimal leaves out what is part of something else, and sorts the rest.
+// minimal leaves out what is part of something else, and sorts the rest. In this order, a range comes right before its parts.
 func minimal(prefixes []netip.Prefix) []netip.Prefix {
-	sorted := slices.SortedFunc(slices.Values(prefixes), func(a, b netip.Prefix) int {
-		return cmp.Or(a.Bits()-b.Bits(), a.Addr().Compare(b.Addr()))
-	})
 	var out []netip.Prefix
-	for _, prefix := range sorted {
-		if !slices.ContainsFunc(out, func(other netip.Prefix) bool { return covers(other, prefix) }) {
+	for _, prefix := range slices.SortedFunc(slices.Values(prefixes), netip.Prefix.Compare) {
+		if len(out) == 0 || !covers(out[len(out)-1], prefix) {
 			out = append(out, prefix)
 		}
 	}
-	slices.SortFunc(out, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	return out
 }
 
 // covers reports whether all addresses of b are in a.
 func covers(a, b netip.Prefix) bool { return a.Bits() <= b.Bits() && a.Contains(b.Addr()) }
+
+// seedRanges are the ranges of a seed, and what its operator has blocked.
+type seedRanges struct {
+	nodes, pods, services, blocked []netip.Prefix
+}
+
+func seedRangesOf(seed *gardencorev1beta1.Seed) (*seedRanges, error) {
+	if seed == nil {
+		return nil, nil
+	}
+	networks, out, errs := seed.Spec.Networks, &seedRanges{}, [4]error{}
+	out.nodes, errs[0] = parseCIDRs(ptr.Deref(networks.Nodes, ""))
+	out.pods, errs[1] = parseCIDRs(networks.Pods)
+	out.services, errs[2] = parseCIDRs(networks.Services)
+	out.blocked, errs[3] = parseCIDRs(networks.BlockCIDRs...)
+	return out, errors.Join(errs[:]...)
+}
 
 // ranges are those of the instance's configuration and surroundings.
 type ranges struct {
@@ -188,38 +192,7 @@ func loadBalancerPrefixes(config configv1alpha1.LoadBalancersConfiguration) ([]n
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, prefixesOf(parsed)...)
+		out = append(out, parsed.Prefixes()...)
 	}
 	return minimal(out), nil
-}
-
-// prefixesOf returns the prefixes, as few as there can be, that a range consists of.
-func prefixesOf(r configv1alpha1.AddressRange) []netip.Prefix {
-	var out []netip.Prefix
-	for first := r.First; ; {
-		prefix := netip.PrefixFrom(first, first.BitLen())
-		for prefix.Bits() > 0 {
-			larger, _ := first.Prefix(prefix.Bits() - 1)
-			if larger.Addr() != first || r.Last.Less(lastOf(larger)) {
-				break
-			}
-			prefix = larger
-		}
-		out = append(out, prefix)
-		last := lastOf(prefix)
-		if !last.Less(r.Last) {
-			return out
-		}
-		first = last.Next()
-	}
-}
-
-func lastOf(prefix netip.Prefix) netip.Addr {
-	raw := prefix.Addr().AsSlice()
-	for i := range raw {
-		host := min(max((i+1)*8-prefix.Bits(), 0), 8)
-		raw[i] |= byte(1<<host - 1)
-	}
-	last, _ := netip.AddrFromSlice(raw)
-	return last
 }

@@ -75,21 +75,3 @@ func TestTheAddressesOfLoadBalancers(t *testing.T) {
 		g.Expect(err).To(HaveOccurred())
 	}
 }
-
-func TestARangeIsAsFewPrefixesAsThereCanBe(t *testing.T) {
-	for value, expected := range map[string][]string{
-		"10.0.0.0-10.0.0.0":               {"10.0.0.0/32"},
-		"10.0.0.1-10.0.0.6":               {"10.0.0.1/32", "10.0.0.2/31", "10.0.0.4/31", "10.0.0.6/32"},
-		"172.18.255.128-172.18.255.254":   {"172.18.255.128/26", "172.18.255.192/27", "172.18.255.224/28", "172.18.255.240/29", "172.18.255.248/30", "172.18.255.252/31", "172.18.255.254/32"},
-		"0.0.0.0-255.255.255.255":         {"0.0.0.0/0"},
-		"255.255.255.254-255.255.255.255": {"255.255.255.254/31"},
-		"fd00::-fd00::1:ffff":             {"fd00::/111"},
-	} {
-		t.Run(value, func(t *testing.T) {
-			g := NewWithT(t)
-			parsed, err := configv1alpha1.ParseAddressRange(value)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(toStrings(prefixesOf(parsed))).To(Equal(expected))
-		})
-	}
-}

@@ -15,11 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	"github.com/gardener/gardener/pkg/controller/networkpolicy"
 
-	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/apis/local/validation"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
@@ -84,38 +82,6 @@ func (r reach) refusal(nodes netip.Prefix) string {
 	return ""
 }
 
-// seedRanges are the ranges of a seed, and what its operator has blocked.
-type seedRanges struct {
-	nodes, pods, services, blocked []netip.Prefix
-}
-
-func seedRangesOf(seed *gardencorev1beta1.Seed) (*seedRanges, error) {
-	if seed == nil {
-		return nil, nil
-	}
-	networks, out := seed.Spec.Networks, &seedRanges{}
-	var nodes []string
-	if networks.Nodes != nil {
-		nodes = []string{*networks.Nodes}
-	}
-	for _, of := range []struct {
-		cidrs []string
-		out   *[]netip.Prefix
-	}{
-		{nodes, &out.nodes},
-		{[]string{networks.Pods}, &out.pods},
-		{[]string{networks.Services}, &out.services},
-		{networks.BlockCIDRs, &out.blocked},
-	} {
-		prefixes, err := configv1alpha1.ParseCIDRs(slices.DeleteFunc(slices.Clone(of.cidrs), func(cidr string) bool { return cidr == "" }))
-		if err != nil {
-			return nil, err
-		}
-		*of.out = prefixes
-	}
-	return out, nil
-}
-
 // policies returns all NetworkPolicies of a shoot. None of them selects a pod that is neither a machine nor one of
 // Gardener's control plane, which in a shoot's namespace of a seed have Gardener's deny-all anyway: theirs only adds.
 func (r reach) policies() []*networkingv1.NetworkPolicy {
@@ -172,7 +138,9 @@ func (r reach) egressRules() []networkingv1.NetworkPolicyEgressRule {
 		out = append(out, networkingv1.NetworkPolicyEgressRule{To: gateways()})
 		if r.coreDNSNamespace != "" {
 			out = append(out, networkingv1.NetworkPolicyEgressRule{
-				To:    []networkingv1.NetworkPolicyPeer{{NamespaceSelector: namespaceNamed(r.coreDNSNamespace)}},
+				To: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{corev1.LabelMetadataName: r.coreDNSNamespace},
+				}}},
 				Ports: dnsPorts(53, 9053, 9054),
 			})
 		}
@@ -269,10 +237,6 @@ func gateways() []networkingv1.NetworkPolicyPeer {
 			{Key: v1beta1constants.LabelExposureClassHandlerName, Operator: metav1.LabelSelectorOpExists},
 		}}},
 	}
-}
-
-func namespaceNamed(name string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: name}}
 }
 
 func pods(selector metav1.LabelSelector) []networkingv1.NetworkPolicyPeer {

@@ -56,8 +56,11 @@ const (
 	hostsFolder = "/etc/containerd/certs.d"
 )
 
-//go:embed templates/hosts.toml.tpl
-var hostsTemplate string
+var (
+	//go:embed templates/hosts.toml.tpl
+	hostsText     string
+	hostsTemplate = template.Must(template.New("hosts.toml").Option("missingkey=error").Parse(hostsText))
+)
 
 // Options are what the webhook needs.
 type Options struct {
@@ -219,17 +222,13 @@ func ensureRegistries(config *extensionsv1alpha1.CRIConfig, mirrors []configv1al
 // withHostsFiles returns the files of a new machine with those that tell containerd of the mirrors. gardener-node-agent,
 // which writes the same files later on, is itself pulled from a registry first. A file that is there already is kept.
 func withHostsFiles(files []extensionsv1alpha1.File, mirrors []configv1alpha1.RegistryMirror) ([]extensionsv1alpha1.File, error) {
-	tpl, err := template.New("hosts.toml").Option("missingkey=error").Parse(hostsTemplate)
-	if err != nil {
-		return nil, err
-	}
 	for _, mirror := range mirrors {
 		name := path.Join(hostsFolder, mirror.Upstream, "hosts.toml")
 		if extensionswebhook.FileWithPath(files, name) != nil {
 			continue
 		}
 		content := &strings.Builder{}
-		if err := tpl.Execute(content, mirror); err != nil {
+		if err := hostsTemplate.Execute(content, mirror); err != nil {
 			return nil, fmt.Errorf("rendering hosts.toml of %s: %w", mirror.Upstream, err)
 		}
 		files = append(files, extensionsv1alpha1.File{

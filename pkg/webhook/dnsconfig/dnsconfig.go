@@ -46,19 +46,13 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	machinepods "github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
 	// Name is the name of the controller, and the beginning of the names of the webhooks and of their paths.
 	Name = "dnsconfig"
-
-	// LabelMachine is a label of the Pods that are machines, with the value MachineApp.
-	LabelMachine = v1beta1constants.LabelApp
-	// MachineApp is the value of LabelMachine.
-	MachineApp = "machine"
-	// LabelMachineProvider is another one, with the type of this provider as its value.
-	LabelMachineProvider = "machine-provider"
 
 	deploymentProber   = "dependency-watchdog-prober"
 	deploymentExporter = "blackbox-exporter"
@@ -109,14 +103,12 @@ type Options struct {
 func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error) {
 	// The manager's own cache has no Services of type ClusterIP.
 	services, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(),
-		Scheme:     mgr.GetScheme(),
-		Mapper:     mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: {
-			Namespaces: map[string]cache.Config{opts.Namespace: {}},
-			Field:      fields.OneTermEqualSelector(metav1.ObjectNameField, coredns.ServiceName),
-		}},
-		DefaultTransform: cache.TransformStripManagedFields(),
+		HTTPClient:           mgr.GetHTTPClient(),
+		Scheme:               mgr.GetScheme(),
+		Mapper:               mgr.GetRESTMapper(),
+		DefaultNamespaces:    map[string]cache.Config{opts.Namespace: {}},
+		DefaultFieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, coredns.ServiceName),
+		DefaultTransform:     cache.TransformStripManagedFields(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of CoreDNS' Service: %w", err)
@@ -167,9 +159,7 @@ func webhooks(admitter *admitter) []*extensionswebhook.Webhook {
 	handler := limits.Quantities(admitter, &corev1.Pod{}, &appsv1.Deployment{})
 	return []*extensionswebhook.Webhook{
 		// The namespace of a machine is the driver's choice.
-		webhook("machines", handler, &corev1.Pod{}, nil, &metav1.LabelSelector{
-			MatchLabels: map[string]string{LabelMachine: MachineApp, LabelMachineProvider: localv1alpha1.Type},
-		}),
+		webhook("machines", handler, &corev1.Pod{}, nil, &metav1.LabelSelector{MatchLabels: machinepods.Selector()}),
 		webhook("garden", handler, &appsv1.Deployment{},
 			&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: v1beta1constants.GardenNamespace}},
 			appIn(gardenDeployments()...)),
@@ -203,21 +193,14 @@ func appIn(names ...string) *metav1.LabelSelector {
 
 // admitter answers for Pods and Deployments. It is no Mutator of the extension library, as these can't give warnings.
 type admitter struct {
-	log           logr.Logger
-	decoder       admission.Decoder
-	services      client.Reader
-	service       client.ObjectKey
-	clusterDomain string
+	Options
+	log      logr.Logger
+	decoder  admission.Decoder
+	services client.Reader
 }
 
 func newAdmitter(log logr.Logger, scheme *runtime.Scheme, services client.Reader, opts Options) *admitter {
-	return &admitter{
-		log:           log,
-		decoder:       admission.NewDecoder(scheme),
-		services:      services,
-		service:       client.ObjectKey{Namespace: opts.Namespace, Name: coredns.ServiceName},
-		clusterDomain: opts.ClusterDomain,
-	}
+	return &admitter{Options: opts, log: log, decoder: admission.NewDecoder(scheme), services: services}
 }
 
 // Handle implements admission.Handler.
@@ -230,22 +213,19 @@ func (h *admitter) Handle(ctx context.Context, request admission.Request) admiss
 		return admission.Allowed("")
 	}
 
-	servers, err := nameservers(ctx, h.services, h.service)
+	servers, err := nameservers(ctx, h.services, h.Namespace)
 	if err == nil && len(servers) == 0 {
-		err = errors.New("the Service " + h.service.String() + " of CoreDNS has no address yet")
+		err = fmt.Errorf("the Service %s/%s of CoreDNS has no address yet", h.Namespace, coredns.ServiceName)
 	}
 	if err != nil {
 		h.log.Info("Leaving the DNS configuration of a pod as it is", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", err.Error())
 		return admission.Allowed("").WithWarnings(fmt.Sprintf("provider-local left the DNS configuration as it is: %v", err))
 	}
 
-	before, err := json.Marshal(obj)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	target.ask(servers, h.clusterDomain)
-	after, err := json.Marshal(obj)
-	if err != nil {
+	before, errBefore := json.Marshal(obj)
+	target.ask(servers, h.ClusterDomain)
+	after, errAfter := json.Marshal(obj)
+	if err := errors.Join(errBefore, errAfter); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return admission.PatchResponseFromRaw(before, after)
@@ -272,10 +252,10 @@ func (h *admitter) decode(request admission.Request) (client.Object, *target, er
 	return nil, nil, fmt.Errorf("unexpected kind %s", request.Kind.String())
 }
 
-// nameservers returns the addresses of CoreDNS' Service, of both families where it has them.
-func nameservers(ctx context.Context, reader client.Reader, key client.ObjectKey) ([]string, error) {
+// nameservers returns the addresses of CoreDNS' Service in a namespace, of both families where it has them.
+func nameservers(ctx context.Context, reader client.Reader, namespace string) ([]string, error) {
 	service := &corev1.Service{}
-	if err := reader.Get(ctx, key, service); err != nil {
+	if err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: coredns.ServiceName}, service); err != nil {
 		return nil, fmt.Errorf("reading the Service of CoreDNS: %w", err)
 	}
 	return addresses(service), nil
@@ -337,7 +317,7 @@ func (t *target) asksCluster() bool {
 // another server than CoreDNS, which is in the given namespace; while that has no address, there is nothing to do. The
 // reader asks the API server: this is needed too seldom to keep Namespaces in memory for it.
 func Touch(ctx context.Context, reader client.Reader, c client.Client, coreDNSNamespace string) error {
-	servers, err := nameservers(ctx, reader, client.ObjectKey{Namespace: coreDNSNamespace, Name: coredns.ServiceName})
+	servers, err := nameservers(ctx, reader, coreDNSNamespace)
 	if apierrors.IsNotFound(err) || err == nil && len(servers) == 0 {
 		return nil
 	}

@@ -94,6 +94,27 @@ func (r AddressRange) Contains(address netip.Addr) bool {
 	return address.Is4() == r.First.Is4() && !address.Less(r.First) && !r.Last.Less(address)
 }
 
+// Prefixes returns the prefixes, as few as there can be, that the range consists of.
+func (r AddressRange) Prefixes() []netip.Prefix {
+	var out []netip.Prefix
+	for first := r.First; ; {
+		prefix := netip.PrefixFrom(first, first.BitLen())
+		for prefix.Bits() > 0 {
+			larger, _ := first.Prefix(prefix.Bits() - 1)
+			if larger.Addr() != first || r.Last.Less(lastOf(larger)) {
+				break
+			}
+			prefix = larger
+		}
+		out = append(out, prefix)
+		last := lastOf(prefix)
+		if !last.Less(r.Last) {
+			return out
+		}
+		first = last.Next()
+	}
+}
+
 func lastOf(prefix netip.Prefix) netip.Addr {
 	raw := prefix.Addr().AsSlice()
 	for bit := prefix.Bits(); bit < len(raw)*8; bit++ {
