@@ -91,7 +91,53 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), buildCommand(), downCommand(), statusCommand(), doctorCommand(), logsCommand(), kubeconfigCommand(), registryCommand(), statusControllerCommand())
+	root.AddCommand(upCommand(), doctorCommand(), registryCommand(), statusControllerCommand(),
+		&cobra.Command{
+			Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
+		},
+		&cobra.Command{
+			Use:   "down",
+			Short: "Take the landscape down and verify that nothing is left",
+			Long: `Stops and removes what up made, and nothing else: processes, mounts, network devices, firewall rules, cgroups, kernel parameters.
+What others changed on the machine meanwhile is listed and left alone. Debian packages and bin/ stay.`,
+			Args: cobra.NoArgs,
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Down(cmd.Context()) }),
+		},
+		&cobra.Command{
+			Use:   "status",
+			Short: "Show what runs and how it is; fails if something is unhealthy",
+			Args:  cobra.NoArgs,
+			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Status(cmd.Context()) }),
+		},
+		&cobra.Command{
+			Use:   "logs [NAME]",
+			Short: "Print the log of a process, or list the logs",
+			Long:  "Prints the log of a process of the landscape, or of Skaffold; without NAME lists them. The logs of pods: kubectl logs.",
+			Args:  cobra.MaximumNArgs(1),
+			RunE: act(func(_ *cobra.Command, l up.Landscape, args []string) error {
+				if len(args) == 1 {
+					return l.Logs(args[0])
+				}
+				names, err := l.LogNames()
+				for _, name := range names {
+					_, _ = fmt.Fprintln(l.Out, name)
+				}
+				return err
+			}),
+		},
+		&cobra.Command{
+			Use:   "kubeconfig [virtual-garden | SHOOT]",
+			Short: "Print a kubeconfig: of the runtime cluster, the virtual garden, or a Shoot",
+			Long: `Prints a kubeconfig that works on this machine: of the runtime cluster, which is the seed as well; of the virtual garden, with
+its Seeds and Shoots; or of a Shoot, named NAME (in project local) or NAMESPACE/NAME, valid for a day.`,
+			Example: "  landscape kubeconfig local > local.kubeconfig\n  kubectl --kubeconfig local.kubeconfig get nodes",
+			Args:    cobra.MaximumNArgs(1),
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
+				return l.PrintKubeconfig(cmd.Context(), strings.Join(args, ""))
+			}),
+		},
+	)
 	return root
 }
 
@@ -105,10 +151,36 @@ func open() (up.Landscape, error) {
 	return up.Landscape{Layout: found, Out: os.Stdout, Now: time.Now, Invoker: user}, err
 }
 
+// act has a command do something with the landscape of the clone in which the program runs, on the network of its flag if it has one.
+func act(does func(cmd *cobra.Command, l up.Landscape, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		landscape, err := open()
+		if err != nil {
+			return err
+		}
+		if cmd.Flags().Changed(networkFlag) {
+			var network layout.Network
+			if err := cmd.Flags().GetText(networkFlag, &network); err != nil {
+				return err
+			}
+			if err := landscape.UseNetwork(network); err != nil {
+				return err
+			}
+		}
+		return does(cmd, landscape, args)
+	}
+}
+
+// networkFlag chooses the network.
+const networkFlag = "network"
+
+func addNetworkFlag(cmd *cobra.Command) {
+	cmd.Flags().TextVar(new(layout.Network), networkFlag, layout.Network{}, "private IPv4 `CIDR` of 16 bits, from which all addresses follow; kept until down")
+}
+
 func upCommand() *cobra.Command {
 	var until string
 	var goals bool
-	var network layout.Network
 	var steps strings.Builder
 	for _, s := range (up.Landscape{}).Steps() {
 		fmt.Fprintf(&steps, "  %-14s %s\n", s.Name, s.Title)
@@ -126,140 +198,28 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			landscape, err := open()
-			if err != nil {
-				return err
-			}
-			landscape.Goals = goals
-			if cmd.Flags().Changed("network") {
-				if err := landscape.UseNetwork(network); err != nil {
-					return err
-				}
-			}
-			return landscape.Up(cmd.Context(), until)
-		},
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
+			l.Goals = goals
+			return l.Up(cmd.Context(), until)
+		}),
 	}
-	networkFlag(cmd, &network)
+	addNetworkFlag(cmd)
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
 	cmd.Flags().BoolVar(&goals, "goals", false, "compare the times with the goals for two idle cores")
 	return cmd
 }
 
-// networkFlag adds the flag that chooses the network.
-func networkFlag(cmd *cobra.Command, network *layout.Network) {
-	cmd.Flags().TextVar(network, "network", *network, "private IPv4 `CIDR` of 16 bits, from which all addresses follow; kept until down")
-}
-
 func doctorCommand() *cobra.Command {
 	var until string
-	var network layout.Network
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this machine can take a landscape, and change nothing",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			landscape, err := open()
-			if err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("network") {
-				if err := landscape.UseNetwork(network); err != nil {
-					return err
-				}
-			}
-			return landscape.Doctor(cmd.Context(), until)
-		},
+		RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Doctor(cmd.Context(), until) }),
 	}
-	networkFlag(cmd, &network)
+	addNetworkFlag(cmd)
 	cmd.Flags().StringVar(&until, "until", "", "check for a landscape up to this step")
 	return cmd
-}
-
-func buildCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			landscape, err := open()
-			if err != nil {
-				return err
-			}
-			return landscape.Build(cmd.Context())
-		},
-	}
-}
-
-func logsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "logs [NAME]",
-		Short: "Print the log of a process, or list the logs",
-		Long:  "Prints the log of a process of the landscape, or of Skaffold; without NAME lists them. The logs of pods: kubectl logs.",
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			landscape, err := open()
-			if err != nil {
-				return err
-			}
-			if len(args) == 1 {
-				return landscape.Logs(args[0])
-			}
-			names, err := landscape.LogNames()
-			for _, name := range names {
-				_, _ = fmt.Fprintln(landscape.Out, name)
-			}
-			return err
-		},
-	}
-}
-
-func kubeconfigCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "kubeconfig [virtual-garden | SHOOT]",
-		Short: "Print a kubeconfig: of the runtime cluster, the virtual garden, or a Shoot",
-		Long: `Prints a kubeconfig that works on this machine: of the runtime cluster, which is the seed as well; of the virtual garden, with
-its Seeds and Shoots; or of a Shoot, named NAME (in project local) or NAMESPACE/NAME, valid for a day.`,
-		Example: "  landscape kubeconfig local > local.kubeconfig\n  kubectl --kubeconfig local.kubeconfig get nodes",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			landscape, err := open()
-			if err != nil {
-				return err
-			}
-			return landscape.PrintKubeconfig(cmd.Context(), strings.Join(args, ""))
-		},
-	}
-}
-
-func downCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "down",
-		Short: "Take the landscape down and verify that nothing is left",
-		Long: `Stops and removes what up made, and nothing else: processes, mounts, network devices, firewall rules, cgroups, kernel parameters.
-What others changed on the machine meanwhile is listed and left alone. Debian packages and bin/ stay.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			landscape, err := open()
-			if err != nil {
-				return err
-			}
-			return landscape.Down(cmd.Context())
-		},
-	}
-}
-
-func statusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Show what runs and how it is; fails if something is unhealthy",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			landscape, err := open()
-			if err != nil {
-				return err
-			}
-			return landscape.Status(cmd.Context())
-		},
-	}
 }
 
 func registryCommand() *cobra.Command {

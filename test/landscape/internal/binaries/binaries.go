@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/invoker"
 )
@@ -37,7 +39,7 @@ type Program struct {
 	Dir string
 	// Package is what to build, inside of Dir.
 	Package string
-	// Versions are the linker variables that take the version of Module, as "variable" or "variable=format" with one %s.
+	// Versions are the linker variables that take the version of Module, or, as VARIABLE=VALUE, something else.
 	Versions []string
 	// Module is the upstream module whose version counts; empty for sources of this repository.
 	Module string
@@ -186,7 +188,7 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	if err := cmd.Run(); err != nil {
 		return false, fmt.Errorf("building %s (%s in %s): %w\n%s", p.Name, p.Package, p.Dir, err, tail(output.String(), 15))
 	}
-	changed, err := Replace(made, out)
+	changed, err := replace(made, out)
 	if err != nil {
 		return false, fmt.Errorf("building %s: %w", p.Name, err)
 	}
@@ -195,30 +197,23 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 
 // Keep copies the running program to the folder of programs: children are started from there, as the file that "go run" made
 // is gone when it ends.
-func (b Builder) Keep(name string) (bool, error) {
-	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return false, fmt.Errorf("keeping a copy of this program: %w", err)
-	}
-	defer func() { _ = self.Close() }()
+func (b Builder) Keep(name string) error {
 	made := filepath.Join(b.Out, name+".new")
-	copied, err := os.OpenFile(made, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) // #nosec G302 G304 -- a program.
+	content, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(made, content, 0o755) // #nosec G306 -- a program.
+	}
+	if err == nil {
+		_, err = replace(made, filepath.Join(b.Out, name))
+	}
 	if err != nil {
-		return false, fmt.Errorf("keeping a copy of this program: %w", err)
+		return fmt.Errorf("keeping a copy of this program: %w", err)
 	}
-	_, err = io.Copy(copied, self)
-	if err = errors.Join(err, copied.Close()); err != nil {
-		return false, fmt.Errorf("keeping a copy of this program: %w", err)
-	}
-	changed, err := Replace(made, filepath.Join(b.Out, name))
-	if err != nil {
-		return false, fmt.Errorf("keeping a copy of this program: %w", err)
-	}
-	return changed, nil
+	return nil
 }
 
-// Replace puts made in the place of out unless they are the same, and reports whether they differed.
-func Replace(made, out string) (bool, error) {
+// replace puts made in the place of out unless they are the same, and reports whether they differed.
+func replace(made, out string) (bool, error) {
 	same, err := equal(made, out)
 	if err != nil {
 		return false, err
@@ -345,4 +340,37 @@ func environment() []string { return append(os.Environ(), "CGO_ENABLED=0", "GOWO
 func tail(s string, lines int) string {
 	all := strings.Split(strings.TrimSpace(s), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+//go:embed programs.yaml
+var table []byte
+
+// Programs lists everything that the landscape builds, in the order in which it is built. root is the repository's folder.
+func Programs(root string) []Program {
+	var entries []struct {
+		Folder, Module, Former string
+		Versions               []string
+		Programs               []struct{ Name, Package string }
+	}
+	if err := yaml.UnmarshalStrict(table, &entries); err != nil {
+		// The file is a part of this program.
+		panic(fmt.Errorf("reading programs.yaml: %w", err))
+	}
+	var programs []Program
+	for _, entry := range entries {
+		for _, p := range entry.Programs {
+			program := Program{Name: p.Name, Dir: filepath.Join(root, "test", "landscape", entry.Folder), Package: p.Package, Module: entry.Module}
+			for _, variable := range entry.Versions {
+				if entry.Former != "" && !strings.Contains(variable, "=") {
+					variable += "=" + entry.Former
+				}
+				program.Versions = append(program.Versions, variable)
+			}
+			if entry.Former != "" {
+				program.Name += "-" + entry.Former
+			}
+			programs = append(programs, program)
+		}
+	}
+	return programs
 }

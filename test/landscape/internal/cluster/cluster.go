@@ -5,19 +5,23 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -97,25 +101,108 @@ func WaitNodeReady(ctx context.Context, c client.Client, name string, timeout ti
 
 // LacksSysResource reports whether this machine has no CAP_SYS_RESOURCE to give, as in some virtual machines and containers.
 func LacksSysResource() (bool, error) {
-	content, err := os.ReadFile("/proc/self/status")
+	has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0)
 	if err != nil {
 		return false, fmt.Errorf("reading the capabilities: %w", err)
 	}
-	return lacksSysResource(string(content))
+	return has == 0, nil
 }
 
-func lacksSysResource(status string) (bool, error) {
-	const sysResource = 24
-	for line := range strings.Lines(status) {
-		value, found := strings.CutPrefix(line, "CapBnd:")
-		if !found {
-			continue
-		}
-		bits, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-		if err != nil {
-			return false, fmt.Errorf("reading the capabilities: %w", err)
-		}
-		return bits&(1<<sysResource) == 0, nil
+// List returns all objects of a kind, in the order of their names; none if the API server doesn't know the kind (yet).
+func List(ctx context.Context, c client.Reader, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := c.List(ctx, all); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("listing the objects of kind %s: %w", kind.Kind, err)
 	}
-	return false, fmt.Errorf("reading the capabilities: /proc/self/status has no CapBnd")
+	slices.SortFunc(all.Items, func(a, b unstructured.Unstructured) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return all.Items, nil
+}
+
+// ExtensionKind returns a kind of Gardener's extension API.
+func ExtensionKind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: kind}
+}
+
+// ExtensionKinds are all kinds of extension objects.
+func ExtensionKinds() []string {
+	return []string{
+		"BackupBucket", "BackupEntry", "Bastion", "ContainerRuntime", "ControlPlane", "DNSRecord", "Extension", "Infrastructure",
+		"Network", "OperatingSystemConfig", "SelfHostedShootExposure", "Worker",
+	}
+}
+
+// ExtensionObject is the part of an extension object that a person looks at.
+type ExtensionObject struct {
+	Kind, Namespace, Name, Class, Type string
+	// State is the state of the last operation, or what keeps the object from being up to date.
+	State string
+	// Error is the description of the last error.
+	Error string
+}
+
+// Succeeded reports whether the object is reconciled and stays so: Gardener asks for the same.
+func (o ExtensionObject) Succeeded() bool { return o.State == "Succeeded" }
+
+// Summarize reads an extension object.
+func Summarize(u *unstructured.Unstructured) ExtensionObject {
+	class, _, _ := unstructured.NestedString(u.Object, "spec", "class")
+	kind, _, _ := unstructured.NestedString(u.Object, "spec", "type")
+	status := StatusOf(u)
+	o := ExtensionObject{
+		Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), Type: kind,
+		// This is what Gardener takes an object without class for.
+		Class: cmp.Or(class, "shoot"),
+		State: cmp.Or(status.LastOperation.State, "Unseen"), Error: status.LastError.Description,
+	}
+	switch {
+	case o.State != "Succeeded":
+	case ptr.Deref(status.ObservedGeneration, 0) != u.GetGeneration() || u.GetAnnotations()["gardener.cloud/operation"] != "":
+		o.State = "Outdated"
+	case o.Error != "":
+		o.State = "Error"
+	}
+	return o
+}
+
+// Status is what objects of Gardener's kinds report, all in the same shape.
+type Status struct {
+	ObservedGeneration *int64 `json:"observedGeneration"`
+	LastOperation      struct {
+		Type        string `json:"type"`
+		State       string `json:"state"`
+		Description string `json:"description"`
+		Progress    *int64 `json:"progress"`
+	} `json:"lastOperation"`
+	LastError  Error       `json:"lastError"`
+	LastErrors []Error     `json:"lastErrors"`
+	Conditions []Condition `json:"conditions"`
+	// TechnicalID and Hibernated are a Shoot's.
+	TechnicalID string `json:"technicalID"`
+	Hibernated  bool   `json:"hibernated"`
+}
+
+// Error is one of Status.
+type Error struct {
+	Description string `json:"description"`
+}
+
+// Condition is one of Status.
+type Condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+// StatusOf reads the status of an object. What isn't there, or has another shape, is empty.
+func StatusOf(u *unstructured.Unstructured) Status {
+	var object struct {
+		Status Status `json:"status"`
+	}
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"status": u.Object["status"]}, &object)
+	return object.Status
 }

@@ -88,26 +88,6 @@ func TestNoImageOfThisRepositoryIsStoodInFor(t *testing.T) {
 	}
 }
 
-func TestLacksSysResource(t *testing.T) {
-	for _, test := range []struct {
-		name, status string
-		want         bool
-		fails        bool
-	}{
-		{name: "has all capabilities", status: "Name:\tx\nCapBnd:\t000001ffffffffff\n"},
-		{name: "lacks that one", status: "CapBnd:\t000001fffeffffff\n", want: true},
-		{name: "has no such line", status: "Name:\tx\n", fails: true},
-		{name: "has something else there", status: "CapBnd:\tall\n", fails: true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			g := NewWithT(t)
-			got, err := lacksSysResource(test.status)
-			g.Expect(err != nil).To(Equal(test.fails))
-			g.Expect(got).To(Equal(test.want))
-		})
-	}
-}
-
 func TestSummarize(t *testing.T) {
 	for _, test := range []struct{ name, object, state, class string }{
 		{name: "an object nobody has seen", object: "spec: {class: garden}", state: "Unseen", class: "garden"},

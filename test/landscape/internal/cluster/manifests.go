@@ -45,38 +45,28 @@ func ownHosts(network layout.Network) string {
 
 // DNS renders the cluster's DNS Service and what its server may read.
 func DNS(network layout.Network) ([]*unstructured.Unstructured, error) {
-	return render(network, "dns.yaml", nil, false)
+	return render(network, images.Table{}, false, "dns.yaml")
 }
 
 // Base renders everything else that is always there. table decides who is stood in for.
 func Base(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	objects, err := render(network, "base.yaml", nil, false)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"gateway.yaml", "ippools.yaml", "times.yaml"} {
-		more, err := render(network, name, nil, false)
-		if err != nil {
-			return nil, err
-		}
-		objects = append(objects, more...)
-	}
-	policies, err := commonPolicies(network, table, dropSysResource, false)
-	if err != nil {
-		return nil, err
-	}
-	return append(objects, policies...), nil
+	names := []string{"base.yaml", "gateway.yaml", "ippools.yaml", "times.yaml"}
+	return render(network, table, false, append(names, policies(dropSysResource)...)...)
 }
 
 // Shoot renders what each shoot needs: what makes room for the stand-ins, and its system components small and quick; and what
 // the stand-in for gateways may read, should it become a seed.
 func Shoot(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	objects, err := commonPolicies(network, table, dropSysResource, true)
-	if err != nil {
-		return nil, err
+	return render(network, table, true, append(policies(dropSysResource), "gateway.yaml")...)
+}
+
+// policies are the files with the admission policies that are in shoots, too.
+func policies(dropSysResource bool) []string {
+	names := []string{"stand-ins.yaml", "readiness.yaml", "replicas.yaml"}
+	if dropSysResource {
+		names = append(names, "capabilities.yaml")
 	}
-	gateway, err := render(network, "gateway.yaml", nil, true)
-	return append(objects, gateway...), err
+	return names
 }
 
 // ShootManifest is the same as YAML, for this machine and the landscape's table.
@@ -94,23 +84,6 @@ func ShootManifest(network layout.Network) ([]byte, error) {
 		return nil, err
 	}
 	return encode(objects)
-}
-
-// commonPolicies renders the admission policies that are in shoots, too.
-func commonPolicies(network layout.Network, table images.Table, dropSysResource, shoot bool) ([]*unstructured.Unstructured, error) {
-	names := []string{"stand-ins.yaml", "readiness.yaml", "replicas.yaml"}
-	if dropSysResource {
-		names = append(names, "capabilities.yaml")
-	}
-	var objects []*unstructured.Unstructured
-	for _, name := range names {
-		rendered, err := render(network, name, policyFunctions(network, table), shoot)
-		if err != nil {
-			return nil, err
-		}
-		objects = append(objects, rendered...)
-	}
-	return objects, nil
 }
 
 // policyFunctions make the CEL expressions of the stand-ins' policy.
@@ -142,20 +115,29 @@ func policyFunctions(network layout.Network, table images.Table) template.FuncMa
 // quote writes a string as CEL's literals are written, which are close enough to Go's.
 func quote(s string) string { return strconv.Quote(s) }
 
-func render(network layout.Network, name string, functions template.FuncMap, shoot bool) ([]*unstructured.Unstructured, error) {
-	parsed, err := template.New(name).Option("missingkey=error").Funcs(functions).ParseFS(files, "files/"+name)
+// render renders templates below files/.
+func render(network layout.Network, table images.Table, shoot bool, names ...string) ([]*unstructured.Unstructured, error) {
+	parsed, err := template.New("").Option("missingkey=error").Funcs(policyFunctions(network, table)).ParseFS(files, "files/*.yaml")
 	if err != nil {
-		return nil, fmt.Errorf("rendering %s: %w", name, err)
+		return nil, fmt.Errorf("rendering the manifests: %w", err)
 	}
-	var out bytes.Buffer
-	if err := parsed.Execute(&out, map[string]any{
-		"ClusterDNSIP": network.ClusterDNSIP(), "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": network.NodeIP(),
-		"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
-		"NodeCPU": "100", "NodeMemory": "100Gi", "Shoot": shoot,
-	}); err != nil {
-		return nil, fmt.Errorf("rendering %s: %w", name, err)
+	var all []*unstructured.Unstructured
+	for _, name := range names {
+		var out bytes.Buffer
+		if err := parsed.ExecuteTemplate(&out, name, map[string]any{
+			"ClusterDNSIP": network.ClusterDNSIP(), "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": network.NodeIP(),
+			"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
+			"NodeCPU": "100", "NodeMemory": "100Gi", "Shoot": shoot,
+		}); err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", name, err)
+		}
+		objects, err := decode(name, out.Bytes())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
 	}
-	return decode(name, out.Bytes())
+	return all, nil
 }
 
 // Read reads the objects of a file.

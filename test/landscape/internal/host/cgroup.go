@@ -116,7 +116,7 @@ func ownCgroups(root string) ([]string, error) {
 	for i := range paths {
 		paths[i] = filepath.Join(paths[i], Cgroup)
 	}
-	return slices.DeleteFunc(paths, func(path string) bool { return !exists(path) }), nil
+	return existing(paths), nil
 }
 
 // pidsBelow returns the processes in the cgroups and all those below.
@@ -142,23 +142,30 @@ func pidsBelow(roots []string) []int {
 	return pids
 }
 
-// removeCgroup removes a cgroup and those below. A cgroup's files go with it, so that it is removed like an empty folder.
-func removeCgroup(root string) error {
+// removeTree removes a tree of empty folders, the deepest first. It is fine if one can't be removed for one of the reasons.
+func removeTree(root string, reasons ...syscall.Errno) error {
 	var all []string
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
+	var errs []error
+	note := func(path string, err error) {
+		if err != nil && !slices.ContainsFunc(reasons, func(reason syscall.Errno) bool { return errors.Is(err, reason) }) {
+			errs = append(errs, fmt.Errorf("removing %s: %w", path, err))
+		}
+	}
+	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if note(path, err); err == nil && entry.IsDir() {
 			all = append(all, path)
 		}
 		return nil
 	})
-	errs := []error{err}
-	slices.Reverse(all)
-	for _, path := range all {
-		if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOENT) {
-			errs = append(errs, fmt.Errorf("removing cgroup %s: %w", path, err))
-		}
+	for _, path := range slices.Backward(all) {
+		note(path, syscall.Rmdir(path))
 	}
 	return errors.Join(errs...)
+}
+
+// existing keeps the paths that are there.
+func existing(paths []string) []string {
+	return slices.DeleteFunc(paths, func(path string) bool { return !exists(path) })
 }
 
 func exists(path string) bool {

@@ -9,17 +9,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
@@ -48,16 +47,7 @@ func (c Cleaner) KillContainers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		pids := pidsBelow(roots)
-		for _, pid := range pids {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return false, err
-			}
-		}
-		return len(pids) == 0, nil
-	})
-	if err != nil {
+	if err := killAll(ctx, 30*time.Second, func() ([]int, error) { return pidsBelow(roots), nil }); err != nil {
 		return fmt.Errorf("killing the containers: %w", err)
 	}
 	return nil
@@ -66,22 +56,30 @@ func (c Cleaner) KillContainers(ctx context.Context) error {
 // KillStrays kills processes of this landscape that nobody keeps books about: containerd's shims, and children of an `up`
 // that was killed before it could write their records.
 func (c Cleaner) KillStrays(ctx context.Context) error {
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
-		pids, err := landscapeProcesses(c.State)
+	err := killAll(ctx, 20*time.Second, func() ([]int, error) {
+		found, err := landscapeProcesses(c.State)
+		return slices.Collect(maps.Keys(found)), err
+	})
+	if err != nil {
+		return fmt.Errorf("killing left-over processes: %w", err)
+	}
+	return nil
+}
+
+// killAll kills the processes that find returns until there are none.
+func killAll(ctx context.Context, timeout time.Duration, find func() ([]int, error)) error {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(context.Context) (bool, error) {
+		pids, err := find()
 		if err != nil {
 			return false, err
 		}
-		for pid := range pids {
+		for _, pid := range pids {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return false, err
 			}
 		}
 		return len(pids) == 0, nil
 	})
-	if err != nil {
-		return fmt.Errorf("killing left-over processes: %w", err)
-	}
-	return nil
 }
 
 // Unmount unmounts everything below the state folder, the deepest first.
@@ -183,19 +181,8 @@ func kubernetesChain(saved, chain string) bool {
 }
 
 func restore(ctx context.Context, family, script string) error {
-	if script == "" {
-		return nil
-	}
-	path, err := exec.LookPath(family + "-restore")
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, path, "--noflush", "--wait") // #nosec G204 -- iptables-restore.
-	cmd.Stdin = strings.NewReader(script)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("changing iptables rules with %s-restore: %w: %s", family, err, strings.TrimSpace(out.String()))
+	if err := feed(ctx, script, family+"-restore", "--noflush", "--wait"); err != nil {
+		return fmt.Errorf("changing iptables rules with %w", err)
 	}
 	return nil
 }
@@ -245,7 +232,8 @@ func (c Cleaner) RemoveCgroups(context.Context) error {
 	roots, err := ownCgroups(cgroupRoot)
 	errs := []error{err}
 	for _, root := range roots {
-		errs = append(errs, removeCgroup(root))
+		// A cgroup's files go with it, so that it is removed like an empty folder, and it may go by itself.
+		errs = append(errs, removeTree(root, syscall.ENOENT, syscall.ENODEV))
 	}
 	if c.Before != nil && c.Before.Controllers != nil {
 		for _, controller := range controllers(cgroupRoot) {
@@ -277,7 +265,8 @@ func (c Cleaner) RemoveFolders(context.Context) error {
 	}
 	for _, folder := range existing(folders()) {
 		if !slices.Contains(c.Before.Folders, folder) {
-			errs = append(errs, removeEmpty(folder))
+			// One that has something in it, or is mounted, stays: "ip netns" mounts /run/netns onto itself.
+			errs = append(errs, removeTree(folder, syscall.ENOTEMPTY, syscall.EBUSY))
 		}
 	}
 	return errors.Join(errs...)
@@ -308,28 +297,6 @@ func deadSocket(path string) bool {
 		_ = connection.Close()
 	}
 	return errors.Is(err, syscall.ECONNREFUSED)
-}
-
-// removeEmpty removes a tree of empty folders, and leaves those that have something in them or are mounted: "ip netns" mounts
-// /run/netns onto itself.
-func removeEmpty(root string) error {
-	var all []string
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() {
-			all = append(all, path)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	slices.Reverse(all)
-	for _, path := range all {
-		if err := syscall.Rmdir(path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EBUSY) {
-			return fmt.Errorf("removing %s: %w", path, err)
-		}
-	}
-	return nil
 }
 
 // RestoreKernel sets kernel parameters back to what they were, unless somebody else has set them since or needs them now.
@@ -391,23 +358,18 @@ func landscapeProcesses(state string) (map[int]string, error) {
 		"containerd-shim-runc-v2", "containerd", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
 		"kubelet", "kube-proxy", "coredns", "landscape",
 	}
-	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	processes, err := procfs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
 	found := map[int]string{}
-	for _, path := range paths {
-		content, err := os.ReadFile(path) // #nosec G304 -- a kernel file.
-		if err != nil {
-			continue
-		}
-		args := strings.Split(strings.TrimRight(string(content), "\x00"), "\x00")
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil || pid == os.Getpid() || !slices.Contains(programs, filepath.Base(args[0])) {
+	for _, p := range processes {
+		args, err := p.CmdLine()
+		if err != nil || len(args) == 0 || p.PID == os.Getpid() || !slices.Contains(programs, filepath.Base(args[0])) {
 			continue
 		}
 		if slices.ContainsFunc(args[1:], func(arg string) bool { return strings.Contains(arg, state+"/") }) {
-			found[pid] = filepath.Base(args[0])
+			found[p.PID] = filepath.Base(args[0])
 		}
 	}
 	return found, nil

@@ -314,17 +314,21 @@ func listRuleset(ctx context.Context) (nftRuleset, error) {
 }
 
 func nft(ctx context.Context, script string) error {
+	if err := feed(ctx, script, "nft", "--file", "-"); err != nil {
+		return fmt.Errorf("changing the rules of nftables with %w", err)
+	}
+	return nil
+}
+
+// feed gives a script to a program that changes rules; an empty one changes nothing.
+func feed(ctx context.Context, script, program string, args ...string) error {
 	if script == "" {
 		return nil
 	}
-	path, err := exec.LookPath("nft")
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, path, "--file", "-") // #nosec G204 -- nft.
+	cmd := exec.CommandContext(ctx, program, args...) // #nosec G204 -- fixed commands of this package.
 	cmd.Stdin = strings.NewReader(script)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("changing the rules of nftables: %w: %s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

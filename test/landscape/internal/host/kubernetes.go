@@ -8,10 +8,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // OtherKubernetes lists the processes of a Kubernetes that is not the landscape's and works on this machine's own network. own
@@ -20,9 +20,8 @@ func OtherKubernetes(own []int) []string {
 	programs := []string{"kubelet", "kube-proxy", "k3s", "k3s-server", "k3s-agent", "rke2", "k0s", "kubelite"}
 	var found []string
 	for _, process := range others(own) {
-		content, err := os.ReadFile(filepath.Join(process, "comm")) // #nosec G304 -- a kernel file.
-		if name := strings.TrimSpace(string(content)); err == nil && slices.Contains(programs, name) {
-			found = append(found, fmt.Sprintf("%s (PID %s)", name, filepath.Base(process)))
+		if name, err := process.Comm(); err == nil && slices.Contains(programs, name) {
+			found = append(found, fmt.Sprintf("%s (PID %d)", name, process.PID))
 		}
 	}
 	return found
@@ -33,7 +32,7 @@ func OtherKubernetes(own []int) []string {
 func OtherLandscape(own []int) string {
 	for _, process := range others(own) {
 		// Each landscape that has a cluster has a kubelet, which is a program of its clone.
-		program, err := os.Readlink(filepath.Join(process, "exe"))
+		program, err := process.Executable()
 		if clone, isKubelet := strings.CutSuffix(strings.TrimSuffix(program, " (deleted)"), "/bin/landscape/kubelet"); err == nil && isKubelet {
 			return clone
 		}
@@ -41,24 +40,20 @@ func OtherLandscape(own []int) string {
 	return ""
 }
 
-// others returns the folders in /proc of the processes that work on this machine's own network, without own: those in containers,
+// others returns the processes that work on this machine's own network, without own: those in containers,
 // such as kind's and the landscape's machines, have a network of their own, and may have any name.
-func others(own []int) []string {
+func others(own []int) []procfs.Proc {
 	ours, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		return nil
 	}
-	processes, err := filepath.Glob("/proc/[0-9]*")
+	processes, err := procfs.AllProcs()
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(processes, func(process string) bool {
-		pid, err := strconv.Atoi(filepath.Base(process))
-		if err != nil || slices.Contains(own, pid) {
-			return true
-		}
-		network, err := os.Readlink(filepath.Join(process, "ns", "net"))
-		return err != nil || network != ours
+	return slices.DeleteFunc(processes, func(process procfs.Proc) bool {
+		network, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", process.PID))
+		return err != nil || network != ours || slices.Contains(own, process.PID)
 	})
 }
 

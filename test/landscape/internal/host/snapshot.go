@@ -109,26 +109,19 @@ func folders() []string {
 // Take takes a snapshot. state is the landscape's state folder: processes that have it in their command line are the
 // landscape's.
 func Take(ctx context.Context, state string) (Snapshot, error) {
-	var s Snapshot
 	var errs []error
-	collect := func(into *[]string, list func(context.Context) ([]string, error)) {
-		found, err := list(ctx)
-		slices.Sort(found)
-		*into = slices.Compact(found)
+	sorted := func(found []string, err error) []string {
 		errs = append(errs, err)
+		slices.Sort(found)
+		return slices.Compact(found)
 	}
 	boot, err := process.BootID()
-	s.Boot, errs = boot, append(errs, err)
-	collect(&s.Links, func(context.Context) ([]string, error) { return Links() })
-	collect(&s.Bridges, func(context.Context) ([]string, error) { return bridges() })
-	collect(&s.Routes, Routes)
-	collect(&s.Namespaces, func(context.Context) ([]string, error) { return globNames("/run/netns/*") })
-	collect(&s.Mounts, func(context.Context) ([]string, error) { return mounts() })
-	collect(&s.Rules, rules)
-	collect(&s.Tables, tables)
-	collect(&s.Cgroups, func(context.Context) ([]string, error) { return ownCgroups(cgroupRoot) })
-	collect(&s.Folders, func(context.Context) ([]string, error) { return existing(folders()), nil })
-	collect(&s.Processes, func(context.Context) ([]string, error) { return processes(state) })
+	errs = append(errs, err)
+	s := Snapshot{
+		Boot: boot, Links: sorted(Links()), Bridges: sorted(bridges()), Routes: sorted(Routes(ctx)), Namespaces: sorted(globNames("/run/netns/*")),
+		Mounts: sorted(mounts()), Rules: sorted(rules(ctx)), Tables: sorted(tables(ctx)), Cgroups: sorted(ownCgroups(cgroupRoot)),
+		Folders: sorted(existing(folders()), nil), Processes: sorted(processes(state)),
+	}
 	if own, err := landscapeProcesses(state); err == nil {
 		s.Kubernetes = OtherKubernetes(slices.Collect(maps.Keys(own)))
 	}
@@ -321,16 +314,6 @@ func save(ctx context.Context, family string) ([]byte, error) {
 		return nil, nil
 	}
 	return output(ctx, path)
-}
-
-func existing(paths []string) []string {
-	var found []string
-	for _, path := range paths {
-		if _, err := os.Lstat(path); err == nil {
-			found = append(found, path)
-		}
-	}
-	return found
 }
 
 // processes lists those whose command line names the state folder, except for this one and its ancestors' shells: only the

@@ -73,33 +73,32 @@ func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	repository, err := name.NewRepository(p.Registry+"/"+Repository(real.Name), name.Insecure)
-	if err != nil {
-		return false, fmt.Errorf("pushing image %s: %w", real.Name, err)
-	}
-	found, err := Current(ctx, repository, inputs, tags...)
-	if found || err != nil {
-		return false, err
-	}
-	image, err := p.build(ctx, real)
-	if err != nil {
-		return false, fmt.Errorf("making image %s: %w", real.Name, err)
-	}
-	// The tag of the inputs comes last: it vouches for the others.
-	for _, tag := range append(tags, inputs) {
-		if err := remote.Write(repository.Tag(tag), image, remote.WithContext(ctx)); err != nil {
-			return false, fmt.Errorf("pushing image %s: %w", real.Name, err)
-		}
-	}
-	return true, nil
+	return Ensure(ctx, p.Registry+"/"+Repository(real.Name), inputs, tags, func() (v1.Image, error) { return p.build(ctx, real) })
 }
 
-// Current reports whether the registry has an image of these inputs, and ensures that the tags are that image: meanwhile
-// they may have been those of other inputs.
-func Current(ctx context.Context, repository name.Repository, inputs string, tags ...string) (bool, error) {
+// Ensure makes sure that the repository has an image of the inputs, which are a tag themselves, and that the tags are that image:
+// meanwhile they may have been those of other inputs. It reports whether the image had to be made and pushed.
+func Ensure(ctx context.Context, repositoryName, inputs string, tags []string, build func() (v1.Image, error)) (bool, error) {
+	repository, err := name.NewRepository(repositoryName, name.Insecure)
+	if err != nil {
+		return false, fmt.Errorf("pushing image %s: %w", repositoryName, err)
+	}
 	want, err := digest(ctx, repository.Tag(inputs))
-	if err != nil || want == "" {
+	if err != nil {
 		return false, err
+	}
+	if want == "" {
+		image, err := build()
+		if err != nil {
+			return false, fmt.Errorf("making image %s: %w", repositoryName, err)
+		}
+		// The tag of the inputs comes last: it vouches for the others.
+		for _, tag := range append(tags, inputs) {
+			if err := remote.Write(repository.Tag(tag), image, remote.WithContext(ctx)); err != nil {
+				return false, fmt.Errorf("pushing image %s: %w", repositoryName, err)
+			}
+		}
+		return true, nil
 	}
 	for _, tag := range tags {
 		have, err := digest(ctx, repository.Tag(tag))
@@ -117,7 +116,7 @@ func Current(ctx context.Context, repository name.Repository, inputs string, tag
 			return false, fmt.Errorf("tagging %s: %w", repository.Digest(want), err)
 		}
 	}
-	return true, nil
+	return false, nil
 }
 
 // digest is that of a tag, "" if the registry doesn't have the tag.
@@ -178,8 +177,7 @@ func (p Pusher) tree(name string) debian.Tree {
 	return debian.Tree{Variant: "extract", Packages: base.Packages, Options: options}
 }
 
-// build makes an image of static programs, and of what they stand on. Layers are not compressed: they only ever cross the
-// loopback device.
+// build makes an image of static programs, and of what they stand on.
 func (p Pusher) build(ctx context.Context, real Real) (v1.Image, error) {
 	programs := real.programs()
 	layer, err := p.layer(programs)
@@ -194,26 +192,30 @@ func (p Pusher) build(ctx context.Context, real Real) (v1.Image, error) {
 		}
 		layers = []v1.Layer{base, layer}
 	}
-	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layers...)
-	if err != nil {
-		return nil, err
-	}
-	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
-	config, err := image.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config := v1.Config{User: strconv.Itoa(real.User), Env: []string{searchPath}}
 	if len(programs) > 0 {
-		config.Config.Entrypoint = []string{programs[0].Path}
+		config.Entrypoint = []string{programs[0].Path}
 	}
-	config.Config.User = strconv.Itoa(real.User)
-	config.Config.Env = []string{searchPath}
 	if real.User == nonroot {
-		config.Config.Env = append(config.Config.Env, "HOME="+home)
+		config.Env = append(config.Env, "HOME="+home)
 	}
-	return mutate.ConfigFile(image, config)
+	return Compose(config, layers...)
+}
+
+// Compose makes an image for this machine's architecture. Its layers are not compressed: they only ever cross the loopback device.
+func Compose(config v1.Config, layers ...v1.Layer) (v1.Image, error) {
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.AppendLayers(image, layers...)
+	if err != nil {
+		return nil, err
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, config
+	return mutate.ConfigFile(image, file)
 }
 
 // layer packs the programs, the folders above them, and those where some write: /tmp and a home.

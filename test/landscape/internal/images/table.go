@@ -263,11 +263,10 @@ func (t Table) Lookup(repository string) Match {
 			}
 		}
 	}
-	for _, real := range t.Real {
-		try(real.Repositories, Match{Image: real.Name, Kind: KindReal, Exact: len(real.Versions) > 0, Listed: true})
-	}
-	for _, functional := range t.Functional {
-		try(functional.Repositories, Match{Image: functional.Name, Kind: KindFunctional, Exact: len(functional.Versions) > 0, Listed: true})
+	for kind, list := range map[Kind][]Real{KindReal: t.Real, KindFunctional: t.Functional} {
+		for _, real := range list {
+			try(real.Repositories, Match{Image: real.Name, Kind: kind, Exact: len(real.Versions) > 0, Listed: true})
+		}
 	}
 	for _, standIn := range t.StandIns {
 		try(standIn.Repositories, Match{Image: StubName, Kind: KindStandIn, Listed: true})

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -96,11 +97,7 @@ func (i Invoker) Own(paths ...string) error {
 func SearchPath(path string) string {
 	folders := strings.Split(path, ":")
 	for _, folder := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin"} {
-		present := false
-		for _, f := range folders {
-			present = present || f == folder
-		}
-		if !present {
+		if !slices.Contains(folders, folder) {
 			folders = append(folders, folder)
 		}
 	}

@@ -8,22 +8,22 @@
 package machineimage
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/debian"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
@@ -63,29 +63,16 @@ func (b Builder) Push(ctx context.Context, report func(format string, args ...an
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}
 	tree := base(packages)
-	repository, err := name.NewRepository(b.Repository, name.Insecure)
-	if err != nil {
-		return false, fmt.Errorf("making the machine image: %w", err)
-	}
-	inputs := "inputs-" + hash([]byte(tree.Key()), files)
-	if found, err := images.Current(ctx, repository, inputs, "latest"); found || err != nil {
-		return false, err
-	}
-	layer, err := debian.Cache{Folder: b.Cache}.Layer(ctx, tree, report)
-	if err != nil {
-		return false, fmt.Errorf("making the machine image: %w", err)
-	}
-	image, err := compose(layer, files)
-	if err != nil {
-		return false, fmt.Errorf("making the machine image: %w", err)
-	}
-	// The tag of the inputs comes last: it vouches for the other.
-	for _, tag := range []string{"latest", inputs} {
-		if err := remote.Write(repository.Tag(tag), image, remote.WithContext(ctx)); err != nil {
-			return false, fmt.Errorf("pushing the machine image: %w", err)
+	return images.Ensure(ctx, b.Repository, "inputs-"+hash([]byte(tree.Key()), files), []string{"latest"}, func() (v1.Image, error) {
+		layer, err := debian.Cache{Folder: b.Cache}.Layer(ctx, tree, report)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return true, nil
+		return images.Compose(v1.Config{
+			Entrypoint: []string{entrypoint}, StopSignal: stopSignal,
+			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		}, layer, static.NewLayer(files, debian.LayerType))
+	})
 }
 
 // readPackages reads one package per line; a line that starts with # is a comment.
@@ -124,21 +111,69 @@ func base(packages []string) debian.Tree {
 	}
 }
 
-// compose makes the image of the base and the files on top of it.
-func compose(base v1.Layer, files []byte) (v1.Image, error) {
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err := mutate.AppendLayers(image, base, newBytesLayer(files))
-	if err != nil {
-		return nil, err
+// packTrees packs folders into one tar archive, the same for the same content: in the order of their names, of root, with
+// no times, and with no other permissions than that to execute. A path may be in several folders as a folder only. Files name
+// the registry as REGISTRY.
+func packTrees(registry string, roots ...string) ([]byte, error) {
+	entries := map[string]string{}
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || path == root {
+				return err
+			}
+			name := strings.TrimPrefix(path, root+string(filepath.Separator))
+			if other, found := entries[name]; found && !entry.IsDir() {
+				return fmt.Errorf("%s and %s are the same file of the image", other, path)
+			}
+			entries[name] = path
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		return nil, err
+	var buffer bytes.Buffer
+	writer := tar.NewWriter(&buffer)
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if err := pack(writer, name, entries[name], registry); err != nil {
+			return nil, err
+		}
 	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config.Entrypoint = []string{entrypoint}
-	config.Config.StopSignal = stopSignal
-	config.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	return mutate.ConfigFile(image, config)
+	return buffer.Bytes(), writer.Close()
+}
+
+func pack(writer *tar.Writer, name, path, registry string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	header := tar.Header{Name: filepath.ToSlash(name), Mode: 0o644, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	var content []byte
+	switch {
+	case info.IsDir():
+		header.Typeflag, header.Mode = tar.TypeDir, 0o755
+		header.Name += "/"
+	case info.Mode()&fs.ModeSymlink != 0:
+		header.Typeflag, header.Mode = tar.TypeSymlink, 0o777
+		if header.Linkname, err = os.Readlink(path); err != nil {
+			return err
+		}
+	case info.Mode().IsRegular():
+		header.Typeflag = tar.TypeReg
+		if info.Mode()&0o111 != 0 {
+			header.Mode = 0o755
+		}
+		if content, err = os.ReadFile(path); err != nil { // #nosec G304 -- a file of this repository.
+			return err
+		}
+		content = bytes.ReplaceAll(content, []byte("REGISTRY"), []byte(registry))
+		header.Size = int64(len(content))
+	default:
+		return fmt.Errorf("%s is neither a file nor a folder nor a link", path)
+	}
+	if err := writer.WriteHeader(&header); err != nil {
+		return err
+	}
+	_, err = writer.Write(content)
+	return err
 }

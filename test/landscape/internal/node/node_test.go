@@ -22,7 +22,7 @@ import (
 func TestRender(t *testing.T) {
 	for _, name := range []string{"audit-policy.yaml", "containerd.toml", "hosts.toml", "cni.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
 		t.Run(name, func(t *testing.T) {
-			content, err := node.Render(name, node.NewValues(layout.Layout{Root: "/clone"}))
+			content, err := node.Render(name, layout.Layout{Root: "/clone"})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			golden.Check(t, name, content)
 		})
@@ -35,7 +35,7 @@ func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
 	for _, name := range []string{"cni.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			content, err := node.Render(name, node.NewValues(layout.Layout{Root: "/clone", Network: network}))
+			content, err := node.Render(name, layout.Layout{Root: "/clone", Network: network})
 			g.Expect(err).NotTo(HaveOccurred())
 			usual, err := os.ReadFile(filepath.Join("testdata", name))
 			g.Expect(err).NotTo(HaveOccurred())

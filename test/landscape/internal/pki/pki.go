@@ -126,18 +126,13 @@ func (a *Authority) WriteKubeconfig(c Identity, server, path string) error {
 		return err
 	}
 	config := clientcmdapi.NewConfig()
-	var parts [3][]byte
-	for i, file := range []string{a.Certificate("ca"), a.Certificate(c.Name), a.Key(c.Name)} {
-		content, err := os.ReadFile(file) // #nosec G304 -- written by this package.
-		if err != nil {
-			return fmt.Errorf("writing the kubeconfig of %s: %w", c.Name, err)
-		}
-		parts[i] = content
-	}
-	config.Clusters["landscape"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: parts[0]}
-	config.AuthInfos[c.Name] = &clientcmdapi.AuthInfo{ClientCertificateData: parts[1], ClientKeyData: parts[2]}
+	config.Clusters["landscape"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: a.Certificate("ca")}
+	config.AuthInfos[c.Name] = &clientcmdapi.AuthInfo{ClientCertificate: a.Certificate(c.Name), ClientKey: a.Key(c.Name)}
 	config.Contexts["landscape"] = &clientcmdapi.Context{Cluster: "landscape", AuthInfo: c.Name}
 	config.CurrentContext = "landscape"
+	if err := clientcmdapi.FlattenConfig(config); err != nil {
+		return fmt.Errorf("writing the kubeconfig of %s: %w", c.Name, err)
+	}
 	content, err := clientcmd.Write(*config)
 	if err != nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", c.Name, err)

@@ -7,13 +7,25 @@
 package preflight
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
+	"github.com/prometheus/procfs"
+	"k8s.io/utils/ptr"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/invoker"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 )
@@ -45,9 +57,8 @@ type Machine struct {
 	Root bool
 	// Capabilities are the effective ones of this process, as a bit mask.
 	Capabilities uint64
-	// Distribution is PRETTY_NAME of /etc/os-release, Family its ID and ID_LIKE.
+	// Distribution is PRETTY_NAME of /etc/os-release.
 	Distribution string
-	Family       []string
 	Architecture string
 	// Go is the output of "go version"; GoError is why there is none.
 	Go, GoError string
@@ -311,4 +322,118 @@ func destination(route string) (netip.Prefix, bool) {
 		}
 	}
 	return netip.Prefix{}, false
+}
+
+// overlayMagic is the type of an overlay file system (linux/magic.h).
+const overlayMagic = 0x794c7630
+
+// Read looks at the machine and changes nothing. own are the landscape's running processes; up says that devices and chains are
+// the landscape's.
+func Read(ctx context.Context, needs Needs, own []int, up bool) (Machine, error) {
+	m := Machine{Root: os.Geteuid() == 0, Architecture: runtime.GOARCH}
+	_, err := exec.LookPath("apt-get")
+	m.HasApt = err == nil
+	errs := []error{m.readRelease(), m.readCapabilities(), m.readMemory(), m.readDisks(needs.Disks)}
+	m.Listeners, err = process.Listeners()
+	errs = append(errs, err)
+	m.readGo(ctx)
+	m.MissingModules = host.MissingModules(ctx)
+	m.MissingPackages = host.Missing()
+	if m.HasApt && len(m.MissingPackages) > 0 {
+		m.RemovedPackages = host.Removed(ctx, m.MissingPackages)
+	}
+	m.OtherLandscape = host.OtherLandscape(own)
+	m.Kubernetes = host.OtherKubernetes(own)
+	m.Routes, err = host.Routes(ctx)
+	// Without the program there is nothing that routes were made with.
+	if !errors.Is(err, exec.ErrNotFound) {
+		errs = append(errs, err)
+	}
+	m.Routes = slices.DeleteFunc(m.Routes, host.ThroughOwnDevice)
+	if !up && m.Root {
+		m.Chains, err = host.KubernetesChains(ctx)
+		errs = append(errs, err)
+		m.Devices, err = host.OwnLinks()
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Machine{}, fmt.Errorf("looking at the machine: %w", err)
+	}
+	return m, nil
+}
+
+func (m *Machine) readRelease() error {
+	content, err := os.ReadFile("/etc/os-release")
+	if errors.Is(err, os.ErrNotExist) {
+		m.Distribution = "a system without /etc/os-release"
+		return nil
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		values[key] = strings.Trim(value, `"'`)
+	}
+	m.Distribution = values["PRETTY_NAME"]
+	return err
+}
+
+func (m *Machine) readCapabilities() error {
+	content, err := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(content)) {
+		if mask, found := strings.CutPrefix(line, "CapEff:"); found {
+			m.Capabilities, err = strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+		}
+	}
+	return err
+}
+
+func (m *Machine) readGo(ctx context.Context) {
+	user, err := invoker.Current()
+	if err != nil {
+		m.GoError = err.Error()
+		return
+	}
+	// Outside of the clone: a version that is too old refuses to say so beside a go.mod.
+	cmd := exec.CommandContext(ctx, "go", "version")
+	cmd.Dir = "/"
+	out, err := user.Run(cmd).CombinedOutput()
+	if err != nil {
+		m.GoError = strings.TrimSpace(err.Error() + " " + string(out))
+		return
+	}
+	m.Go = strings.TrimSpace(string(out))
+}
+
+func (m *Machine) readMemory() error {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return err
+	}
+	info, err := fs.Meminfo()
+	m.Memory, m.Available = ptr.Deref(info.MemTotalBytes, 0), ptr.Deref(info.MemAvailableBytes, 0)
+	return err
+}
+
+func (m *Machine) readDisks(disks []Disk) error {
+	for _, disk := range disks {
+		// The folder itself may have yet to be made.
+		folder := disk.Folder
+		for {
+			if _, err := os.Stat(folder); err == nil || folder == "/" {
+				break
+			}
+			folder = filepath.Dir(folder)
+		}
+		var space syscall.Statfs_t
+		if err := syscall.Statfs(folder, &space); err != nil {
+			return fmt.Errorf("looking at the disk of %s: %w", folder, err)
+		}
+		var file syscall.Stat_t
+		if err := syscall.Stat(folder, &file); err != nil {
+			return fmt.Errorf("looking at the disk of %s: %w", folder, err)
+		}
+		disk.Free, disk.FileSystem, disk.Overlay = space.Bavail*uint64(space.Bsize), file.Dev, space.Type == overlayMagic // #nosec G115 -- sizes.
+		m.Disks = append(m.Disks, disk)
+	}
+	return nil
 }

@@ -18,12 +18,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -167,7 +167,7 @@ func (k Keeper) start(spec Spec, digest string) error {
 		// Without a record nobody would find it again.
 		return errors.Join(fmt.Errorf("starting %s: %w", spec.Name, err), cmd.Process.Kill())
 	}
-	return k.write(Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.ticks, Boot: boot, Digest: digest})
+	return k.write(Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.Starttime, Boot: boot, Digest: digest})
 }
 
 // prefer sets the nice value of a process that has just been started: of the threads that it has by now, from which others
@@ -233,21 +233,7 @@ func (k Keeper) Find(name string) (Record, bool, error) {
 	if err != nil || record.Boot != boot {
 		return record, false, nil
 	}
-	return record, stat.ticks == record.Ticks && stat.state != 'Z' && stat.state != 'X', nil
-}
-
-// List returns the names of all recorded processes, sorted.
-func (k Keeper) List() ([]string, error) {
-	paths, err := filepath.Glob(k.recordPath("*"))
-	if err != nil {
-		return nil, fmt.Errorf("listing the processes: %w", err)
-	}
-	names := make([]string, 0, len(paths))
-	for _, path := range paths {
-		names = append(names, strings.TrimSuffix(filepath.Base(path), ".json"))
-	}
-	sort.Strings(names)
-	return names, nil
+	return record, stat.Starttime == record.Ticks && stat.State != "Z" && stat.State != "X", nil
 }
 
 // Stop ends a process: SIGTERM, and SIGKILL once grace has passed. A process that does not run is not an error.
@@ -358,36 +344,13 @@ func (s Spec) digest() (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-type stat struct {
-	state byte
-	ticks uint64
-}
-
-// readStat reads state and start time from /proc/PID/stat. The command's name in it may have blanks and parentheses, so
-// that fields are counted from the last parenthesis.
-func readStat(pid int) (stat, error) {
-	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+// readStat reads what the kernel tells about a process, its state and start time among it.
+func readStat(pid int) (procfs.ProcStat, error) {
+	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return stat{}, err
+		return procfs.ProcStat{}, err
 	}
-	_, rest, found := cutLast(string(content), ") ")
-	fields := strings.Fields(rest)
-	if !found || len(fields) < 20 {
-		return stat{}, fmt.Errorf("reading /proc/%d/stat: it has an unknown shape", pid)
-	}
-	ticks, err := strconv.ParseUint(fields[19], 10, 64)
-	if err != nil {
-		return stat{}, fmt.Errorf("reading /proc/%d/stat: %w", pid, err)
-	}
-	return stat{state: fields[0][0], ticks: ticks}, nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
+	return process.Stat()
 }
 
 // BootID returns an id that is new after each boot of the machine.

@@ -32,12 +32,12 @@ func newKeeper(t *testing.T) process.Keeper {
 	dir := t.TempDir()
 	keeper := process.Keeper{RunDir: filepath.Join(dir, "run"), LogDir: filepath.Join(dir, "logs")}
 	t.Cleanup(func() {
-		names, err := keeper.List()
+		records, err := filepath.Glob(filepath.Join(keeper.RunDir, "*.json"))
 		if err != nil {
 			t.Error(err)
 		}
-		for _, name := range names {
-			if err := keeper.Stop(context.Background(), name, time.Second); err != nil {
+		for _, record := range records {
+			if err := keeper.Stop(context.Background(), strings.TrimSuffix(filepath.Base(record), ".json"), time.Second); err != nil {
 				t.Error(err)
 			}
 		}

@@ -2,11 +2,15 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package registry is the landscape's image registry: what is pushed is kept on disk and outlives a restart, and what
+// containerd asks for in the name of a registry that can't be reached is answered from the table of images.
 package registry
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,14 +18,17 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 )
@@ -65,22 +72,15 @@ func (r *Registry) Close() error { return r.journal.close() }
 // containerd redirects here from another registry (it says so with the parameter ns) falls back to the table of images.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	match := manifestPath.FindStringSubmatch(req.URL.Path)
-	if match == nil {
-		r.next.ServeHTTP(w, req)
+	if match != nil && req.Method == http.MethodPut {
+		r.put(w, req, match[1], match[2])
 		return
 	}
-	repository, reference := match[1], match[2]
-	switch req.Method {
-	case http.MethodPut:
-		r.put(w, req, repository, reference)
-	case http.MethodGet, http.MethodHead:
-		if host := req.URL.Query().Get("ns"); host != "" && !r.knows(repository) {
-			req = r.fallback(req, host, repository, reference)
-		}
-		r.next.ServeHTTP(w, req)
-	default:
-		r.next.ServeHTTP(w, req)
+	host := req.URL.Query().Get("ns")
+	if reads := req.Method == http.MethodGet || req.Method == http.MethodHead; match != nil && reads && host != "" && !r.knows(match[1]) {
+		req = r.fallback(req, host, match[1], match[2])
 	}
+	r.next.ServeHTTP(w, req)
 }
 
 func (r *Registry) knows(repository string) bool {
@@ -161,3 +161,186 @@ func Serve(ctx context.Context, handler http.Handler, addresses []string) error 
 	}
 	return nil
 }
+
+// blobs keeps blobs as files named by their digest. The library's own disk handler reads the whole file for every HEAD,
+// which for images of 100 MB is what a push spends most of its time on.
+type blobs struct{ dir string }
+
+var (
+	_ registry.BlobHandler     = blobs{}
+	_ registry.BlobStatHandler = blobs{}
+	_ registry.BlobPutHandler  = blobs{}
+)
+
+func (b blobs) path(h v1.Hash) string { return filepath.Join(b.dir, h.Algorithm, h.Hex) }
+
+// Stat returns the size of a blob.
+func (b blobs) Stat(_ context.Context, _ string, h v1.Hash) (int64, error) {
+	info, err := os.Stat(b.path(h))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, registry.ErrNotFound
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// Get opens a blob.
+func (b blobs) Get(_ context.Context, _ string, h v1.Hash) (io.ReadCloser, error) {
+	file, err := os.Open(b.path(h))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, registry.ErrNotFound
+	}
+	return file, err
+}
+
+// Put stores a blob; the caller's reader fails if the content doesn't match the digest, and then nothing is stored.
+func (b blobs) Put(_ context.Context, _ string, h v1.Hash, content io.ReadCloser) (err error) {
+	defer func() { err = errors.Join(err, content.Close()) }()
+	if err := os.MkdirAll(filepath.Dir(b.path(h)), 0o750); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(b.dir, "upload-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return os.Rename(file.Name(), b.path(h))
+}
+
+var digests = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
+// push is one accepted manifest, as it came in.
+type push struct {
+	Repository string `json:"repository"`
+	Reference  string `json:"reference"`
+	MediaType  string `json:"mediaType"`
+	Body       []byte `json:"body"`
+}
+
+// journal remembers manifests in the order of their arrival, which is one in which an index comes after its parts. The
+// library keeps them in memory; replaying them at start makes it remember.
+type journal struct {
+	path string
+	mu   sync.Mutex
+	file *os.File
+	// kept are the manifests that were there when it was opened.
+	kept []push
+}
+
+// openJournal replays the journal into handler and returns it open for appending. What newest drops goes from the file on that
+// occasion.
+func openJournal(path string, handler http.Handler) (*journal, error) {
+	pushes, err := readJournal(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // #nosec G304 -- the registry's own file.
+	if err != nil {
+		return nil, fmt.Errorf("opening the registry's journal: %w", err)
+	}
+	j := &journal{path: path, file: file}
+	for _, p := range newest(pushes) {
+		request := httptest.NewRequest(http.MethodPut, "/v2/"+p.Repository+"/manifests/"+p.Reference, strings.NewReader(string(p.Body)))
+		request.Header.Set("Content-Type", p.MediaType)
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, request)
+		if response.Code != http.StatusCreated {
+			// Its parts are gone; whoever needs it pushes it again.
+			continue
+		}
+		if err := j.add(p); err != nil {
+			return nil, err
+		}
+		j.kept = append(j.kept, p)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return nil, fmt.Errorf("opening the registry's journal: %w", err)
+	}
+	return j, nil
+}
+
+// keptReferences is how many tags and digests of a repository outlive a restart: those that were pushed last. It bounds what
+// the registry takes on disk, as every change of a program makes another image.
+const keptReferences = 12
+
+// newest drops the pushes that a later one of the same tag replaced, and those of a repository that are too many.
+func newest(pushes []push) []push {
+	seen, count := map[string]bool{}, map[string]int{}
+	var kept []push
+	for _, p := range slices.Backward(pushes) {
+		if reference := p.Repository + ":" + p.Reference; !seen[reference] && count[p.Repository] < keptReferences {
+			seen[reference] = true
+			count[p.Repository]++
+			kept = append(kept, p)
+		}
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// sweep removes the blobs that none of the manifests names, and what uploads left that were cut off.
+func (b blobs) sweep(manifests []push) error {
+	named := map[string]bool{}
+	for _, p := range manifests {
+		for _, digest := range digests.FindAllString(string(p.Body), -1) {
+			named[digest] = true
+		}
+	}
+	uploads, err := filepath.Glob(filepath.Join(b.dir, "upload-*"))
+	if err != nil {
+		return fmt.Errorf("sweeping the registry: %w", err)
+	}
+	files, err := filepath.Glob(filepath.Join(b.dir, "sha256", "*"))
+	if err != nil {
+		return fmt.Errorf("sweeping the registry: %w", err)
+	}
+	files = slices.DeleteFunc(files, func(path string) bool { return named["sha256:"+filepath.Base(path)] })
+	for _, path := range append(uploads, files...) {
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("sweeping the registry: %w", err)
+		}
+	}
+	return nil
+}
+
+// readJournal reads up to the first broken line: the registry was killed while it wrote that one, and its client, which got
+// no answer, will try again.
+func readJournal(path string) ([]push, error) {
+	file, err := os.Open(path) // #nosec G304 -- the registry's own file.
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the registry's journal: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	var pushes []push
+	decoder := json.NewDecoder(bufio.NewReader(file))
+	for {
+		var p push
+		if err := decoder.Decode(&p); err != nil {
+			return pushes, nil
+		}
+		pushes = append(pushes, p)
+	}
+}
+
+func (j *journal) add(p push) error {
+	line, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("writing the registry's journal: %w", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, err := j.file.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("writing the registry's journal: %w", err)
+	}
+	return nil
+}
+
+func (j *journal) close() error { return j.file.Close() }

@@ -7,78 +7,206 @@ package statuscontroller
 import (
 	"context"
 	"fmt"
-	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// object names an object of any kind.
-type object struct {
-	kind schema.GroupVersionKind
-	key  client.ObjectKey
-}
-
-// late has a controller watch kinds whose CRDs come with Garden and seed: it watches the CRDs, and each kind as soon as it
-// is there.
+// late adds the controllers of kinds whose CRDs come with Garden and seed, each once its CRD is there.
 type late struct {
-	// kinds maps the names of the CRDs to their kinds.
-	kinds map[string]schema.GroupVersionKind
-	start func(source.TypedSource[object]) error
-	mgr   manager.Manager
-
-	mu      sync.Mutex
-	watched map[schema.GroupVersionKind]bool
+	// add adds a controller, by the name of the CRD.
+	add   map[string]func() error
+	added map[string]bool
 }
 
-// addLate builds the controller of these kinds, which has one queue for all of them.
-func addLate(mgr manager.Manager, name string, kinds map[string]schema.GroupVersionKind, reconciler reconcile.TypedReconciler[object]) (controller.TypedController[object], error) {
-	objects, err := controller.NewTyped(name, mgr, controller.TypedOptions[object]{Reconciler: reconciler})
-	if err != nil {
-		return nil, fmt.Errorf("adding the controller %s: %w", name, err)
-	}
-	l := &late{kinds: kinds, start: objects.Watch, mgr: mgr, watched: map[schema.GroupVersionKind]bool{}}
-	ofInterest := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		_, found := kinds[o.GetName()]
-		return found
-	})
-	err = builder.ControllerManagedBy(mgr).Named(name+"-crds").For(&apiextensionsv1.CustomResourceDefinition{}, builder.WithPredicates(ofInterest)).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), objectFunc[*apiextensionsv1.CustomResourceDefinition](l.watch)))
-	if err != nil {
-		return nil, fmt.Errorf("adding the controller %s-crds: %w", name, err)
-	}
-	return objects, nil
+func addLate(mgr manager.Manager, opts Options) error {
+	l := &late{added: map[string]bool{}, add: map[string]func() error{
+		"prometheuses.monitoring.coreos.com":  func() error { return addMonitoring(mgr, "Prometheus") },
+		"alertmanagers.monitoring.coreos.com": func() error { return addMonitoring(mgr, "Alertmanager") },
+		"clusters.extensions.gardener.cloud":  func() error { return addShoots(mgr, opts) },
+	}}
+	ofInterest := predicate.NewPredicateFuncs(func(crd client.Object) bool { return l.add[crd.GetName()] != nil })
+	return builder.ControllerManagedBy(mgr).Named("late").For(&apiextensionsv1.CustomResourceDefinition{}, builder.WithPredicates(ofInterest)).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), objectFunc[*apiextensionsv1.CustomResourceDefinition](l.reconcile)))
 }
 
-func (l *late) watch(_ context.Context, crd *apiextensionsv1.CustomResourceDefinition) (ctrl.Result, error) {
-	established := false
-	for _, condition := range crd.Status.Conditions {
-		established = established || condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
-	}
-	kind := l.kinds[crd.Name]
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !established || l.watched[kind] {
+func (l *late) reconcile(_ context.Context, crd *apiextensionsv1.CustomResourceDefinition) (ctrl.Result, error) {
+	if l.added[crd.Name] || !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
 		return ctrl.Result{}, nil
 	}
-	example := &unstructured.Unstructured{}
-	example.SetGroupVersionKind(kind)
-	enqueue := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, u *unstructured.Unstructured) []object {
-		return []object{{kind: kind, key: client.ObjectKeyFromObject(u)}}
-	})
-	if err := l.start(source.TypedKind(l.mgr.GetCache(), example, enqueue)); err != nil {
-		return ctrl.Result{}, fmt.Errorf("watching %s: %w", crd.Name, err)
+	if err := l.add[crd.Name](); err != nil {
+		return ctrl.Result{}, fmt.Errorf("adding the controller of %s: %w", crd.Name, err)
 	}
-	l.watched[kind] = true
+	l.added[crd.Name] = true
 	return ctrl.Result{}, nil
+}
+
+// monitoring reports monitoring objects of a kind as available.
+type monitoring struct {
+	client client.Client
+	kind   schema.GroupVersionKind
+}
+
+func addMonitoring(mgr manager.Manager, kind string) error {
+	m := &monitoring{client: mgr.GetClient(), kind: schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: kind}}
+	return builder.ControllerManagedBy(mgr).For(objectOf(m.kind)).Complete(m)
+}
+
+func objectOf(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
+}
+
+// Reconcile writes the conditions for the present generation.
+func (m *monitoring) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	u := objectOf(m.kind)
+	if err := m.client.Get(ctx, request.NamespacedName, u); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if u.GetDeletionTimestamp() != nil || upToDate(u) {
+		return ctrl.Result{}, nil
+	}
+	patch := client.MergeFrom(u.DeepCopy())
+	if err := setAvailable(u, metav1.Now()); err != nil {
+		return ctrl.Result{}, fmt.Errorf("reporting %s %s as available: %w", m.kind.Kind, request, err)
+	}
+	if err := m.client.Status().Patch(ctx, u, patch); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reporting %s %s as available: %w", m.kind.Kind, request, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+func upToDate(u *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, entry := range conditions {
+		condition, _ := entry.(map[string]any)
+		if condition["status"] != "True" || condition["observedGeneration"] != u.GetGeneration() {
+			return false
+		}
+	}
+	return len(conditions) > 0
+}
+
+func setAvailable(u *unstructured.Unstructured, now metav1.Time) error {
+	replicas, found, err := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	if err != nil {
+		return err
+	}
+	if !found {
+		replicas = 1
+	}
+	var conditions []any
+	for _, kind := range []string{"Available", "Reconciled"} {
+		conditions = append(conditions, map[string]any{
+			"type": kind, "status": "True", "observedGeneration": u.GetGeneration(), "lastTransitionTime": now.UTC().Format("2006-01-02T15:04:05Z"),
+		})
+	}
+	return unstructured.SetNestedMap(u.Object, map[string]any{
+		"paused": false, "replicas": replicas, "availableReplicas": replicas, "updatedReplicas": replicas, "unavailableReplicas": int64(0),
+		"conditions": conditions,
+	}, "status")
+}
+
+const (
+	// shootResource is the name of the ManagedResource in the namespace of each shoot, and shootSecret that of its content.
+	shootResource = "landscape-shoot"
+	shootSecret   = "managedresource-" + shootResource
+	fieldOwner    = client.FieldOwner("landscape-status-controller")
+)
+
+func clusterKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: "Cluster"}
+}
+
+// shoots brings the policies that make room for stand-ins into each shoot, as a ManagedResource. It is there before the
+// shoot's gardener-resource-manager is, which therefore applies it among the first objects; nothing makes Pods until
+// gardenlet deploys kube-controller-manager, for which it waits until gardener-resource-manager is ready.
+//
+// By its label the ManagedResource takes part in what gardenlet does with its own: it deletes them once a shoot's machines
+// are gone, and lets their objects stay when a control plane migrates. All there is to do here is not to bring it back.
+type shoots struct {
+	client client.Client
+	// manifest are the objects for the shoot, as YAML.
+	manifest []byte
+}
+
+func addShoots(mgr manager.Manager, opts Options) error {
+	// The Cluster comes first, its namespace later.
+	return builder.ControllerManagedBy(mgr).Named("shoots").For(objectOf(clusterKind())).
+		Watches(&corev1.Namespace{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.NewPredicateFuncs(isShoot))).
+		Complete(&shoots{client: mgr.GetClient(), manifest: opts.ShootManifest})
+}
+
+func isShoot(namespace client.Object) bool {
+	return namespace.GetLabels()["gardener.cloud/role"] == "shoot"
+}
+
+// Reconcile applies the ManagedResource of a shoot that is not on its way out of this seed.
+func (s *shoots) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	namespace := &corev1.Namespace{}
+	if err := s.client.Get(ctx, request.NamespacedName, namespace); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if namespace.DeletionTimestamp != nil || !isShoot(namespace) {
+		return ctrl.Result{}, nil
+	}
+	// Not from a cache, so that a shoot's deletion is not missed.
+	cluster := objectOf(clusterKind())
+	if err := s.client.Get(ctx, request.NamespacedName, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !stays(cluster) {
+		return ctrl.Result{}, nil
+	}
+	if err := s.apply(ctx, namespace.Name); err != nil {
+		return ctrl.Result{}, fmt.Errorf("bringing the policies into shoot %s: %w", namespace.Name, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// stays reports whether gardenlet creates or reconciles the shoot of a Cluster. It writes the operation into the Cluster
+// before each; Clusters that others made for tests have none.
+func stays(cluster *unstructured.Unstructured) bool {
+	shoot := func(fields ...string) string {
+		value, _, _ := unstructured.NestedString(cluster.Object, append([]string{"spec", "shoot"}, fields...)...)
+		return value
+	}
+	if cluster.GetDeletionTimestamp() != nil || shoot("metadata", "deletionTimestamp") != "" {
+		return false
+	}
+	switch shoot("status", "lastOperation", "type") {
+	case "Create", "Reconcile", "Restore":
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *shoots) apply(ctx context.Context, namespace string) error {
+	secret := applycorev1.Secret(shootSecret, namespace).WithType(corev1.SecretTypeOpaque).WithData(map[string][]byte{"policies.yaml": s.manifest})
+	if err := s.client.Apply(ctx, secret, fieldOwner, client.ForceOwnership); err != nil {
+		return err
+	}
+	managedResource := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "resources.gardener.cloud/v1alpha1",
+		"kind":       "ManagedResource",
+		"metadata": map[string]any{
+			"name": shootResource, "namespace": namespace, "labels": map[string]any{"origin": "gardener"},
+		},
+		"spec": map[string]any{"secretRefs": []any{map[string]any{"name": shootSecret}}},
+	}}
+	return s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(managedResource), fieldOwner, client.ForceOwnership)
 }

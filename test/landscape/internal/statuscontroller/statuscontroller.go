@@ -10,15 +10,20 @@ package statuscontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -75,13 +81,13 @@ func Run(ctx context.Context, config *rest.Config, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	controllers := []func(manager.Manager, Options) error{addRootCertificates, addMonitoring, addShoots}
+	controllers := []func(manager.Manager, Options) error{addRootCertificates, addLate}
 	if !opts.ManagedSeed {
 		controllers = append(controllers, addLoadBalancers, addVolumes)
 	}
 	for _, add := range controllers {
 		if err := add(mgr, opts); err != nil {
-			return err
+			return fmt.Errorf("adding the controllers: %w", err)
 		}
 	}
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
@@ -98,7 +104,7 @@ func addRootCertificates(mgr manager.Manager, _ Options) error {
 	c := mgr.GetClient()
 	// Gardener sets this label for the gateways of garden, seed, zones and exposure classes alike.
 	gateways := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetLabels()["istio-operator-managed"] != "" })
-	err := builder.ControllerManagedBy(mgr).Named("root-certificates").For(&corev1.Namespace{}, builder.WithPredicates(gateways)).
+	return builder.ControllerManagedBy(mgr).Named("root-certificates").For(&corev1.Namespace{}, builder.WithPredicates(gateways)).
 		Complete(reconcile.AsReconciler(c, objectFunc[*corev1.Namespace](func(ctx context.Context, namespace *corev1.Namespace) (ctrl.Result, error) {
 			if namespace.DeletionTimestamp != nil {
 				return ctrl.Result{}, nil
@@ -112,10 +118,6 @@ func addRootCertificates(mgr manager.Manager, _ Options) error {
 			}
 			return ctrl.Result{}, nil
 		})))
-	if err != nil {
-		return fmt.Errorf("adding the controller of root certificates: %w", err)
-	}
-	return nil
 }
 
 // objectFunc lets a function be a reconciler that is handed the object.
@@ -123,3 +125,167 @@ type objectFunc[T client.Object] func(context.Context, T) (ctrl.Result, error)
 
 // Reconcile calls the function.
 func (f objectFunc[T]) Reconcile(ctx context.Context, o T) (ctrl.Result, error) { return f(ctx, o) }
+
+// seedInstance is the name of the Deployment of the extension in a seed (charts/provider-local). Where it is, the Services of
+// type LoadBalancer are its matter.
+const seedInstance = "gardener-extension-provider-local-seed"
+
+// loadBalancers gives Services of type LoadBalancer an address as long as the extension doesn't: in a garden runtime cluster
+// that is not a seed. It never changes an address that is there.
+type loadBalancers struct {
+	client client.Client
+	// network is where their addresses are from.
+	network layout.Network
+}
+
+func addLoadBalancers(mgr manager.Manager, opts Options) error {
+	l := &loadBalancers{client: mgr.GetClient(), network: opts.Network}
+	return builder.ControllerManagedBy(mgr).Named("load-balancers").For(&corev1.Service{}).
+		// When the seed's instance goes, those are left that it gave no address any more.
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(l.all)).
+		Complete(reconcile.AsReconciler(l.client, objectFunc[*corev1.Service](l.reconcile)))
+}
+
+func (l *loadBalancers) reconcile(ctx context.Context, service *corev1.Service) (ctrl.Result, error) {
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil || len(service.Status.LoadBalancer.Ingress) > 0 {
+		return ctrl.Result{}, nil
+	}
+	instances := &appsv1.DeploymentList{}
+	if err := l.client.List(ctx, instances); err != nil {
+		return ctrl.Result{}, fmt.Errorf("looking for the seed's instance: %w", err)
+	}
+	// The cache holds no others, as Run tells it.
+	if len(instances.Items) > 0 {
+		return ctrl.Result{}, nil
+	}
+
+	patch := client.MergeFrom(service.DeepCopy())
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{ingressOf(client.ObjectKeyFromObject(service), l.network)}
+	if err := l.client.Status().Patch(ctx, service, patch); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("giving Service %s its address: %w", client.ObjectKeyFromObject(service), err)
+	}
+	return ctrl.Result{}, nil
+}
+
+func (l *loadBalancers) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	services := &corev1.ServiceList{}
+	if err := l.client.List(ctx, services); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Looking for load balancers")
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, service := range services.Items {
+		if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&service)})
+		}
+	}
+	return requests
+}
+
+// ingressOf tells the address of a load balancer. Those that have one of their own get what the extension would give them in
+// a seed, so that nothing changes when it comes.
+func ingressOf(key types.NamespacedName, network layout.Network) corev1.LoadBalancerIngress {
+	own := map[types.NamespacedName]string{
+		{Namespace: "virtual-garden-istio-ingress", Name: "istio-ingressgateway"}:      network.VirtualGardenIP(),
+		{Namespace: "gardener-extension-provider-local-coredns", Name: "coredns-host"}: network.ExtensionHostDNSIP(),
+	}
+	if ip, found := own[key]; found {
+		return corev1.LoadBalancerIngress{IP: ip, IPMode: new(corev1.LoadBalancerIPModeVIP)}
+	}
+	// With mode VIP, kube-proxy would grab the traffic of an address that several Services and the machine's own programs share.
+	return corev1.LoadBalancerIngress{IP: network.HostServicesIP(), IPMode: new(corev1.LoadBalancerIPModeProxy)}
+}
+
+// volumes makes a folder on the node for every claim of its StorageClasses, and removes it once the claim is gone.
+type volumes struct {
+	client client.Client
+	opts   Options
+}
+
+// provisionedBy is the annotation by which Kubernetes' own volume controller tells who made a volume.
+const provisionedBy = "pv.kubernetes.io/provisioned-by"
+
+func addVolumes(mgr manager.Manager, opts Options) error {
+	v := &volumes{client: mgr.GetClient(), opts: opts}
+	if err := builder.ControllerManagedBy(mgr).Named("volume-claims").For(&corev1.PersistentVolumeClaim{}).
+		Complete(reconcile.AsReconciler(v.client, objectFunc[*corev1.PersistentVolumeClaim](v.provision))); err != nil {
+		return err
+	}
+	return builder.ControllerManagedBy(mgr).Named("volumes").For(&corev1.PersistentVolume{}).
+		Complete(reconcile.AsReconciler(v.client, objectFunc[*corev1.PersistentVolume](v.reclaim)))
+}
+
+// provision makes the volume of an unbound claim; the volume names its claim, so that Kubernetes binds the two.
+func (v *volumes) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) (ctrl.Result, error) {
+	if claim.Spec.VolumeName != "" || claim.Spec.StorageClassName == nil || claim.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	class := &storagev1.StorageClass{}
+	if err := v.client.Get(ctx, client.ObjectKey{Name: *claim.Spec.StorageClassName}, class); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if class.Provisioner != v.opts.Provisioner {
+		return ctrl.Result{}, nil
+	}
+	folder := filepath.Join(v.opts.Volumes, claim.Namespace+"_"+claim.Name+"_"+string(claim.UID))
+	if err := makeFolder(folder); err != nil {
+		return ctrl.Result{}, fmt.Errorf("making the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
+	}
+	kind := corev1.HostPathDirectory
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "pvc-" + string(claim.UID),
+			Annotations: map[string]string{provisionedBy: v.opts.Provisioner},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   claim.Spec.AccessModes,
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			StorageClassName:              class.Name,
+			VolumeMode:                    claim.Spec.VolumeMode,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder, Type: &kind}},
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
+		},
+	}
+	if err := v.client.Create(ctx, volume); err != nil && !apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{}, fmt.Errorf("making the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// makeFolder makes a folder that a Pod of any user may write to: the kubelet applies no fsGroup to folders of the node.
+func makeFolder(path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil { // #nosec G301 -- opened further below.
+		return err
+	}
+	return os.Chmod(path, 0o777) // #nosec G302 -- see above; its parent belongs to root.
+}
+
+// reclaim removes a released volume with its folder.
+func (v *volumes) reclaim(ctx context.Context, volume *corev1.PersistentVolume) (ctrl.Result, error) {
+	if volume.Status.Phase != corev1.VolumeReleased || volume.Annotations[provisionedBy] != v.opts.Provisioner || volume.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	if err := v.removeFolder(volume); err != nil {
+		return ctrl.Result{}, fmt.Errorf("removing volume %s: %w", volume.Name, err)
+	}
+	if err := v.client.Delete(ctx, volume); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("removing volume %s: %w", volume.Name, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+func (v *volumes) removeFolder(volume *corev1.PersistentVolume) (err error) {
+	if volume.Spec.HostPath == nil {
+		return errors.New("it has no folder")
+	}
+	root, err := os.OpenRoot(v.opts.Volumes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	// Whatever the object says, only what lies directly below the root is removed.
+	return root.RemoveAll(filepath.Base(volume.Spec.HostPath.Path))
+}

@@ -19,13 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 const provisioner = "test/folder"
@@ -254,7 +251,7 @@ func TestShootsGetThePoliciesWhileTheyAreInTheSeed(t *testing.T) {
 			c := fake.NewClientBuilder().WithObjects(test.objects...).Build()
 			s := &shoots{client: c, manifest: []byte("a: b")}
 			for range 2 {
-				_, err := s.Reconcile(t.Context(), object{kind: clusterKind(), key: client.ObjectKey{Name: name}})
+				_, err := s.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 				g.Expect(err).NotTo(HaveOccurred())
 			}
 
@@ -282,14 +279,14 @@ func TestShootsGetThePoliciesWhileTheyAreInTheSeed(t *testing.T) {
 func TestLateKindsAreWatchedOnceTheyAreEstablished(t *testing.T) {
 	g := NewWithT(t)
 	var started int
-	l := &late{
-		kinds: kinds(), watched: map[schema.GroupVersionKind]bool{}, mgr: fakeManager{},
-		start: func(source.TypedSource[object]) error { started++; return nil },
-	}
+	l := &late{added: map[string]bool{}, add: map[string]func() error{
+		"prometheuses.monitoring.coreos.com":  func() error { started++; return nil },
+		"alertmanagers.monitoring.coreos.com": func() error { return errors.New("refused") },
+	}}
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "prometheuses.monitoring.coreos.com"}}
 	watch := func() {
 		t.Helper()
-		_, err := l.watch(t.Context(), crd)
+		_, err := l.reconcile(t.Context(), crd)
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	watch()
@@ -299,14 +296,8 @@ func TestLateKindsAreWatchedOnceTheyAreEstablished(t *testing.T) {
 	watch()
 	g.Expect(started).To(Equal(1))
 
-	l.start = func(source.TypedSource[object]) error { return errors.New("refused") }
 	crd.Name = "alertmanagers.monitoring.coreos.com"
-	_, err := l.watch(t.Context(), crd)
+	_, err := l.reconcile(t.Context(), crd)
 	g.Expect(err).To(MatchError(ContainSubstring("refused")))
-	g.Expect(l.watched).To(HaveLen(1), "it is tried again")
+	g.Expect(l.added).To(HaveLen(1), "it is tried again")
 }
-
-// fakeManager has no cache.
-type fakeManager struct{ manager.Manager }
-
-func (fakeManager) GetCache() cache.Cache { return nil }

@@ -6,22 +6,16 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
@@ -59,9 +53,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 		return func(objects []unstructured.Unstructured) (bool, string) { return available(objects, fragment) }
 	}
 	// Before the Garden is done with all the rest, its API is.
-	gardenlet := func(ctx context.Context) {
-		l.ahead.begin(ctx, "gardenlet", "gardenlet", func(ctx context.Context) (string, error) { return l.deployGardenlet(ctx, progress) })
-	}
+	gardenlet := func(ctx context.Context) { l.ahead.begin(ctx, "gardenlet", "gardenlet", l.deployGardenlet(progress)) }
 	return l.wait(ctx, progress, []milestone{
 		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
 		{title: "the extension's pod is available", kind: deployments, reached: named("gardener-extension-provider-local")},
@@ -80,9 +72,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 
 // seed waits until the seed that gardenlet registers is up.
 func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, error) {
-	create := func(ctx context.Context) {
-		l.ahead.begin(ctx, "shoot", "shoots", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
-	}
+	create := func(ctx context.Context) { l.ahead.begin(ctx, "shoot", "shoots", l.createShoots) }
 	return l.wait(ctx, progress, []milestone{
 		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled},
 		{title: "Seed takes shoots", on: virtualGarden, kind: seeds, reached: takesShoots, then: create},
@@ -92,8 +82,7 @@ func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, er
 
 // shoots creates the example shoots and waits until they are up.
 func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, error) {
-	_, err := l.ahead.finish(ctx, "shoots", func(ctx context.Context) (string, error) { return "created", l.createShoots(ctx) })
-	if err != nil {
+	if _, err := l.ahead.finish(ctx, "shoots", l.createShoots); err != nil {
 		return "", err
 	}
 	examples, err := l.exampleShoots()
@@ -112,24 +101,25 @@ func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, 
 
 // createShoots creates those of the example shoots that are not there yet, and names their seed: gardener-scheduler takes a
 // Seed only once gardener-controller-manager, which does so twice a minute, has looked at its backup buckets.
-func (l Landscape) createShoots(ctx context.Context) error {
+func (l Landscape) createShoots(ctx context.Context) (string, error) {
 	examples, err := l.exampleShoots()
 	if err != nil {
-		return err
+		return "", err
 	}
-	c, err := cluster.Client(l.Layout.VirtualKubeconfig())
+	c, err := l.client(virtualGarden)
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, shoot := range examples {
-		if err := unstructured.SetNestedField(shoot.Object, layout.SeedName, "spec", "seedName"); err != nil {
-			return fmt.Errorf("creating Shoot %s: %w", client.ObjectKeyFromObject(shoot), err)
+		err := unstructured.SetNestedField(shoot.Object, layout.SeedName, "spec", "seedName")
+		if err == nil {
+			err = c.Create(ctx, shoot)
 		}
-		if err := c.Create(ctx, shoot); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating Shoot %s: %w", client.ObjectKeyFromObject(shoot), err)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return "", fmt.Errorf("creating Shoot %s: %w", client.ObjectKeyFromObject(shoot), err)
 		}
 	}
-	return nil
+	return "created", nil
 }
 
 // exampleShoots reads the Shoots that `up` creates, for the landscape's network.
@@ -157,11 +147,9 @@ func (l Landscape) exampleShoots() ([]*unstructured.Unstructured, error) {
 // reconciled wants at least one object, and the last operation of all of them Succeeded.
 func reconciled(objects []unstructured.Unstructured) (bool, string) {
 	for _, o := range objects {
-		state, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "state")
-		description, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "description")
-		observed, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
-		if state != "Succeeded" || observed != o.GetGeneration() {
-			return false, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", o.GetKind(), o.GetName(), state, description))
+		status := cluster.StatusOf(&o)
+		if last := status.LastOperation; last.State != "Succeeded" || ptr.Deref(status.ObservedGeneration, 0) != o.GetGeneration() {
+			return false, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", o.GetKind(), o.GetName(), last.State, last.Description))
 		}
 	}
 	return len(objects) > 0, fmt.Sprintf("%d objects", len(objects))
@@ -171,17 +159,16 @@ func reconciled(objects []unstructured.Unstructured) (bool, string) {
 func healthy(objects []unstructured.Unstructured) (bool, string) {
 	count := 0
 	for _, o := range objects {
-		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-		for _, condition := range conditions {
-			c, _ := condition.(map[string]any)
-			if c["status"] != "True" {
-				return false, fmt.Sprintf("%s is %v: %v", c["type"], c["status"], c["message"])
+		conditions := cluster.StatusOf(&o).Conditions
+		for _, c := range conditions {
+			if c.Status != "True" {
+				return false, fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message)
 			}
-			count++
 		}
 		if len(conditions) == 0 {
 			return false, fmt.Sprintf("%s %s has no conditions yet", o.GetKind(), o.GetName())
 		}
+		count += len(conditions)
 	}
 	return count > 0, fmt.Sprintf("%d conditions are True", count)
 }
@@ -206,77 +193,12 @@ func seedHealthy(objects []unstructured.Unstructured) (bool, string) {
 func conditions(objects []unstructured.Unstructured, types ...string) (bool, string) {
 	for _, o := range objects {
 		missing := slices.Clone(types)
-		all, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-		for _, condition := range all {
-			if c, _ := condition.(map[string]any); c["status"] == "True" {
-				missing = slices.DeleteFunc(missing, func(t string) bool { return t == c["type"] })
-			}
+		for _, c := range cluster.StatusOf(&o).Conditions {
+			missing = slices.DeleteFunc(missing, func(t string) bool { return t == c.Type && c.Status == "True" })
 		}
 		if len(missing) > 0 {
 			return false, fmt.Sprintf("%s %s is not %s yet", o.GetKind(), o.GetName(), strings.Join(missing, ", "))
 		}
 	}
 	return len(objects) > 0, strings.Join(types, " and ")
-}
-
-// tokenLifetime is as long as Gardener's kube-apiserver issues tokens for.
-const tokenLifetime = 30 * 24 * time.Hour
-
-// virtualKubeconfig writes a kubeconfig for the virtual garden, made of the one that gardener-operator keeps for the
-// garden's own components: with an address that this machine knows, and a token that lives longer.
-func (l Landscape) virtualKubeconfig(ctx context.Context) error {
-	c, err := cluster.Client(l.Layout.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	secret := &corev1.Secret{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: "garden", Name: "gardener"}, secret); err != nil {
-		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
-	}
-	config, err := clientcmd.Load(secret.Data["kubeconfig"])
-	if err != nil {
-		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
-	}
-	if err := reachFromHere(config, l.Layout.Network.VirtualGardenIP()); err != nil {
-		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
-	}
-	rest, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
-	if err != nil {
-		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
-	}
-	virtual, err := client.New(rest, client.Options{})
-	if err != nil {
-		return fmt.Errorf("connecting with the virtual garden: %w", err)
-	}
-	account := &corev1.ServiceAccount{}
-	account.Namespace, account.Name = "kube-system", "gardener"
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLifetime.Seconds()))}}
-	if err := virtual.SubResource("token").Create(ctx, account, request); err != nil {
-		return fmt.Errorf("requesting a token of the virtual garden: %w", err)
-	}
-	for _, user := range config.AuthInfos {
-		user.Token = request.Status.Token
-	}
-	if err := os.MkdirAll(filepath.Dir(l.Layout.VirtualKubeconfig()), 0o700); err != nil {
-		return fmt.Errorf("writing the kubeconfig of the virtual garden: %w", err)
-	}
-	if err := clientcmd.WriteToFile(*config, l.Layout.VirtualKubeconfig()); err != nil {
-		return fmt.Errorf("writing the kubeconfig of the virtual garden: %w", err)
-	}
-	return l.handOver()
-}
-
-// reachFromHere puts the gateway's address in the place of the server's name, which this machine may not resolve.
-func reachFromHere(config *clientcmdapi.Config, gateway string) error {
-	for _, c := range config.Clusters {
-		host := strings.TrimPrefix(c.Server, "https://")
-		if host == "" || host == c.Server {
-			return errors.New("it names no https server")
-		}
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		c.TLSServerName, c.Server = host, "https://"+gateway
-	}
-	return nil
 }

@@ -9,13 +9,20 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 )
@@ -72,15 +79,12 @@ func (l Landscape) shootKubeconfig(ctx context.Context, of string) ([]byte, erro
 		return nil, fmt.Errorf("requesting a kubeconfig of Shoot %s/%s: %w", namespace, name, err)
 	}
 	encoded, _, _ := unstructured.NestedString(request.Object, "status", "kubeconfig")
+	config := &clientcmdapi.Config{}
 	content, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig of Shoot %s/%s: %w", namespace, name, err)
+	if err == nil {
+		config, err = loadFromHere(content, l.Layout.Network.HostServicesIP())
 	}
-	config, err := clientcmd.Load(content)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig of Shoot %s/%s: %w", namespace, name, err)
-	}
-	if err := reachFromHere(config, l.Layout.Network.HostServicesIP()); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of Shoot %s/%s: %w", namespace, name, err)
 	}
 	return clientcmd.Write(*config)
@@ -104,4 +108,73 @@ func (l Landscape) next() {
 		_, _ = fmt.Fprintf(l.Out, "  # %s\n  %s\n", line[1], line[0])
 	}
 	_, _ = fmt.Fprintln(l.Out, "More: docs/usage/quick-start.md")
+}
+
+// tokenLifetime is as long as Gardener's kube-apiserver issues tokens for.
+const tokenLifetime = 30 * 24 * time.Hour
+
+// virtualKubeconfig writes a kubeconfig for the virtual garden, made of the one that gardener-operator keeps for the
+// garden's own components: with an address that this machine knows, and a token that lives longer.
+func (l Landscape) virtualKubeconfig(ctx context.Context) error {
+	c, err := cluster.Client(l.Layout.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "garden", Name: "gardener"}, secret); err != nil {
+		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
+	}
+	var restConfig *rest.Config
+	config, err := loadFromHere(secret.Data["kubeconfig"], l.Layout.Network.VirtualGardenIP())
+	if err == nil {
+		restConfig, err = clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	}
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
+	}
+	virtual, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		return fmt.Errorf("connecting with the virtual garden: %w", err)
+	}
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = "kube-system", "gardener"
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenLifetime.Seconds()))}}
+	if err := virtual.SubResource("token").Create(ctx, account, request); err != nil {
+		return fmt.Errorf("requesting a token of the virtual garden: %w", err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Token = request.Status.Token
+	}
+	err = os.MkdirAll(filepath.Dir(l.Layout.VirtualKubeconfig()), 0o700)
+	if err == nil {
+		err = clientcmd.WriteToFile(*config, l.Layout.VirtualKubeconfig())
+	}
+	if err != nil {
+		return fmt.Errorf("writing the kubeconfig of the virtual garden: %w", err)
+	}
+	return l.handOver()
+}
+
+// loadFromHere reads a kubeconfig, and has it reach its cluster from here.
+func loadFromHere(kubeconfig []byte, gateway string) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return config, reachFromHere(config, gateway)
+}
+
+// reachFromHere puts the gateway's address in the place of the server's name, which this machine may not resolve.
+func reachFromHere(config *clientcmdapi.Config, gateway string) error {
+	for _, c := range config.Clusters {
+		host := strings.TrimPrefix(c.Server, "https://")
+		if host == "" || host == c.Server {
+			return errors.New("it names no https server")
+		}
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		c.TLSServerName, c.Server = host, "https://"+gateway
+	}
+	return nil
 }

@@ -5,6 +5,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,8 +15,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,43 +44,40 @@ type survey struct {
 	active  activity
 }
 
-// list returns all objects of a kind, in order; none if the API server doesn't know the kind (yet).
-func list(ctx context.Context, c client.Reader, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
-	all := &unstructured.UnstructuredList{}
-	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := c.List(ctx, all); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("listing the objects of kind %s: %w", kind.Kind, err)
-	}
-	slices.SortFunc(all.Items, func(a, b unstructured.Unstructured) int { return strings.Compare(nameOf(&a), nameOf(&b)) })
-	return all.Items, nil
-}
-
 func nameOf(o client.Object) string { return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/") }
 
-// garden shows what makes up the Garden, and notes whether it is on its way.
-func (s *survey) garden(ctx context.Context) error {
-	section := s.report.section("GARDEN")
-	for _, kind := range []schema.GroupVersionKind{gardens, operatorExtensions} {
-		objects, err := list(ctx, s.runtime, kind)
+// show adds a row for each object of the kinds, with what is found out about it after it was judged, and one if there are none.
+func show(ctx context.Context, s *section, c client.Reader, none string, kinds []schema.GroupVersionKind,
+	find func(o *unstructured.Unstructured, kind schema.GroupVersionKind, verdict mark, detail string) (mark, string),
+) error {
+	for _, kind := range kinds {
+		objects, err := cluster.List(ctx, c, kind)
 		if err != nil {
 			return err
 		}
 		for i := range objects {
 			verdict, detail := judge(&objects[i])
+			verdict, detail = find(&objects[i], kind, verdict, detail)
+			s.add(verdict, kind.Kind, nameOf(&objects[i]), detail)
+		}
+	}
+	if len(s.rows) == 0 {
+		s.add(note, "", "", none)
+	}
+	return nil
+}
+
+// garden shows what makes up the Garden, and notes whether it is on its way.
+func (s *survey) garden(ctx context.Context) error {
+	return show(ctx, s.report.section("GARDEN"), s.runtime, "is not deployed yet", []schema.GroupVersionKind{gardens, operatorExtensions},
+		func(_ *unstructured.Unstructured, kind schema.GroupVersionKind, verdict mark, detail string) (mark, string) {
 			if kind == gardens {
 				s.active.landscape = s.active.landscape || verdict == busy
 			} else if verdict == bad {
 				verdict = s.active.mark("", "")
 			}
-			section.add(verdict, kind.Kind, nameOf(&objects[i]), detail)
-		}
-	}
-	if len(section.rows) == 0 {
-		section.add(note, "", "", "is not deployed yet")
-	}
-	return nil
+			return verdict, detail
+		})
 }
 
 // virtualGarden shows what Gardener's API server has, and notes which Seeds and Shoots are on their way.
@@ -93,48 +89,39 @@ func (s *survey) virtualGarden(ctx context.Context) error {
 	}
 	s.active.shoots = map[string]bool{}
 	activeSeeds := map[string]bool{}
-	for _, kind := range []schema.GroupVersionKind{seeds, gardenlets, shoots, controllerInstallations} {
-		objects, err := list(ctx, s.virtual, kind)
-		if err != nil {
-			return err
-		}
-		for i := range objects {
-			o := &objects[i]
-			verdict, detail := judge(o)
-			seed, _, _ := unstructured.NestedString(o.Object, "spec", "seedRef", "name")
+	err := show(ctx, section, s.virtual, "has no Seeds and Shoots yet", []schema.GroupVersionKind{seeds, gardenlets, shoots, controllerInstallations},
+		func(o *unstructured.Unstructured, kind schema.GroupVersionKind, verdict mark, detail string) (mark, string) {
 			switch kind {
 			case seeds:
 				activeSeeds[o.GetName()] = verdict == busy
 				s.active.landscape = s.active.landscape || verdict == busy
 			case shoots:
-				hibernated, _, _ := unstructured.NestedBool(o.Object, "status", "hibernated")
-				s.active.shoots[text(o, "technicalID")] = verdict == busy || hibernated
+				status := cluster.StatusOf(o)
+				s.active.shoots[status.TechnicalID] = verdict == busy || status.Hibernated
 			case controllerInstallations:
+				seed, _, _ := unstructured.NestedString(o.Object, "spec", "seedRef", "name")
+				extension, _, _ := unstructured.NestedString(o.Object, "spec", "registrationRef", "name")
 				if verdict == bad && activeSeeds[seed] {
 					verdict = busy
 				}
-				extension, _, _ := unstructured.NestedString(o.Object, "spec", "registrationRef", "name")
 				detail = extension + " for " + seed + ": " + detail
 			}
-			section.add(verdict, kind.Kind, nameOf(o), detail)
-		}
-	}
+			return verdict, detail
+		})
 	delete(s.active.shoots, "")
-	if len(section.rows) == 0 {
-		section.add(note, "", "", "has no Seeds and Shoots yet")
-	}
-	return nil
+	return err
 }
 
 // extensions shows the extension objects by class.
 func (s *survey) extensions(ctx context.Context) error {
 	byClass := map[string][]cluster.ExtensionObject{}
 	for _, kind := range cluster.ExtensionKinds() {
-		objects, err := cluster.ExtensionObjects(ctx, s.runtime, kind)
+		objects, err := cluster.List(ctx, s.runtime, cluster.ExtensionKind(kind))
 		if err != nil {
 			return err
 		}
-		for _, o := range objects {
+		for i := range objects {
+			o := cluster.Summarize(&objects[i])
 			byClass[o.Class] = append(byClass[o.Class], o)
 		}
 	}
@@ -168,14 +155,14 @@ func (s *survey) workloads(ctx context.Context) error {
 		plural string
 		judge  func(*unstructured.Unstructured) (mark, string)
 	}{
-		{deployments, "available", replicas("availableReplicas")},
-		{statefulSets, "available", replicas("availableReplicas")},
-		{daemonSets, "available", daemons},
+		{deployments, "available", enough(replicas)},
+		{statefulSets, "available", enough(replicas)},
+		{daemonSets, "available", enough(daemons)},
 		{etcds, "ready", judge},
 		{managedResources, "healthy", judge},
 	}
 	for _, c := range counted {
-		objects, err := list(ctx, s.runtime, c.kind)
+		objects, err := cluster.List(ctx, s.runtime, c.kind)
 		if err != nil {
 			return err
 		}
@@ -199,29 +186,30 @@ func (s *survey) workloads(ctx context.Context) error {
 	return nil
 }
 
-// replicas judges by a field of the status that counts pods.
-func replicas(field string) func(*unstructured.Unstructured) (mark, string) {
+// replicas returns how many pods of a Deployment or StatefulSet are available, and how many should be.
+func replicas(o *unstructured.Unstructured) (have, want int64) {
+	want, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
+	if !found {
+		want = 1
+	}
+	have, _, _ = unstructured.NestedInt64(o.Object, "status", "availableReplicas")
+	return have, want
+}
+
+func daemons(o *unstructured.Unstructured) (have, want int64) {
+	want, _, _ = unstructured.NestedInt64(o.Object, "status", "desiredNumberScheduled")
+	have, _, _ = unstructured.NestedInt64(o.Object, "status", "numberAvailable")
+	return have, want
+}
+
+// enough judges by the number of pods.
+func enough(count func(*unstructured.Unstructured) (have, want int64)) func(*unstructured.Unstructured) (mark, string) {
 	return func(o *unstructured.Unstructured) (mark, string) {
-		want, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
-		if !found {
-			want = 1
+		if have, want := count(o); have < want {
+			return bad, fmt.Sprintf("%d of %d available", have, want)
 		}
-		have, _, _ := unstructured.NestedInt64(o.Object, "status", field)
-		return enough(have, want)
+		return good, ""
 	}
-}
-
-func daemons(o *unstructured.Unstructured) (mark, string) {
-	want, _, _ := unstructured.NestedInt64(o.Object, "status", "desiredNumberScheduled")
-	have, _, _ := unstructured.NestedInt64(o.Object, "status", "numberAvailable")
-	return enough(have, want)
-}
-
-func enough(have, want int64) (mark, string) {
-	if have < want {
-		return bad, fmt.Sprintf("%d of %d available", have, want)
-	}
-	return good, ""
 }
 
 // pods shows which containers are what they say to be and which are stood in for, names those that don't start, and returns
@@ -282,4 +270,112 @@ func (s *survey) image(reference string) (images.Kind, string) {
 		return images.KindReal, path.Base(repository)
 	}
 	return match.Kind, path.Base(repository)
+}
+
+// judge reads last operation and conditions, in the shape that all of Gardener's kinds share, of an object that reports them.
+func judge(o *unstructured.Unstructured) (mark, string) {
+	status := cluster.StatusOf(o)
+	operation, observed := status.LastOperation.State, status.ObservedGeneration
+	verdict, wrong := judgeConditions(status.Conditions, o.GetKind() == "Etcd")
+	detail := strings.TrimPrefix(operationOf(status)+"; "+strings.Join(wrong, ", "), "; ")
+	switch {
+	case operation == "Error" || operation == "Failed" || operation == "Aborted":
+		return bad, detail
+	case operation == "Processing" || operation == "Pending":
+		return busy, detail
+	case o.GetDeletionTimestamp() != nil:
+		return busy, "is being deleted; " + detail
+	case operation == "" && len(status.Conditions) == 0:
+		return busy, "nothing is reported yet"
+	case observed != nil && *observed < o.GetGeneration():
+		return busy, "the newest generation isn't seen yet; " + detail
+	}
+	return verdict, detail
+}
+
+// operationOf is the last operation with what went wrong in it.
+func operationOf(status cluster.Status) string {
+	last := status.LastOperation
+	described := strings.TrimSpace(last.Type + " " + last.State)
+	if last.State == "" || last.State == "Succeeded" {
+		return described
+	}
+	if last.Progress != nil {
+		described += fmt.Sprintf(" %d%%", *last.Progress)
+	}
+	why := cmp.Or(status.LastError.Description, last.Description)
+	if len(status.LastErrors) > 0 {
+		why = cmp.Or(status.LastErrors[0].Description, last.Description)
+	}
+	return strings.TrimSuffix(described+": "+why, ": ")
+}
+
+// judgeConditions names the conditions that are not as they should be, or how many there are. fresh is for kinds whose
+// conditions are Unknown for minutes after their creation.
+func judgeConditions(conditions []cluster.Condition, fresh bool) (mark, []string) {
+	verdict, count := good, 0
+	var wrong []string
+	for _, c := range conditions {
+		want, otherwise := "True", bad
+		switch c.Type {
+		case "Required", "RequiredRuntime", "RequiredVirtual":
+			continue // either is fine
+		case "Progressing", "ResourcesProgressing":
+			want, otherwise = "False", busy
+		case "ClusterIDMismatch", "EmergencyStopShootReconciliations":
+			want = "False"
+		}
+		count++
+		if c.Status == want {
+			continue
+		}
+		if c.Status == "Progressing" || (fresh && c.Status == "Unknown") {
+			otherwise = busy
+		}
+		if verdict != bad {
+			verdict = otherwise
+		}
+		wrong = append(wrong, fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message))
+	}
+	if len(wrong) == 0 && count > 0 {
+		wrong = []string{fmt.Sprintf("%d conditions as they should be", count)}
+	}
+	return verdict, wrong
+}
+
+// activity is what is on its way: what belongs to it may be unhealthy for a while.
+type activity struct {
+	// landscape says that the Garden or a Seed is on its way.
+	landscape bool
+	// shoots says it of the shoots, by the name of their namespace in the seed. It includes hibernated ones, which have no nodes.
+	shoots map[string]bool
+}
+
+// of reports whether what has that namespace, or that name without a namespace, belongs to something on its way.
+func (a activity) of(namespace, name string) bool {
+	for shoot, active := range a.shoots {
+		if namespace == shoot || (namespace == "" && strings.HasPrefix(name, shoot+"--")) {
+			return active
+		}
+	}
+	return a.landscape
+}
+
+// mark is the one for what isn't healthy.
+func (a activity) mark(namespace, name string) mark {
+	if a.of(namespace, name) {
+		return busy
+	}
+	return bad
+}
+
+// markExtension is the one for an extension object. One that nobody works on for somebody is as bad as a failed one.
+func (a activity) markExtension(o cluster.ExtensionObject) mark {
+	switch {
+	case o.Succeeded():
+		return good
+	case slices.Contains([]string{"Error", "Failed", "Aborted"}, o.State):
+		return bad
+	}
+	return a.mark(o.Namespace, o.Name)
 }

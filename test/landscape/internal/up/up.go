@@ -14,8 +14,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
@@ -259,7 +263,7 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 	}
 	builder := binaries.Builder{Out: l.Layout.Binary(""), Invoker: l.Invoker, Tree: tree}
 	built := 0
-	if _, err := builder.Keep("landscape"); err != nil {
+	if err := builder.Keep("landscape"); err != nil {
 		return "", err
 	}
 	for i, program := range programs {
@@ -284,21 +288,14 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 func (l Landscape) heartbeat(ctx context.Context, report func(elapsed time.Duration)) func() {
 	ctx, cancel := context.WithCancel(ctx)
 	begin := l.Now()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(30 * time.Second)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				report(l.Now().Sub(begin))
-			}
-		}
-	}()
-	return func() { cancel(); <-done }
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		_ = wait.PollUntilContextCancel(ctx, 30*time.Second, false, func(context.Context) (bool, error) {
+			report(l.Now().Sub(begin))
+			return false, nil
+		})
+	})
+	return func() { cancel(); reporting.Wait() }
 }
 
 // network is the first step that changes the machine outside of the clone, apart from packages: before it does, it takes the
@@ -406,11 +403,7 @@ func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c, err := cluster.Client(l.Layout.Kubeconfig())
-	if err != nil {
-		return "", err
-	}
-	if err := cluster.Apply(ctx, c, objects); err != nil {
+	if err := l.apply(ctx, objects); err != nil {
 		return "", err
 	}
 	if err := l.folders(); err != nil {
@@ -447,12 +440,73 @@ func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c, err := cluster.Client(l.Layout.Kubeconfig())
-	if err != nil {
-		return "", err
-	}
-	if err := cluster.Apply(ctx, c, objects); err != nil {
+	if err := l.apply(ctx, objects); err != nil {
 		return "", err
 	}
 	return l.start(ctx, node.DNS)
+}
+
+// apply applies objects to the runtime cluster.
+func (l Landscape) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
+	c, err := l.client(runtimeCluster)
+	if err != nil {
+		return err
+	}
+	return cluster.Apply(ctx, c, objects)
+}
+
+// ahead is what later steps do that needs only a part of the steps before: it is begun as soon as that part is there, while
+// the others still wait. A nil one begins nothing, so that each step does its own work when it is its turn.
+type ahead struct {
+	// planned are the steps that this `up` comes to.
+	planned []string
+
+	mu      sync.Mutex
+	begun   map[string]chan result
+	running sync.WaitGroup
+}
+
+type result struct {
+	text string
+	err  error
+}
+
+// begin does some work of a step in the background, if `up` comes to that step and it wasn't begun before. Its name tells it
+// from other work.
+func (a *ahead) begin(ctx context.Context, step, name string, work func(context.Context) (string, error)) {
+	if a == nil || !slices.Contains(a.planned, step) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.begun == nil {
+		a.begun = map[string]chan result{}
+	}
+	if a.begun[name] != nil {
+		return
+	}
+	done := make(chan result, 1)
+	a.begun[name] = done
+	a.running.Go(func() {
+		text, err := work(ctx)
+		done <- result{text, err}
+	})
+}
+
+// wait waits until nothing is going on any more.
+func (a *ahead) wait() { a.running.Wait() }
+
+// finish waits for the work of that name. If it wasn't begun, or if it failed, as it may have been too early, it is done now.
+func (a *ahead) finish(ctx context.Context, name string, work func(context.Context) (string, error)) (string, error) {
+	if a != nil {
+		a.mu.Lock()
+		done := a.begun[name]
+		a.mu.Unlock()
+		if done != nil {
+			if r := <-done; r.err == nil {
+				return r.text, nil
+			}
+		}
+	}
+	return work(ctx)
 }

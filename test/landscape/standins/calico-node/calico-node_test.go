@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 )
 
 const clusterPods = "100.64.0.0/12"
@@ -257,6 +259,7 @@ func TestARangeThatIsNoneIsSaidSo(t *testing.T) {
 
 func TestProbesTellTheTruth(t *testing.T) {
 	g := NewWithT(t)
+	ask := func(ctx context.Context, socket, path string) error { return program.Ask(ctx, "unix", socket, path) }
 	now := time.Unix(0, 0)
 	h := newHealth(func() time.Time { return now })
 	socket := filepath.Join(t.TempDir(), "socket")

@@ -23,15 +23,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 )
 
 const (
@@ -46,18 +45,13 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, filepath.Base(os.Args[0]), os.Args[1:]); err != nil {
-		slog.Error("Ending", "error", err)
-		os.Exit(1) //nolint:gocritic // Nothing is left to stop.
-	}
+	program.Main(func(ctx context.Context) error { return run(ctx, filepath.Base(os.Args[0]), os.Args[1:]) })
 }
 
-func run(ctx context.Context, program string, args []string) error {
+func run(ctx context.Context, name string, args []string) error {
 	paths, err := probed(args)
 	switch {
-	case program == "install" && len(args) == 0:
+	case name == "install" && len(args) == 0:
 		client, err := newClient()
 		if err != nil {
 			return err
@@ -84,7 +78,7 @@ func run(ctx context.Context, program string, args []string) error {
 		return err
 	}
 	for _, path := range paths {
-		if err := ask(ctx, healthSocket, path); err != nil {
+		if err := program.Ask(ctx, "unix", healthSocket, path); err != nil {
 			return err
 		}
 	}

@@ -14,15 +14,16 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
 	// maxResponse bounds what is read of a response; a configuration has about 2 KiB.
 	maxResponse = 1 << 20
-	// shortWait and longWait are the first and the longest pause between two requests. They are short because a fresh member
-	// is initialised in milliseconds, and every API server waits for it.
-	shortWait = 100 * time.Millisecond
-	longWait  = time.Second
+	// pause is between two requests. It is short because a fresh member is initialised in milliseconds, and every API server
+	// waits for it.
+	pause = 100 * time.Millisecond
 	// failedWait is the pause after a failed initialisation, which may have fetched all of a backup.
 	failedWait = 3 * time.Second
 	// statusTimeout and configTimeout bound a request. For the configuration backup-restore asks etcd for its members; that takes
@@ -67,49 +68,40 @@ func newBackupRestore(opts options, log *slog.Logger) (*backupRestore, error) {
 // initialize has the data checked, and restored if need be, and waits for it. It gives up only when ctx ends: backup-restore
 // may start later than this container, and what it can't restore now it may restore once the store is there.
 func (b *backupRestore) initialize(ctx context.Context, mode string) error {
-	wait, last := pause{}, ""
-	for {
+	last, startAfter := "", time.Time{}
+	return wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
 		state, err := b.get(ctx, "/initialization/status", statusTimeout)
 		if err != nil {
 			state = "unreachable: " + err.Error()
 		}
 		if state != last {
 			b.log.Info("Waiting for the initialisation", "state", state)
-			wait, last = pause{}, state
+			last = state
 		}
-		switch state {
-		case stateSuccessful:
-			return nil
-		case stateNew:
+		switch {
+		case state == stateNew && time.Now().After(startAfter):
 			if _, err := b.get(ctx, "/initialization/start?mode="+mode, statusTimeout); err != nil {
 				b.log.Info("Can't start the initialisation", "error", err)
 			}
-		case stateInProgress:
-		case stateFailed:
+		case state == stateFailed:
 			// The reason is in the log of backup-restore.
-			if err := sleep(ctx, failedWait); err != nil {
-				return err
-			}
+			startAfter = time.Now().Add(failedWait)
 		}
-		if err := wait.next(ctx); err != nil {
-			return err
-		}
-	}
+		return state == stateSuccessful, nil
+	})
 }
 
 // config returns etcd's configuration, as YAML.
-func (b *backupRestore) config(ctx context.Context) (string, error) {
-	wait := pause{}
-	for {
-		content, err := b.get(ctx, "/config", configTimeout)
-		if err == nil {
-			return content, nil
+func (b *backupRestore) config(ctx context.Context) (content string, err error) {
+	err = wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+		var err error
+		content, err = b.get(ctx, "/config", configTimeout)
+		if err != nil {
+			b.log.Info("Waiting for the configuration", "error", err)
 		}
-		b.log.Info("Waiting for the configuration", "error", err)
-		if err := wait.next(ctx); err != nil {
-			return "", err
-		}
-	}
+		return err == nil, nil
+	})
+	return content, err
 }
 
 func (b *backupRestore) get(ctx context.Context, path string, timeout time.Duration) (string, error) {
@@ -134,24 +126,4 @@ func (b *backupRestore) get(ctx context.Context, path string, timeout time.Durat
 		return "", fmt.Errorf("reading %s: more than %d bytes", path, maxResponse)
 	}
 	return string(content), nil
-}
-
-// pause is how long the last wait was; the next one is longer.
-type pause struct{ last time.Duration }
-
-// next waits, or returns the error of a ctx that ends meanwhile.
-func (p *pause) next(ctx context.Context) error {
-	p.last = min(max(p.last*3/2, shortWait), longWait)
-	return sleep(ctx, p.last)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -88,6 +88,14 @@ type member struct {
 	log    *slog.Logger
 }
 
+func url(tls bool, host string, port int) string {
+	scheme := "http"
+	if tls {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -323,19 +331,6 @@ func TestNobodyElseIsTakenForBackupRestore(t *testing.T) {
 	m.opts.BackupRestoreCA = m.opts.ClientKey
 	_, err = newBackupRestore(m.opts, slog.New(slog.DiscardHandler))
 	g.Expect(err).To(MatchError(ContainSubstring("has no certificate")))
-}
-
-func TestPausesGrowUpToABound(t *testing.T) {
-	g := NewWithT(t)
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	wait := pause{}
-	for range 20 {
-		before := wait.last
-		g.Expect(wait.next(ctx)).To(MatchError(context.Canceled))
-		g.Expect(wait.last).To(And(BeNumerically(">=", before), BeNumerically(">=", shortWait), BeNumerically("<=", longWait)))
-	}
-	g.Expect(wait.last).To(Equal(longWait))
 }
 
 func TestMarker(t *testing.T) {

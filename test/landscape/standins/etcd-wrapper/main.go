@@ -26,7 +26,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -43,7 +42,7 @@ type options struct {
 	BackupRestoreCA  string
 	// ServerName is the name that etcd's server certificate is valid for; it resolves to this pod.
 	ServerName string
-	// ClientCert and ClientKey are with whom etcd is asked whether it is ready.
+	// ClientCert and ClientKey are with whom the original asks etcd whether it is ready. This one needs nobody for it.
 	ClientCert, ClientKey string
 	// ClientPort is etcd's, Port the one of /readyz and /stop.
 	ClientPort, Port int
@@ -156,8 +155,8 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	server.etcd.Store(etcd)
 	err = waitForEnd(ctx, etcd, opts.ReadyTimeout, log)
-	// etcd waits for its clients, so the one in here goes first.
 	server.close()
 	etcd.Close()
 	if err != nil {
@@ -172,12 +171,4 @@ func ended(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-func url(tls bool, host string, port int) string {
-	scheme := "http"
-	if tls {
-		scheme = "https"
-	}
-	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port))
 }

@@ -13,14 +13,10 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 )
 
 // readyTimeout is below the second that kubelet gives a probe, so that the answer is one of ours.
@@ -32,18 +28,15 @@ const answerTimeout = time.Second
 // server answers the readiness probe, and backup-restore when it wants etcd restarted.
 type server struct {
 	http *http.Server
-	etcd *clientv3.Client
+	// etcd is what is asked whether it is ready, once it was started.
+	etcd atomic.Pointer[embed.Etcd]
 	log  *slog.Logger
 }
 
 // serve listens until close is called. Like the original it serves HTTPS with etcd's own certificate if etcd has one, and asks
 // nobody for theirs: kubelet has none.
 func serve(opts options, cfg *embed.Config, stop func(), log *slog.Logger) (*server, error) {
-	client, err := etcdClient(opts, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("preparing the readiness check: %w", err)
-	}
-	s := &server{etcd: client, log: log}
+	s := &server{log: log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", s.ready)
 	mux.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) {
@@ -53,7 +46,7 @@ func serve(opts options, cfg *embed.Config, stop func(), log *slog.Logger) (*ser
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16}
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(opts.Port)))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("serving /readyz: %w", err), client.Close())
+		return nil, fmt.Errorf("serving /readyz: %w", err)
 	}
 	if files := cfg.ClientTLSInfo; !files.Empty() {
 		// The files are read at each handshake, so a renewed certificate needs no restart.
@@ -78,8 +71,12 @@ func serve(opts options, cfg *embed.Config, stop func(), log *slog.Logger) (*ser
 func (s *server) ready(w http.ResponseWriter, request *http.Request) {
 	ctx, cancel := context.WithTimeout(request.Context(), readyTimeout)
 	defer cancel()
-	// A linearizable read of any key, as the original does: it succeeds only with a quorum.
-	if _, err := s.etcd.Get(ctx, "foo", clientv3.WithCountOnly()); err != nil {
+	// What a linearizable read of the original waits for: it succeeds only with a quorum, and a learner refuses it.
+	err := errors.New("etcd isn't there yet")
+	if etcd := s.etcd.Load(); etcd != nil && !etcd.Server.IsLearner() {
+		err = etcd.Server.LinearizableReadNotify(ctx)
+	}
+	if err != nil {
 		s.log.Info("Not ready", "error", err)
 		http.Error(w, "etcd does not answer", http.StatusServiceUnavailable)
 	}
@@ -89,36 +86,7 @@ func (s *server) ready(w http.ResponseWriter, request *http.Request) {
 func (s *server) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
-	err := s.http.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, s.http.Close())
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.log.Info("Ending the readiness check", "error", errors.Join(err, s.http.Close()))
 	}
-	if err := errors.Join(err, s.etcd.Close()); err != nil && !errors.Is(err, context.Canceled) {
-		s.log.Info("Ending the readiness check", "error", err)
-	}
-}
-
-func etcdClient(opts options, cfg *embed.Config) (*clientv3.Client, error) {
-	secure := !cfg.ClientTLSInfo.Empty()
-	config := clientv3.Config{
-		Endpoints: []string{url(secure, opts.ServerName, opts.ClientPort)},
-		// Until etcd listens, a failed attempt is no news.
-		Logger: zap.NewNop(),
-		// And the next attempt must not be late: gRPC alone would let up to two minutes pass.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second},
-			MinConnectTimeout: time.Second,
-		})},
-	}
-	if secure {
-		info := transport.TLSInfo{
-			CertFile: opts.ClientCert, KeyFile: opts.ClientKey, TrustedCAFile: cfg.ClientTLSInfo.TrustedCAFile, ServerName: opts.ServerName,
-		}
-		tlsConfig, err := info.ClientConfig()
-		if err != nil {
-			return nil, err
-		}
-		config.TLS = tlsConfig
-	}
-	return clientv3.New(config)
 }

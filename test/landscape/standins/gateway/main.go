@@ -28,15 +28,14 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/relay"
 )
 
@@ -51,12 +50,7 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		slog.Error("Ending", "error", err)
-		os.Exit(1) //nolint:gocritic // Nothing is left to stop.
-	}
+	program.Main(func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 func run(ctx context.Context, args []string) error {
@@ -140,4 +134,79 @@ func parseLabels(content string) map[string]string {
 		}
 	}
 	return labels
+}
+
+// router tells where connections go. The watcher is one.
+type router interface {
+	byHost(host string) (backend, bool)
+	address(backend) (string, error)
+	open(port int) bool
+}
+
+// proxy joins clients and Services.
+type proxy struct {
+	router router
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// serveTLS forwards a connection as it is to whom its server name belongs.
+func (p *proxy) serveTLS(ctx context.Context, conn net.Conn) {
+	host, conn, err := relay.ServerName(conn)
+	if err != nil {
+		// Also whoever only looks whether the port is open ends here.
+		slog.Debug("No ClientHello", "error", err)
+		return
+	}
+	to, found := p.router.byHost(host)
+	if !found {
+		slog.Info("No route", "host", host, "from", conn.RemoteAddr().String())
+		return
+	}
+	upstream, err := p.reach(ctx, to)
+	if err != nil {
+		slog.Info("No backend", "host", host, "error", err)
+		return
+	}
+	relay.Join(conn, upstream)
+}
+
+// serveConnect returns the handler of a port of the HTTP proxy, at which clients say by a header where they want to go.
+func (p *proxy) serveConnect(port int, header string) func(context.Context, net.Conn) {
+	return func(ctx context.Context, conn net.Conn) {
+		if !p.router.open(port) {
+			return
+		}
+		request, conn, err := relay.ReadRequest(conn)
+		if err != nil {
+			slog.Debug("No request", "port", port, "error", err)
+			return
+		}
+		to, allowed := connectBackend(request.Header.Get(header))
+		if request.Method != http.MethodConnect || !allowed {
+			slog.Info("Refused", "port", port, "method", request.Method, "destination", request.Header.Get(header))
+			relay.Answer(conn, http.StatusForbidden)
+			return
+		}
+		upstream, err := p.reach(ctx, to)
+		if err != nil {
+			slog.Info("No backend", "destination", request.Header.Get(header), "error", err)
+			relay.Answer(conn, http.StatusServiceUnavailable)
+			return
+		}
+		defer upstream.Close()
+		if err := relay.Accept(conn); err != nil {
+			return
+		}
+		relay.Join(conn, upstream)
+	}
+}
+
+func (p *proxy) reach(ctx context.Context, to backend) (net.Conn, error) {
+	address, err := p.router.address(to)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, relay.DialTimeout)
+	defer cancel()
+	return p.dial(ctx, "tcp", address)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // gateway is what is read of a networking.istio.io Gateway.
@@ -92,7 +93,7 @@ func buildTable(self identity, gateways []gateway, virtualServices []virtualServ
 	t := &table{hosts: map[string]backend{}, ports: map[int]bool{}}
 	mine := map[string][]server{}
 	for _, g := range gateways {
-		if !self.selectedBy(g.Spec.Selector) {
+		if !labels.SelectorFromSet(g.Spec.Selector).Matches(labels.Set(self.labels)) {
 			continue
 		}
 		mine[g.Namespace+"/"+g.Name] = g.Spec.Servers
@@ -174,27 +175,13 @@ func (t *table) lookup(host string) (backend, bool) {
 	if to, found := t.hosts[host]; found {
 		return to, true
 	}
-	for rest := host; rest != ""; {
-		_, after, found := strings.Cut(rest, ".")
-		if !found {
-			break
-		}
-		if to, found := t.hosts["*."+after]; found {
+	for _, rest, found := strings.Cut(host, "."); found; _, rest, found = strings.Cut(rest, ".") {
+		if to, found := t.hosts["*."+rest]; found {
 			return to, true
 		}
-		rest = after
 	}
 	to, found := t.hosts["*"]
 	return to, found
-}
-
-func (i identity) selectedBy(selector map[string]string) bool {
-	for key, value := range selector {
-		if i.labels[key] != value {
-			return false
-		}
-	}
-	return true
 }
 
 // exported reports whether what lives in namespace is visible to a gateway in the namespace self.

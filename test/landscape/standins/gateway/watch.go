@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,35 +31,32 @@ const exportAnnotation = "networking.istio.io/exportTo"
 // watcher keeps the table up to date.
 type watcher struct {
 	self                                identity
+	factory                             dynamicinformer.DynamicSharedInformerFactory
 	gateways, virtualServices, services cache.SharedIndexInformer
+	rebuilding                          sync.Mutex
 	current                             atomic.Pointer[table]
-	changed                             chan struct{}
 }
 
 func newWatcher(client dynamic.Interface, self identity) (*watcher, error) {
-	w := &watcher{self: self, changed: make(chan struct{}, 1)}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	istio := schema.GroupVersion{Group: "networking.istio.io", Version: "v1beta1"}
-	w.gateways = factory.ForResource(istio.WithResource("gateways")).Informer()
-	w.virtualServices = factory.ForResource(istio.WithResource("virtualservices")).Informer()
-	w.services = factory.ForResource(corev1.SchemeGroupVersion.WithResource("services")).Informer()
+	w := &watcher{
+		self: self, factory: factory,
+		gateways:        factory.ForResource(istio.WithResource("gateways")).Informer(),
+		virtualServices: factory.ForResource(istio.WithResource("virtualservices")).Informer(),
+		services:        factory.ForResource(corev1.SchemeGroupVersion.WithResource("services")).Informer(),
+	}
 	for _, informer := range []cache.SharedIndexInformer{w.gateways, w.virtualServices, w.services} {
 		if err := informer.SetTransform(strip); err != nil {
 			return nil, fmt.Errorf("preparing the watches: %w", err)
 		}
 	}
-	notify := func() {
-		select {
-		case w.changed <- struct{}{}:
-		default:
-		}
-	}
 	// Services are looked up when they are needed, so that their changes change no table.
 	for _, informer := range []cache.SharedIndexInformer{w.gateways, w.virtualServices} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { notify() },
-			UpdateFunc: func(any, any) { notify() },
-			DeleteFunc: func(any) { notify() },
+			AddFunc:    func(any) { w.rebuild() },
+			UpdateFunc: func(any, any) { w.rebuild() },
+			DeleteFunc: func(any) { w.rebuild() },
 		})
 		if err != nil {
 			return nil, fmt.Errorf("preparing the watches: %w", err)
@@ -80,26 +78,20 @@ func strip(object any) (any, error) {
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) {
-	informers := []cache.SharedIndexInformer{w.gateways, w.virtualServices, w.services}
-	var synced []cache.InformerSynced
-	for _, informer := range informers {
-		synced = append(synced, informer.HasSynced)
-		go informer.RunWithContext(ctx)
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return
-	}
-	for {
-		w.rebuild()
-		select {
-		case <-w.changed:
-		case <-ctx.Done():
-			return
-		}
-	}
+	w.factory.Start(ctx.Done())
+	w.factory.WaitForCacheSync(ctx.Done())
+	w.rebuild()
+	<-ctx.Done()
+	w.factory.Shutdown()
 }
 
+// rebuild makes the table anew, once all objects are known.
 func (w *watcher) rebuild() {
+	w.rebuilding.Lock()
+	defer w.rebuilding.Unlock()
+	if !w.gateways.HasSynced() || !w.virtualServices.HasSynced() || !w.services.HasSynced() {
+		return
+	}
 	t := buildTable(w.self, decode[gateway](w.gateways), decode[virtualService](w.virtualServices))
 	old := w.current.Swap(t)
 	if old == nil || len(old.hosts) != len(t.hosts) {

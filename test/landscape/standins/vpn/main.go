@@ -21,17 +21,19 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
-	"net/http"
+	"net/netip"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/relay"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 )
 
 // The programs that are stood in for, by the name with which they are called.
@@ -46,12 +48,7 @@ const (
 const localAddress = "127.0.0.1:1195"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args, os.Getenv); err != nil {
-		slog.Error("Ending", "error", err)
-		os.Exit(1) //nolint:gocritic // Nothing is left to stop.
-	}
+	program.Main(func(ctx context.Context) error { return run(ctx, os.Args, os.Getenv) })
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string) error {
@@ -69,7 +66,8 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 		// No routes and no devices, so that there is nothing to set up.
 		return nil
 	case role == roleServer && (command == "readiness" || command == "liveness"):
-		return probe(ctx, "http://"+localAddress+"/"+command)
+		// The server runs in another process of the Pod.
+		return program.Ask(ctx, "tcp", localAddress, "/"+command)
 	case role == roleServer && command == "":
 		return runServer(ctx)
 	case role == roleClient && command == "":
@@ -98,21 +96,37 @@ func roleOf(args []string, getenv func(string) string) string {
 	return name
 }
 
-// probe answers for the server, which runs in another process of the same Pod.
-func probe(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, relay.DialTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
+// runSidecar puts the address of the kube-apiserver on the node. Unless it is told not to be a daemon, it stays.
+func runSidecar(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet(roleSidecar, flag.ContinueOnError)
+	address := flags.String("ip-address", "", "the address")
+	daemon := flags.Bool("daemon", true, "whether to stay")
+	flags.String("interface", "", "the device, which is not used")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	ip, err := netip.ParseAddr(*address)
 	if err != nil {
-		return err
+		return fmt.Errorf("reading the address: %w", err)
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, response.Status)
+	if !ip.Is4() {
+		return fmt.Errorf("%s is not of IPv4", ip)
+	}
+	if err := addAddress(ip); err != nil {
+		return fmt.Errorf("adding address %s: %w", ip, err)
+	}
+	slog.Info("The loopback device has the address", "address", ip)
+	if *daemon {
+		<-ctx.Done()
 	}
 	return nil
+}
+
+// addAddress adds an address of the host to the loopback device; one that is there is fine.
+func addAddress(ip netip.Addr) error {
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.AddrReplace(loopback, &netlink.Addr{IPNet: netlink.NewIPNet(ip.AsSlice()), Scope: unix.RT_SCOPE_HOST})
 }

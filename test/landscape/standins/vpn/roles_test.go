@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/relay"
 )
 
@@ -157,9 +158,9 @@ func TestEnvoyTellsThatAllIsWell(t *testing.T) {
 	handle, err := config.handler(config.StaticResources.Listeners[1], dial, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	address := serve(t, handle)
-	g.Expect(probe(t.Context(), "http://"+address+"/ready")).To(Succeed())
-	g.Expect(probe(t.Context(), "http://"+address+"/metrics")).To(Succeed())
-	g.Expect(probe(t.Context(), "http://"+address+"/quitquitquit")).To(MatchError(ContainSubstring("404")))
+	g.Expect(program.Ask(t.Context(), "tcp", address, "/ready")).To(Succeed())
+	g.Expect(program.Ask(t.Context(), "tcp", address, "/metrics")).To(Succeed())
+	g.Expect(program.Ask(t.Context(), "tcp", address, "/quitquitquit")).To(MatchError(ContainSubstring("404")))
 }
 
 func TestEnvoyReadsWhoMayEnterTheVPN(t *testing.T) {

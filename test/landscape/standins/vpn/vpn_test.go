@@ -27,6 +27,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/relay"
 )
 
@@ -383,11 +384,11 @@ func TestProbes(t *testing.T) {
 	g := NewWithT(t)
 	s := newSetup(t)
 	for _, path := range []string{"readiness", "liveness"} {
-		g.Expect(probe(t.Context(), "http://"+s.local+"/"+path)).To(Succeed())
+		g.Expect(program.Ask(t.Context(), "tcp", s.local, "/"+path)).To(Succeed())
 	}
-	g.Expect(probe(t.Context(), "http://"+s.local+"/other")).To(MatchError(ContainSubstring("404")))
+	g.Expect(program.Ask(t.Context(), "tcp", s.local, "/other")).To(MatchError(ContainSubstring("404")))
 	s.stopServer()
-	g.Expect(probe(t.Context(), "http://"+s.local+"/liveness")).NotTo(Succeed())
+	g.Expect(program.Ask(t.Context(), "tcp", s.local, "/liveness")).NotTo(Succeed())
 }
 
 func TestParseNetworks(t *testing.T) {

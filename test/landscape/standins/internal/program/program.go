@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package program has what the stand-ins share as programs of a Pod: how they end, and how a command answers its probes.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// Main runs a program until it is told to end. An error is logged, and the exit code is 1 then.
+func Main(run func(context.Context) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		slog.Error("Ending", "error", err)
+		os.Exit(1) //nolint:gocritic // Nothing is left to stop.
+	}
+}
+
+// Ask asks another process of the Pod, which serves HTTP on an address of a network ("tcp" or "unix"). An error has its answer,
+// unless that is 200.
+func Ask(ctx context.Context, network, address, path string) error {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+path, nil)
+	if err != nil {
+		return fmt.Errorf("asking for %s: %w", path, err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking for %s: %w", path, err)
+	}
+	reason, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return fmt.Errorf("asking for %s: %w", path, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("asking for %s: %s: %s", path, response.Status, reason)
+	}
+	return nil
+}
