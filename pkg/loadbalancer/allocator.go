@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	"github.com/gardener/gardener/pkg/utils"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
@@ -48,21 +49,95 @@ type Problem struct {
 	Message string
 }
 
+const (
+	// zoneGateways begins the namespaces of the Istio ingress gateways of zones. That of the whole seed has no infix.
+	zoneGateways = v1beta1constants.DefaultSNIIngressNamespace + "--"
+	// zoneHashLength is how much of the hash of a zone's name stands for it.
+	zoneHashLength = 5
+)
+
+// Entry is what a well-known Service has. It is not to be changed.
+type Entry struct {
+	// Addresses are one address, or one of each family.
+	Addresses []netip.Addr
+	// IPMode reports whether kube-proxy takes in what is sent to them.
+	IPMode corev1.LoadBalancerIPMode
+	// NodePorts are its fixed node ports by its ports.
+	NodePorts map[int32]int32
+}
+
 // Allocator decides which addresses a Service has. It may be used by several goroutines at a time, not for one Service.
 // Addresses are taken from a Service by Keep, once its status shows those that it keeps, and by Release, once it is gone or
 // no load balancer any more.
 type Allocator struct {
-	*Table
 	*Pool
+	// services are the well-known Services, whose addresses and node ports others know beforehand.
+	services map[types.NamespacedName]Entry
+	// host is what gateways of zones without addresses have.
+	host Entry
+	// fixed are all fixed node ports.
+	fixed sets.Set[int32]
 }
 
-// NewAllocator returns the Allocator of a configuration that has its defaults. It fails if that is not valid. All Services
-// are to be restored before the first address is assigned.
+// NewAllocator returns the Allocator of a configuration that has its defaults. It fails if something is not an address. All
+// Services are to be restored before the first address is assigned.
 func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator, error) {
-	table, err := NewTable(config)
-	if err != nil {
-		return nil, err
+	a := &Allocator{services: map[types.NamespacedName]Entry{}, fixed: sets.Set[int32]{}}
+	// The pool must not give out what the configuration has outside of it, for well-known Services, for zones and for the host.
+	var reserved []netip.Addr
+	parse := func(values []string) ([]netip.Addr, error) {
+		var out []netip.Addr
+		for _, value := range values {
+			address, err := netip.ParseAddr(value)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, address.Unmap())
+		}
+		reserved = append(reserved, out...)
+		return out, nil
 	}
+
+	host, err := parse(config.HostAddresses)
+	if err != nil {
+		return nil, fmt.Errorf("host addresses: %w", err)
+	}
+	a.host = Entry{Addresses: host, IPMode: corev1.LoadBalancerIPModeProxy}
+
+	for zone, addresses := range config.ZoneAddresses {
+		parsed, err := parse(addresses)
+		if err != nil {
+			return nil, fmt.Errorf("addresses of zone %s: %w", zone, err)
+		}
+		if len(parsed) > 0 {
+			a.services[types.NamespacedName{Namespace: GatewayNamespace(zone), Name: v1beta1constants.DefaultSNIIngressServiceName}] = Entry{Addresses: parsed, IPMode: corev1.LoadBalancerIPModeVIP}
+		}
+	}
+
+	for _, service := range config.Services {
+		key := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+		entry, ok := a.services[key]
+		if !ok {
+			entry = a.host
+		}
+		own, err := parse(service.Addresses)
+		if err != nil {
+			return nil, fmt.Errorf("addresses of %s: %w", key, err)
+		}
+		if len(own) > 0 {
+			entry.Addresses, entry.IPMode = own, corev1.LoadBalancerIPModeVIP
+		}
+		if service.IPMode != nil {
+			entry.IPMode = *service.IPMode
+		}
+		entry.NodePorts = map[int32]int32{}
+		for _, fixed := range service.NodePorts {
+			entry.NodePorts[fixed.Port] = fixed.NodePort
+			a.fixed.Insert(fixed.NodePort)
+		}
+		a.services[key] = entry
+	}
+
 	var ranges []configv1alpha1.AddressRange
 	for _, pool := range config.Pools {
 		parsed, err := configv1alpha1.ParseAddressRange(pool)
@@ -71,8 +146,36 @@ func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator,
 		}
 		ranges = append(ranges, parsed)
 	}
-	return &Allocator{Table: table, Pool: NewPool(ranges, table.Reserved()...)}, nil
+	a.Pool = NewPool(ranges, reserved...)
+	return a, nil
 }
+
+// answers returns an address of each family, if the entry has one.
+func (e Entry) answers(families []corev1.IPFamily) []Answer {
+	var out []Answer
+	for _, family := range families {
+		answer := Answer{Err: ErrFamily}
+		if i := slices.IndexFunc(e.Addresses, func(address netip.Addr) bool { return FamilyOf(address) == family }); i >= 0 {
+			answer = Answer{Address: e.Addresses[i]}
+		}
+		out = append(out, answer)
+	}
+	return out
+}
+
+// WellKnown returns what a Service has, and whether it is well-known at all.
+func (a *Allocator) WellKnown(service types.NamespacedName) (Entry, bool) {
+	if entry, ok := a.services[service]; ok {
+		return entry, true
+	}
+	if service.Name == v1beta1constants.DefaultSNIIngressServiceName && strings.HasPrefix(service.Namespace, zoneGateways) {
+		return a.host, true
+	}
+	return Entry{}, false
+}
+
+// IsFixed reports whether a node port is kept for a well-known Service.
+func (a *Allocator) IsFixed(nodePort int32) bool { return a.fixed.Has(nodePort) }
 
 // IsOurs reports whether a Service is of type LoadBalancer and of our class or none.
 func IsOurs(service *corev1.Service) bool {
@@ -218,131 +321,12 @@ func requestsOf(service *corev1.Service, families []corev1.IPFamily) ([]Request,
 	return requests, nil
 }
 
-const (
-	// gatewayName is the name of the Service of each of Gardener's Istio ingress gateways.
-	gatewayName = "istio-ingressgateway"
-	// gatewayNamespace is the namespace of the gateway of a seed. That of a zone has zoneInfix and the zone behind it.
-	gatewayNamespace = "istio-ingress"
-	zoneInfix        = "--"
-	// zoneHashLength is how much of the hash of a zone's name stands for it.
-	zoneHashLength = 5
-)
-
-// Table are the well-known Services, whose addresses and node ports others know beforehand.
-type Table struct {
-	services map[types.NamespacedName]Entry
-	// host is what gateways of zones without addresses have.
-	host Entry
-	// reserved are all addresses of the configuration outside of the pools.
-	reserved []netip.Addr
-	// fixed are all fixed node ports.
-	fixed sets.Set[int32]
-}
-
-// Entry is what a well-known Service has. It is not to be changed.
-type Entry struct {
-	// Addresses are one address, or one of each family.
-	Addresses []netip.Addr
-	// IPMode reports whether kube-proxy takes in what is sent to them.
-	IPMode corev1.LoadBalancerIPMode
-	// NodePorts are its fixed node ports by its ports.
-	NodePorts map[int32]int32
-}
-
-// NewTable returns the Table of a configuration that has its defaults. It fails if something is not an address.
-func NewTable(config configv1alpha1.LoadBalancersConfiguration) (*Table, error) {
-	t := &Table{services: map[types.NamespacedName]Entry{}, fixed: sets.Set[int32]{}}
-	host, err := t.parse(config.HostAddresses)
-	if err != nil {
-		return nil, fmt.Errorf("host addresses: %w", err)
-	}
-	t.host = Entry{Addresses: host, IPMode: corev1.LoadBalancerIPModeProxy}
-
-	for zone, addresses := range config.ZoneAddresses {
-		parsed, err := t.parse(addresses)
-		if err != nil {
-			return nil, fmt.Errorf("addresses of zone %s: %w", zone, err)
-		}
-		if len(parsed) > 0 {
-			t.services[types.NamespacedName{Namespace: GatewayNamespace(zone), Name: gatewayName}] = Entry{Addresses: parsed, IPMode: corev1.LoadBalancerIPModeVIP}
-		}
-	}
-
-	for _, service := range config.Services {
-		key := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
-		entry, ok := t.services[key]
-		if !ok {
-			entry = t.host
-		}
-		own, err := t.parse(service.Addresses)
-		if err != nil {
-			return nil, fmt.Errorf("addresses of %s: %w", key, err)
-		}
-		if len(own) > 0 {
-			entry.Addresses, entry.IPMode = own, corev1.LoadBalancerIPModeVIP
-		}
-		if service.IPMode != nil {
-			entry.IPMode = *service.IPMode
-		}
-		entry.NodePorts = map[int32]int32{}
-		for _, fixed := range service.NodePorts {
-			entry.NodePorts[fixed.Port] = fixed.NodePort
-			t.fixed.Insert(fixed.NodePort)
-		}
-		t.services[key] = entry
-	}
-	return t, nil
-}
-
-// answers returns an address of each family, if the entry has one.
-func (e Entry) answers(families []corev1.IPFamily) []Answer {
-	var out []Answer
-	for _, family := range families {
-		answer := Answer{Err: ErrFamily}
-		if i := slices.IndexFunc(e.Addresses, func(address netip.Addr) bool { return FamilyOf(address) == family }); i >= 0 {
-			answer = Answer{Address: e.Addresses[i]}
-		}
-		out = append(out, answer)
-	}
-	return out
-}
-
-// WellKnown returns what a Service has, and whether it is well-known at all.
-func (t *Table) WellKnown(service types.NamespacedName) (Entry, bool) {
-	if entry, ok := t.services[service]; ok {
-		return entry, true
-	}
-	if service.Name == gatewayName && strings.HasPrefix(service.Namespace, gatewayNamespace+zoneInfix) {
-		return t.host, true
-	}
-	return Entry{}, false
-}
-
-// IsFixed reports whether a node port is kept for a well-known Service.
-func (t *Table) IsFixed(nodePort int32) bool { return t.fixed.Has(nodePort) }
-
-// Reserved returns the addresses that no Pool may give out: those of well-known Services, of zones and of the host.
-func (t *Table) Reserved() []netip.Addr { return slices.Clone(t.reserved) }
-
-func (t *Table) parse(values []string) ([]netip.Addr, error) {
-	var out []netip.Addr
-	for _, value := range values {
-		address, err := netip.ParseAddr(value)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, address.Unmap())
-	}
-	t.reserved = append(t.reserved, out...)
-	return out, nil
-}
-
 // GatewayNamespace returns the namespace that Gardener gives to the gateway of a zone: istio-ingress--<zone>, with the start
 // of a hash where a namespace can't be named so. See GetIstioNamespaceForZone in Gardener's package pkg/component/shared,
 // which brings all components of a seed with it.
 func GatewayNamespace(zone string) string {
-	if namespace := gatewayNamespace + zoneInfix + zone; len(namespace) <= validation.DNS1035LabelMaxLength && zone == strings.ToLower(zone) {
+	if namespace := zoneGateways + zone; len(namespace) <= validation.DNS1035LabelMaxLength && zone == strings.ToLower(zone) {
 		return namespace
 	}
-	return gatewayNamespace + zoneInfix + utils.ComputeSHA256Hex([]byte(zone))[:zoneHashLength]
+	return zoneGateways + utils.ComputeSHA256Hex([]byte(zone))[:zoneHashLength]
 }

@@ -25,3 +25,6 @@ func (p *Pool) Held(owner types.NamespacedName) []netip.Addr {
 
 	return slices.Clone(p.held[owner])
 }
+
+// Reserved returns the addresses that the Pool does not give out.
+func (p *Pool) Reserved() []netip.Addr { return p.reserved.UnsortedList() }

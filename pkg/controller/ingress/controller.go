@@ -98,7 +98,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Complete(r)
 }
 
-// CacheOptions returns how a manager has to cache Ingresses: without anything but their names, class, hosts and addresses.
+// CacheOptions returns how a manager has to cache Ingresses: without labels, annotations, paths and certificates.
 // Services and Namespaces are cached as package coredns says, as both need them.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&networkingv1.Ingress{}: {Transform: func(object any) (any, error) {
