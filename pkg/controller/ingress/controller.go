@@ -85,10 +85,7 @@ type Options struct {
 // Namespaces; update on ingresses/finalizers, as an owner reference that blocks the owner's deletion needs it where
 // OwnerReferencesPermissionEnforcement is on; create, patch on Events of events.k8s.io.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
-	}
-
+	opts.Controller.ReconciliationTimeout = controllerutils.DefaultReconciliationTimeout
 	r := &ingresses{client: mgr.GetClient(), gateways: slices.Clone(opts.Gateways), events: mgr.GetEventRecorder(ControllerName)}
 	return builder.ControllerManagedBy(mgr).Named(ControllerName).WithOptions(opts.Controller).
 		For(&networkingv1.Ingress{}, builder.WithPredicates(ingressChanged())).

@@ -96,10 +96,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("adding the Service controller: %w", err)
 	}
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = reconciliationTimeout
-	}
-
+	opts.Controller.ReconciliationTimeout = reconciliationTimeout
 	r := &reconciler{
 		cache:     mgr.GetCache(),
 		live:      mgr.GetAPIReader(),
