@@ -82,12 +82,6 @@ type image struct {
 	version string
 }
 
-// flavor is one of which Gardener's library chooses.
-type flavor localv1alpha1.MachineImageFlavor
-
-// GetCapabilities implements worker.CapabilitiesAccessor.
-func (f flavor) GetCapabilities() gardencorev1beta1.Capabilities { return f.Capabilities }
-
 // findImage returns the image for bastions of a CloudProfile: of the machine image in its spec.bastion or else of one that
 // suits its smallest machine type. If there is none, that is a configuration problem.
 func findImage(profile *gardencorev1beta1.CloudProfile) (image, error) {
@@ -110,11 +104,7 @@ func findImage(profile *gardencorev1beta1.CloudProfile) (image, error) {
 
 	found := image{reference: version.Image, version: version.Version}
 	if len(version.CapabilityFlavors) > 0 {
-		flavors := make([]flavor, 0, len(version.CapabilityFlavors))
-		for _, f := range version.CapabilityFlavors {
-			flavors = append(flavors, flavor(f))
-		}
-		best, err := worker.FindBestImageFlavor(flavors, spec.MachineTypeCapabilities, profile.Spec.MachineCapabilities)
+		best, err := worker.FindBestImageFlavor(version.CapabilityFlavors, spec.MachineTypeCapabilities, profile.Spec.MachineCapabilities)
 		if err != nil {
 			return mistake("none of the capabilityFlavors of version %s of the machine image %s in spec.providerConfig.machineImages suits the machine type %s: %w",
 				version.Version, spec.ImageBaseName, spec.MachineTypeName, err)

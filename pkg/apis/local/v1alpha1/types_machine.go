@@ -83,6 +83,9 @@ type MachineImageFlavor struct {
 	Capabilities gardencorev1beta1.Capabilities `json:"capabilities,omitempty"`
 }
 
+// GetCapabilities returns the capabilities. Gardener's library chooses an image by them.
+func (f MachineImageFlavor) GetCapabilities() gardencorev1beta1.Capabilities { return f.Capabilities }
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
 
