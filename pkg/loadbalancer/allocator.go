@@ -5,6 +5,7 @@
 package loadbalancer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,7 +14,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	"github.com/gardener/gardener/pkg/utils"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
@@ -41,19 +49,95 @@ type Problem struct {
 	Message string
 }
 
-// Allocator decides which addresses a Service has. It may be used by several goroutines at a time, not for one Service.
-type Allocator struct {
-	*Table
-	pool *Pool
+const (
+	// zoneGateways begins the namespaces of the Istio ingress gateways of zones. That of the whole seed has no infix.
+	zoneGateways = v1beta1constants.DefaultSNIIngressNamespace + "--"
+	// zoneHashLength is how much of the hash of a zone's name stands for it.
+	zoneHashLength = 5
+)
+
+// Entry is what a well-known Service has. It is not to be changed.
+type Entry struct {
+	// Addresses are one address, or one of each family.
+	Addresses []netip.Addr
+	// IPMode reports whether kube-proxy takes in what is sent to them.
+	IPMode corev1.LoadBalancerIPMode
+	// NodePorts are its fixed node ports by its ports.
+	NodePorts map[int32]int32
 }
 
-// NewAllocator returns the Allocator of a configuration that has its defaults. It fails if that is not valid. All Services
-// are to be restored before the first address is assigned.
+// Allocator decides which addresses a Service has. It may be used by several goroutines at a time, not for one Service.
+// Addresses are taken from a Service by Keep, once its status shows those that it keeps, and by Release, once it is gone or
+// no load balancer any more.
+type Allocator struct {
+	*Pool
+	// services are the well-known Services, whose addresses and node ports others know beforehand.
+	services map[types.NamespacedName]Entry
+	// host is what gateways of zones without addresses have.
+	host Entry
+	// fixed are all fixed node ports.
+	fixed sets.Set[int32]
+}
+
+// NewAllocator returns the Allocator of a configuration that has its defaults. It fails if something is not an address. All
+// Services are to be restored before the first address is assigned.
 func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator, error) {
-	table, err := NewTable(config)
-	if err != nil {
-		return nil, err
+	a := &Allocator{services: map[types.NamespacedName]Entry{}, fixed: sets.Set[int32]{}}
+	// The pool must not give out what the configuration has outside of it, for well-known Services, for zones and for the host.
+	var reserved []netip.Addr
+	parse := func(values []string) ([]netip.Addr, error) {
+		var out []netip.Addr
+		for _, value := range values {
+			address, err := netip.ParseAddr(value)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, address.Unmap())
+		}
+		reserved = append(reserved, out...)
+		return out, nil
 	}
+
+	host, err := parse(config.HostAddresses)
+	if err != nil {
+		return nil, fmt.Errorf("host addresses: %w", err)
+	}
+	a.host = Entry{Addresses: host, IPMode: corev1.LoadBalancerIPModeProxy}
+
+	for zone, addresses := range config.ZoneAddresses {
+		parsed, err := parse(addresses)
+		if err != nil {
+			return nil, fmt.Errorf("addresses of zone %s: %w", zone, err)
+		}
+		if len(parsed) > 0 {
+			a.services[types.NamespacedName{Namespace: GatewayNamespace(zone), Name: v1beta1constants.DefaultSNIIngressServiceName}] = Entry{Addresses: parsed, IPMode: corev1.LoadBalancerIPModeVIP}
+		}
+	}
+
+	for _, service := range config.Services {
+		key := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+		entry, ok := a.services[key]
+		if !ok {
+			entry = a.host
+		}
+		own, err := parse(service.Addresses)
+		if err != nil {
+			return nil, fmt.Errorf("addresses of %s: %w", key, err)
+		}
+		if len(own) > 0 {
+			entry.Addresses, entry.IPMode = own, corev1.LoadBalancerIPModeVIP
+		}
+		if service.IPMode != nil {
+			entry.IPMode = *service.IPMode
+		}
+		entry.NodePorts = map[int32]int32{}
+		for _, fixed := range service.NodePorts {
+			entry.NodePorts[fixed.Port] = fixed.NodePort
+			a.fixed.Insert(fixed.NodePort)
+		}
+		a.services[key] = entry
+	}
+
 	var ranges []configv1alpha1.AddressRange
 	for _, pool := range config.Pools {
 		parsed, err := configv1alpha1.ParseAddressRange(pool)
@@ -62,8 +146,36 @@ func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator,
 		}
 		ranges = append(ranges, parsed)
 	}
-	return &Allocator{Table: table, pool: NewPool(ranges, table.Reserved()...)}, nil
+	a.Pool = NewPool(ranges, reserved...)
+	return a, nil
 }
+
+// answers returns an address of each family, if the entry has one.
+func (e Entry) answers(families []corev1.IPFamily) []Answer {
+	var out []Answer
+	for _, family := range families {
+		answer := Answer{Err: ErrFamily}
+		if i := slices.IndexFunc(e.Addresses, func(address netip.Addr) bool { return FamilyOf(address) == family }); i >= 0 {
+			answer = Answer{Address: e.Addresses[i]}
+		}
+		out = append(out, answer)
+	}
+	return out
+}
+
+// WellKnown returns what a Service has, and whether it is well-known at all.
+func (a *Allocator) WellKnown(service types.NamespacedName) (Entry, bool) {
+	if entry, ok := a.services[service]; ok {
+		return entry, true
+	}
+	if service.Name == v1beta1constants.DefaultSNIIngressServiceName && strings.HasPrefix(service.Namespace, zoneGateways) {
+		return a.host, true
+	}
+	return Entry{}, false
+}
+
+// IsFixed reports whether a node port is kept for a well-known Service.
+func (a *Allocator) IsFixed(nodePort int32) bool { return a.fixed.Has(nodePort) }
 
 // IsOurs reports whether a Service is of type LoadBalancer and of our class or none.
 func IsOurs(service *corev1.Service) bool {
@@ -74,171 +186,147 @@ func IsOurs(service *corev1.Service) bool {
 // Restore lets Services of type LoadBalancer, of whatever class, keep the addresses that their status has. Where two have
 // one, the Service of another class keeps it, as it is not told to give it up, and otherwise the older one.
 func (a *Allocator) Restore(services []corev1.Service) {
-	sorted := slices.Clone(services)
-	slices.SortFunc(sorted, func(x, y corev1.Service) int {
-		if ours := IsOurs(&x); ours != IsOurs(&y) {
-			if ours {
-				return 1
-			}
-			return -1
-		}
-		if c := x.CreationTimestamp.Compare(y.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(client.ObjectKeyFromObject(&x).String(), client.ObjectKeyFromObject(&y).String())
+	sorted := slices.SortedFunc(slices.Values(services), func(x, y corev1.Service) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
-	for i := range sorted {
-		a.claimStatus(&sorted[i])
+	for _, ours := range []bool{false, true} {
+		for i := range sorted {
+			if IsOurs(&sorted[i]) == ours {
+				a.claimStatus(&sorted[i])
+			}
+		}
 	}
 }
 
 // Observe keeps the addresses that the status of a Service of another class has from being given to others. It returns
 // the Services that may ask again for an address.
 func (a *Allocator) Observe(service *corev1.Service) []types.NamespacedName {
-	return a.Keep(client.ObjectKeyFromObject(service), a.claimStatus(service))
+	return a.Keep(client.ObjectKeyFromObject(service), a.claimStatus(service)...)
 }
 
 // claimStatus claims what the status of a Service has, and returns it.
 func (a *Allocator) claimStatus(service *corev1.Service) []netip.Addr {
+	addresses := AddressesOf(service.Status.LoadBalancer.Ingress)
+	for _, address := range addresses {
+		// It is no error if it is in no pool. If it is another's, this Service gets another one at its reconcile.
+		_ = a.Claim(client.ObjectKeyFromObject(service), address)
+	}
+	return addresses
+}
+
+// AddressesOf returns the addresses in a status.
+func AddressesOf(ingress []corev1.LoadBalancerIngress) []netip.Addr {
 	var out []netip.Addr
-	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		if address, err := netip.ParseAddr(ingress.IP); err == nil {
-			// It is no error if it is in no pool. If it is another's, this Service gets another one at its reconcile.
-			_ = a.pool.Claim(client.ObjectKeyFromObject(service), address.Unmap())
+	for _, i := range ingress {
+		if address, err := netip.ParseAddr(i.IP); err == nil {
 			out = append(out, address.Unmap())
 		}
 	}
 	return out
 }
 
+// NobodyV4 and NobodyV6 are ranges from which no packet comes.
+const (
+	NobodyV4 = "255.255.255.255/32"
+	NobodyV6 = "::/128"
+)
+
+// CloseFamilies adds a range in which nobody is to the source ranges of a Service for each family of which they have none:
+// kube-proxy takes each family by itself and, where there are no ranges of it, lets all come.
+func CloseFamilies(ranges []string, families ...corev1.IPFamily) []string {
+	nobody := map[corev1.IPFamily]string{corev1.IPv4Protocol: NobodyV4, corev1.IPv6Protocol: NobodyV6}
+	for _, family := range families {
+		isOfFamily := func(cidr string) bool { return netutils.IsIPv6CIDRString(cidr) == (family == corev1.IPv6Protocol) }
+		if !slices.ContainsFunc(ranges, isOfFamily) {
+			ranges = append(ranges, nobody[family])
+		}
+	}
+	return ranges
+}
+
 // Assign returns what belongs into the status of a Service that IsOurs: one address of each of its families, in their
 // order. What the Service had from the pool before stays with it until Keep. There can be addresses and a problem.
 func (a *Allocator) Assign(service *corev1.Service) ([]corev1.LoadBalancerIngress, *Problem) {
-	families := service.Spec.IPFamilies
+	key, families := client.ObjectKeyFromObject(service), service.Spec.IPFamilies
 	if len(families) == 0 {
 		families = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
+	needsAll := ptr.Deref(service.Spec.IPFamilyPolicy, "") == corev1.IPFamilyPolicyRequireDualStack
 
 	var (
-		addresses []netip.Addr
-		problem   *Problem
-		ipMode    = corev1.LoadBalancerIPModeVIP
+		answers []Answer
+		problem *Problem
+		ipMode  = corev1.LoadBalancerIPModeVIP
 	)
-	if entry, ok := a.WellKnown(client.ObjectKeyFromObject(service)); ok {
-		ipMode = entry.IPMode
-		addresses, problem = ofEntry(entry, service, families)
+	if entry, ok := a.WellKnown(key); ok {
+		answers, ipMode = entry.answers(families), entry.IPMode
 	} else {
-		addresses, problem = a.fromPool(service, families)
-	}
-	if problem != nil && isPolicy(service, corev1.IPFamilyPolicyRequireDualStack) {
-		return nil, problem
+		requests, problem := requestsOf(service, families)
+		if problem != nil {
+			return nil, problem
+		}
+		answers = a.Ask(key, needsAll, requests...)
 	}
 
-	var out []corev1.LoadBalancerIngress
-	for _, address := range addresses {
-		out = append(out, corev1.LoadBalancerIngress{IP: address.String(), IPMode: &ipMode})
+	var (
+		out     []corev1.LoadBalancerIngress
+		missing []string
+	)
+	for i, answer := range answers {
+		switch {
+		case errors.Is(answer.Err, ErrFamily):
+			missing = append(missing, string(families[i]))
+		case errors.Is(answer.Err, ErrExhausted):
+			problem = &Problem{ReasonExhausted, fmt.Sprintf("all %s addresses of the pools are in use: delete another Service of type LoadBalancer, or configure more", families[i])}
+		case errors.Is(answer.Err, ErrInUse):
+			problem = &Problem{ReasonInUse, fmt.Sprintf("spec.loadBalancerIP %s is in use by another Service: ask for another address, or none", service.Spec.LoadBalancerIP)}
+		case answer.Err != nil:
+			problem = &Problem{ReasonNotInPool, fmt.Sprintf("spec.loadBalancerIP %s is in none of the pools, or reserved: ask for another address, or none", service.Spec.LoadBalancerIP)}
+		case answer.Address.IsValid():
+			out = append(out, corev1.LoadBalancerIngress{IP: answer.Address.String(), IPMode: &ipMode})
+		}
+	}
+	// A Service that merely prefers both families may have one.
+	if problem == nil && len(missing) > 0 && (len(out) == 0 || needsAll) {
+		problem = &Problem{ReasonFamily, fmt.Sprintf("no address of family %s is configured for it", strings.Join(missing, " and "))}
+	}
+	if problem != nil && needsAll {
+		return nil, problem
 	}
 	return out, problem
 }
 
-// ofEntry returns the addresses of a well-known Service that are of its families.
-func ofEntry(entry Entry, service *corev1.Service, families []corev1.IPFamily) ([]netip.Addr, *Problem) {
-	var (
-		out     []netip.Addr
-		missing []corev1.IPFamily
-	)
-	for _, family := range families {
-		i := slices.IndexFunc(entry.Addresses, func(address netip.Addr) bool { return FamilyOf(address) == family })
-		if i < 0 {
-			missing = append(missing, family)
-			continue
+// requestsOf returns what a Service wants from the pool: an address of each family, one of which spec.loadBalancerIP may
+// ask for.
+func requestsOf(service *corev1.Service, families []corev1.IPFamily) ([]Request, *Problem) {
+	var address netip.Addr
+	if value := service.Spec.LoadBalancerIP; value != "" {
+		parsed, err := netip.ParseAddr(value)
+		address = parsed.Unmap()
+		switch {
+		case err != nil || address.Zone() != "":
+			return nil, &Problem{ReasonNotInPool, fmt.Sprintf("spec.loadBalancerIP %.64q is no address", value)}
+		case !slices.Contains(families, FamilyOf(address)):
+			return nil, &Problem{ReasonFamily, fmt.Sprintf("spec.loadBalancerIP %s is of none of the Service's IP families", value)}
 		}
-		out = append(out, entry.Addresses[i])
-	}
-	return out, familyProblem(service, len(out), missing)
-}
-
-// fromPool returns the addresses of all other Services.
-func (a *Allocator) fromPool(service *corev1.Service, families []corev1.IPFamily) ([]netip.Addr, *Problem) {
-	requested, problem := requestedAddress(service, families)
-	if problem != nil {
-		return nil, problem
 	}
 	var requests []Request
 	for _, family := range families {
 		request := Request{Family: family}
-		if requested.IsValid() && FamilyOf(requested) == family {
-			request.Address = requested
+		if address.IsValid() && FamilyOf(address) == family {
+			request.Address = address
 		}
 		requests = append(requests, request)
 	}
-
-	var (
-		out     []netip.Addr
-		missing []corev1.IPFamily
-	)
-	for i, answer := range a.pool.Ask(client.ObjectKeyFromObject(service), isPolicy(service, corev1.IPFamilyPolicyRequireDualStack), requests...) {
-		switch {
-		case errors.Is(answer.Err, ErrFamily):
-			missing = append(missing, families[i])
-		case errors.Is(answer.Err, ErrExhausted):
-			problem = &Problem{ReasonExhausted, fmt.Sprintf("all %s addresses of the pools are in use: delete another Service of type LoadBalancer, or configure more", families[i])}
-		case errors.Is(answer.Err, ErrInUse):
-			problem = &Problem{ReasonInUse, fmt.Sprintf("spec.loadBalancerIP %s is in use by another Service: ask for another address, or none", requested)}
-		case answer.Err != nil:
-			problem = &Problem{ReasonNotInPool, fmt.Sprintf("spec.loadBalancerIP %s is in none of the pools, or reserved: ask for another address, or none", requested)}
-		case answer.Address.IsValid():
-			out = append(out, answer.Address)
-		}
-	}
-	if problem == nil {
-		problem = familyProblem(service, len(out), missing)
-	}
-	return out, problem
+	return requests, nil
 }
 
-// Keep takes from a Service all addresses of the pool but these, once its status shows these and no others. It returns
-// the Services that may ask again for an address.
-func (a *Allocator) Keep(service types.NamespacedName, addresses []netip.Addr) []types.NamespacedName {
-	return a.pool.Keep(service, addresses...)
-}
-
-// Release takes all addresses from a Service that is gone or no load balancer any more. It returns the Services that may
-// ask again for an address.
-func (a *Allocator) Release(service types.NamespacedName) []types.NamespacedName {
-	return a.pool.Release(service)
-}
-
-// requestedAddress returns what spec.loadBalancerIP asks for, if it does.
-func requestedAddress(service *corev1.Service, families []corev1.IPFamily) (netip.Addr, *Problem) {
-	value := service.Spec.LoadBalancerIP
-	if value == "" {
-		return netip.Addr{}, nil
+// GatewayNamespace returns the namespace that Gardener gives to the gateway of a zone: istio-ingress--<zone>, with the start
+// of a hash where a namespace can't be named so. See GetIstioNamespaceForZone in Gardener's package pkg/component/shared,
+// which brings all components of a seed with it.
+func GatewayNamespace(zone string) string {
+	if namespace := zoneGateways + zone; len(namespace) <= validation.DNS1035LabelMaxLength && zone == strings.ToLower(zone) {
+		return namespace
 	}
-	address, err := netip.ParseAddr(value)
-	address = address.Unmap()
-	switch {
-	case err != nil || address.Zone() != "":
-		return netip.Addr{}, &Problem{ReasonNotInPool, fmt.Sprintf("spec.loadBalancerIP %.64q is no address", value)}
-	case !slices.Contains(families, FamilyOf(address)):
-		return netip.Addr{}, &Problem{ReasonFamily, fmt.Sprintf("spec.loadBalancerIP %s is of none of the Service's IP families", value)}
-	}
-	return address, nil
-}
-
-// familyProblem returns what is wrong if there are no addresses of some families. Nothing is for a Service that merely
-// prefers both and has one.
-func familyProblem(service *corev1.Service, found int, missing []corev1.IPFamily) *Problem {
-	if len(missing) == 0 || found > 0 && !isPolicy(service, corev1.IPFamilyPolicyRequireDualStack) {
-		return nil
-	}
-	var names []string
-	for _, family := range missing {
-		names = append(names, string(family))
-	}
-	return &Problem{ReasonFamily, fmt.Sprintf("no address of family %s is configured for it", strings.Join(names, " and "))}
-}
-
-func isPolicy(service *corev1.Service, policy corev1.IPFamilyPolicy) bool {
-	return service.Spec.IPFamilyPolicy != nil && *service.Spec.IPFamilyPolicy == policy
+	return zoneGateways + utils.ComputeSHA256Hex([]byte(zone))[:zoneHashLength]
 }

@@ -5,7 +5,6 @@
 package loadbalancer_test
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -202,7 +201,7 @@ func TestAServiceThatRequiresBothDoesNotWakeItselfForEver(t *testing.T) {
 		addresses, reason := assigned(a, s)
 		g.Expect(addresses).To(BeEmpty())
 		g.Expect(reason).To(Equal(loadbalancer.ReasonExhausted))
-		again = a.Keep(client.ObjectKeyFromObject(s), nil)
+		again = a.Keep(client.ObjectKeyFromObject(s))
 	}
 	g.Expect(assigned(a, service("other"))).To(Equal("10.1.0.0"), "it does not sit on half of what it needs")
 }
@@ -216,7 +215,7 @@ func TestWhatIsKeptIsWhatIsShown(t *testing.T) {
 	g.Expect(assigned(a, s)).To(Equal("10.1.0.1"))
 	_, reason := assigned(a, service("other"))
 	g.Expect(reason).To(Equal(loadbalancer.ReasonExhausted), "the status may still show the old address")
-	g.Expect(a.Keep(owner("it"), []netip.Addr{address("10.1.0.1")})).To(Equal([]types.NamespacedName{owner("other")}))
+	g.Expect(a.Keep(owner("it"), address("10.1.0.1"))).To(Equal([]types.NamespacedName{owner("other")}))
 	g.Expect(a.Release(owner("it"))).To(BeEmpty())
 	g.Expect(assigned(a, service("other"))).To(Equal("10.1.0.0"))
 }

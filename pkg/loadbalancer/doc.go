@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loadbalancer decides which addresses and node ports the Services of type LoadBalancer in a seed have: a Table of
-// the well-known ones, a Pool for all others, and the Allocator that asks both. The controller for Services writes what
-// it decides.
+// Package loadbalancer decides which addresses and node ports the Services of type LoadBalancer in a seed have: an Allocator
+// knows the well-known ones and has a Pool for all others. The controller for Services writes what it decides.
 //
 // Nothing is stored but in the status of the Services themselves, so that there is nothing that could differ from it. In
 // memory is only which address is in use; after a start, that is read from the Services before anything is given out.

@@ -5,15 +5,14 @@
 package loadbalancer
 
 import (
-	"cmp"
 	"errors"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
@@ -33,38 +32,34 @@ var (
 // holds in memory grows with the addresses in use, not with the size of its ranges.
 type Pool struct {
 	mu sync.Mutex
-	// families are those of which there are addresses at all.
-	families map[corev1.IPFamily]bool
-	// free are the addresses that have no owner, by family.
-	free   map[corev1.IPFamily][]configv1alpha1.AddressRange
-	owners map[netip.Addr]types.NamespacedName
-	held   map[types.NamespacedName][]netip.Addr
-	// waiting has who was turned away, and when, counted by turns.
-	waiting map[types.NamespacedName]int
-	turns   int
+	// ranges are those that have addresses beside reserved ones, by family, sorted by their first address. They may overlap.
+	ranges   map[corev1.IPFamily][]configv1alpha1.AddressRange
+	reserved sets.Set[netip.Addr]
+	owners   map[netip.Addr]types.NamespacedName
+	held     map[types.NamespacedName][]netip.Addr
+	// next is an address of each family below which none is free: the search for a free one begins there.
+	next map[corev1.IPFamily]netip.Addr
+	// waiting has who was turned away, in this order.
+	waiting []types.NamespacedName
 }
 
 // NewPool returns a Pool of these ranges, which may overlap, without the reserved addresses.
 func NewPool(ranges []configv1alpha1.AddressRange, reserved ...netip.Addr) *Pool {
 	p := &Pool{
-		families: map[corev1.IPFamily]bool{},
-		free:     map[corev1.IPFamily][]configv1alpha1.AddressRange{},
+		ranges:   map[corev1.IPFamily][]configv1alpha1.AddressRange{},
+		reserved: sets.New(reserved...),
 		owners:   map[netip.Addr]types.NamespacedName{},
 		held:     map[types.NamespacedName][]netip.Addr{},
-		waiting:  map[types.NamespacedName]int{},
+		next:     map[corev1.IPFamily]netip.Addr{},
 	}
-	for _, r := range union(ranges) {
+	for _, r := range slices.SortedFunc(slices.Values(ranges), func(a, b configv1alpha1.AddressRange) int { return a.First.Compare(b.First) }) {
 		family := FamilyOf(r.First)
-		p.free[family] = append(p.free[family], r)
+		p.ranges[family] = append(p.ranges[family], r)
 	}
-	for _, address := range reserved {
-		family := FamilyOf(address)
-		if i, ok := find(p.free[family], address); ok {
-			p.free[family] = without(p.free[family], i, address)
+	for family := range p.ranges {
+		if !p.lowestFree(family).IsValid() {
+			delete(p.ranges, family)
 		}
-	}
-	for family, ranges := range p.free {
-		p.families[family] = len(ranges) > 0
 	}
 	return p
 }
@@ -116,31 +111,18 @@ func (p *Pool) Ask(owner types.NamespacedName, all bool, requests ...Request) []
 			p.take(owner, address)
 		}
 	}
-	if wait {
-		p.wait(owner)
-	} else {
-		delete(p.waiting, owner)
+	switch {
+	case !wait:
+		p.stopWaiting(owner)
+	case !slices.Contains(p.waiting, owner):
+		p.waiting = append(p.waiting, owner)
 	}
 	return answers
-}
-
-// Allocate asks for any address of a family.
-func (p *Pool) Allocate(owner types.NamespacedName, family corev1.IPFamily) (netip.Addr, error) {
-	answer := p.Ask(owner, false, Request{Family: family})[0]
-	return answer.Address, answer.Err
 }
 
 // Claim asks for a certain address.
 func (p *Pool) Claim(owner types.NamespacedName, address netip.Addr) error {
 	return p.Ask(owner, false, Request{Family: FamilyOf(address), Address: address})[0].Err
-}
-
-// Held returns the addresses of an owner, sorted.
-func (p *Pool) Held(owner types.NamespacedName) []netip.Addr {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	return slices.Clone(p.held[owner])
 }
 
 // Keep takes from an owner all its addresses but the given ones. If it frees any, it returns the owners that were turned
@@ -157,7 +139,7 @@ func (p *Pool) Release(owner types.NamespacedName) []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	delete(p.waiting, owner)
+	p.stopWaiting(owner)
 	return p.keep(owner, nil)
 }
 
@@ -169,8 +151,9 @@ func (p *Pool) keep(owner types.NamespacedName, addresses []netip.Addr) []types.
 			continue
 		}
 		delete(p.owners, address)
-		family := FamilyOf(address)
-		p.free[family] = with(p.free[family], address)
+		if family := FamilyOf(address); address.Less(p.next[family]) {
+			p.next[family] = address
+		}
 	}
 	if len(kept) == len(p.held[owner]) {
 		return nil
@@ -179,24 +162,24 @@ func (p *Pool) keep(owner types.NamespacedName, addresses []netip.Addr) []types.
 	if len(kept) == 0 {
 		delete(p.held, owner)
 	}
+	woken := p.waiting
+	p.waiting = nil
+	return woken
+}
 
-	next := slices.SortedFunc(maps.Keys(p.waiting), func(a, b types.NamespacedName) int {
-		return cmp.Compare(p.waiting[a], p.waiting[b])
-	})
-	clear(p.waiting)
-	return next
+func (p *Pool) stopWaiting(owner types.NamespacedName) {
+	p.waiting = slices.DeleteFunc(p.waiting, func(other types.NamespacedName) bool { return other == owner })
 }
 
 // look returns which address a request leads to.
 func (p *Pool) look(owner types.NamespacedName, request Request) (netip.Addr, error) {
 	if address := request.Address; address.IsValid() {
-		if holder, ok := p.owners[address]; ok {
-			if holder == owner {
-				return address, nil
-			}
+		holder, isHeld := p.owners[address]
+		isInRange := func(r configv1alpha1.AddressRange) bool { return r.Contains(address) }
+		switch {
+		case isHeld && holder != owner:
 			return netip.Addr{}, ErrInUse
-		}
-		if _, ok := find(p.free[request.Family], address); !ok {
+		case p.reserved.Has(address) || !slices.ContainsFunc(p.ranges[request.Family], isInRange):
 			return netip.Addr{}, ErrNotInPool
 		}
 		return address, nil
@@ -207,28 +190,35 @@ func (p *Pool) look(owner types.NamespacedName, request Request) (netip.Addr, er
 			return address, nil
 		}
 	}
-	switch {
-	case !p.families[request.Family]:
+	if len(p.ranges[request.Family]) == 0 {
 		return netip.Addr{}, ErrFamily
-	case len(p.free[request.Family]) == 0:
-		return netip.Addr{}, ErrExhausted
 	}
-	return p.free[request.Family][0].First, nil
+	if address := p.lowestFree(request.Family); address.IsValid() {
+		return address, nil
+	}
+	return netip.Addr{}, ErrExhausted
+}
+
+// lowestFree returns the lowest free address of a family, the zero one if there is none.
+func (p *Pool) lowestFree(family corev1.IPFamily) netip.Addr {
+	next := p.next[family]
+	for _, r := range p.ranges[family] {
+		if next.Less(r.First) {
+			next = r.First
+		}
+		for ; r.Contains(next); next = next.Next() {
+			if _, isHeld := p.owners[next]; !isHeld && !p.reserved.Has(next) {
+				p.next[family] = next
+				return next
+			}
+		}
+	}
+	p.next[family] = next
+	return netip.Addr{}
 }
 
 func (p *Pool) take(owner types.NamespacedName, address netip.Addr) {
-	family := FamilyOf(address)
-	if i, ok := find(p.free[family], address); ok {
-		p.free[family] = without(p.free[family], i, address)
-	}
 	p.owners[address] = owner
 	p.held[owner] = append(p.held[owner], address)
 	slices.SortFunc(p.held[owner], netip.Addr.Compare)
-}
-
-func (p *Pool) wait(owner types.NamespacedName) {
-	if _, ok := p.waiting[owner]; !ok {
-		p.turns++
-		p.waiting[owner] = p.turns
-	}
 }

@@ -29,7 +29,7 @@ func config(changes ...func(*configv1alpha1.LoadBalancersConfiguration)) configv
 func TestTable(t *testing.T) {
 	const gateway = "istio-ingressgateway"
 	vip, proxy := corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy
-	table, err := loadbalancer.NewTable(config(func(c *configv1alpha1.LoadBalancersConfiguration) {
+	table, err := loadbalancer.NewAllocator(config(func(c *configv1alpha1.LoadBalancersConfiguration) {
 		c.ZoneAddresses = map[string][]string{
 			"0": {"172.18.255.10", "fd00:ff::10"}, "A": {"172.18.255.20"}, "none": {},
 			"a-zone-with-a-name-that-does-not-fit-into-that-of-a-namespace": {"172.18.255.21"},

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -16,38 +17,156 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	corednsconstants "github.com/gardener/gardener/pkg/component/networking/coredns/constants"
+	nodelocaldnsconstants "github.com/gardener/gardener/pkg/component/networking/nodelocaldns/constants"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
+	"github.com/gardener/gardener/pkg/utils"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
+	// LabelBastion names the Bastion that a Pod, Service, Secret or NetworkPolicy belongs to.
+	LabelBastion = "bastion"
+	// AnnotationUserData is the hash of the user data with which a Pod was made.
+	AnnotationUserData = "local.provider.extensions.gardener.cloud/user-data"
+
+	sshPort      = 22
+	userDataKey  = "userdata"
+	userDataMode = 0o500
+	gracePeriod  = 5
+
 	// retryWait is how long to wait for something that a watch reports as well.
 	retryWait = 30 * time.Second
 	// retryRemote is how long to wait for something in another cluster, where there are no watches.
 	retryRemote = 5 * time.Second
 )
 
+// Options are what the controller needs.
+type Options struct {
+	reconciler.Shared
+
+	// Clusters finds the cluster in which the machines of a shoot are.
+	Clusters cluster.Clusters
+	// WithoutNodePorts has the Services of bastions in the seed made without node ports, to which the ranges of a Service
+	// do not apply. It is to be set where the load balancers of the seed are those of our Service controller, which need
+	// none.
+	WithoutNodePorts bool
+}
+
+// AddToManager adds the controller for Bastions, unless no class is served for which there are any. The manager has to
+// cache Pods as CacheOptions says, and Services of type LoadBalancer, of which it needs no more than coredns.CacheOptions
+// leaves.
+//
+// Needed permissions: get, list, watch, patch on Bastions and patch on their status; get, list, watch on Clusters; create,
+// patch, delete on NetworkPolicies and Secrets; the same and get, list, watch on Services; get, list, watch, create, delete on
+// Pods. In another cluster than the seed it acts by the kubeconfig of the shoot's credentials, which needs create, patch and
+// delete on these four, and get on Services and Pods.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if opts.Clusters == nil {
+		return errors.New("nothing given that finds the clusters of machines")
+	}
+	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache(), opts)
+	return r.AddToManager(mgr, bastion.ControllerName, func(b *builder.Builder) {
+		wake := handler.EnqueueRequestsFromMapFunc(bastionOf)
+		b.Watches(&corev1.Pod{}, wake, builder.WithPredicates(changes())).Watches(&corev1.Service{}, wake, builder.WithPredicates(changes()))
+	})
+}
+
+func newReconciler(c client.Client, reader, cache client.Reader, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.Bastion] {
+	actuator := &actuator{Options: opts, client: c, reader: reader, cache: cache}
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Bastion]{
+		Shared:    opts.Shared,
+		Client:    c,
+		Finalizer: bastion.FinalizerName,
+		Actuator:  actuator,
+		Check:     actuator.check,
+		IsAmiss:   actuator.isAmiss,
+	})
+}
+
+// CacheOptions returns how a manager has to cache Pods: those of bastions alone, with just what tells how they are. The
+// Services of bastions are among those that coredns.CacheOptions has the manager cache.
+//
+// The manager's cache has no other Pods then. So Pod belongs in the list CacheOptions.DisableFor of its client, which
+// makes everybody else read them from the API server. The controller here only watches.
+func CacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{&corev1.Pod{}: {
+		Label: labels.SelectorFromSet(labels.Set{machine.LabelApp: machine.AppBastion}),
+		Transform: func(object any) (any, error) {
+			pod, ok := object.(*corev1.Pod)
+			if !ok {
+				return object, nil
+			}
+			pod.ManagedFields = nil
+			pod.Spec = corev1.PodSpec{Containers: pod.Spec.Containers}
+			for i, container := range pod.Spec.Containers {
+				pod.Spec.Containers[i] = corev1.Container{Name: container.Name, Image: container.Image}
+			}
+			pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, ContainerStatuses: pod.Status.ContainerStatuses}
+			return pod, nil
+		},
+	}}
+}
+
+// changes lets pass what changes what is said of a Pod or Service, and that one is gone.
+func changes() predicate.Predicate {
+	changed := reconciler.Changed(said)
+	// An instance that starts gets such an event for each object there is.
+	changed.CreateFunc = func(e event.CreateEvent) bool { return problem(e.Object) == "" }
+	return changed
+}
+
+// bastionOf returns which Bastion a Pod or Service in the seed belongs to. It compares names, as the cache keeps no labels of
+// Services. A Bastion that does not exist, or needs nothing, costs nothing.
+func bastionOf(_ context.Context, obj client.Object) []reconcile.Request {
+	name, ok := strings.CutPrefix(obj.GetName(), namePrefix)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
+}
+
+// said is what a Bastion is told about an object.
+func said(obj client.Object) any {
+	if service, ok := obj.(*corev1.Service); ok && problem(obj) == "" {
+		address := addressOf(service)
+		return address.IP + address.Hostname
+	}
+	return problem(obj)
+}
+
 // actuator implements reconciler.Actuator.
 type actuator struct {
+	Options
 	// client is that of the manager.
 	client client.Client
 	// reader asks the API server.
 	reader client.Reader
 	// cache has Pods as CacheOptions says, and Services.
-	cache            client.Reader
-	clusters         cluster.Clusters
-	withoutNodePorts bool
+	cache client.Reader
 }
 
 type operation = reconciler.Operation[*extensionsv1alpha1.Bastion]
@@ -65,7 +184,7 @@ type location struct {
 // locate returns where the objects of a Bastion are.
 func (a *actuator) locate(ctx context.Context, b *extensionsv1alpha1.Bastion) (location, error) {
 	ref := corev1.SecretReference{Namespace: b.Namespace, Name: v1beta1constants.SecretNameCloudProvider}
-	found, err := a.clusters.Get(ctx, ref, b.Namespace)
+	found, err := a.Clusters.Get(ctx, ref, b.Namespace)
 	if err != nil {
 		return location{}, reconciler.RetrySlowly(err)
 	}
@@ -125,7 +244,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
 	if err != nil {
 		return err
 	}
-	service := host.service(at.key, a.withoutNodePorts && !at.remote)
+	service := host.service(at.key, a.WithoutNodePorts && !at.remote)
 	err = at.explain(a.apply(ctx, op, at, host, service))
 	if b.Status.LastOperation == nil && a.isGone(ctx, b) {
 		return a.clean(ctx, op, at)
@@ -167,11 +286,10 @@ func (a *actuator) isAmiss(ctx context.Context, b *extensionsv1alpha1.Bastion) b
 // apply writes the objects, and returns an error until the Service has an address and the Pod is ready. The NetworkPolicy is
 // the first, so that there is never a Pod without it.
 func (a *actuator) apply(ctx context.Context, op *operation, at location, host *host, service *corev1.Service) error {
-	if err := op.Apply(ctx, at.WithoutState(), host.networkPolicy(at.key)); err != nil {
-		return err
-	}
-	if err := op.Apply(ctx, at.WithoutState(), host.secret(at.key)); err != nil {
-		return err
+	for _, object := range []client.Object{host.networkPolicy(at.key), host.secret(at.key)} {
+		if err := op.Apply(ctx, at.WithoutState(), object); err != nil {
+			return err
+		}
 	}
 	if err := op.Apply(ctx, at.Target, service); err != nil {
 		return err
@@ -304,3 +422,205 @@ func (l location) waitFor(cause error) error {
 }
 
 var errNoNamespace = errors.New("the namespace does not exist or is being deleted: the shoot's Infrastructure has to be reconciled first")
+
+// problem says what keeps a Pod or Service of a bastion from being of use; empty if nothing does.
+func problem(obj client.Object) string {
+	if obj.GetDeletionTimestamp() != nil {
+		return "it is still being deleted"
+	}
+	if pod, ok := obj.(*corev1.Pod); ok {
+		return podProblem(pod)
+	}
+	service, ok := obj.(*corev1.Service)
+	if !ok || addressOf(service) != nil {
+		return ""
+	}
+	for _, condition := range service.Status.Conditions {
+		if condition.Status == metav1.ConditionFalse && condition.Message != "" {
+			return "it has no address, " + condition.Reason + ": " + condition.Message
+		}
+	}
+	return "it has no address yet, which the cluster's controller for load balancers gives it"
+}
+
+func podProblem(pod *corev1.Pod) string {
+	if hasEnded(pod) {
+		return "it has ended"
+	}
+	for _, condition := range pod.Status.Conditions {
+		switch {
+		case condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue:
+			return ""
+		case condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse:
+			return "no node takes it: " + condition.Message
+		}
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		switch waiting := container.State.Waiting; {
+		case waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating":
+			return fmt.Sprintf("its container does not start, %s: %s", waiting.Reason, waiting.Message)
+		case container.State.Running != nil:
+			return "it runs, but nothing answers on port 22 yet; if it stays so, look at its log and at the user data"
+		}
+	}
+	return "it does not run yet"
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// addressOf returns the first address of a Service, or nil. In a cluster of a user, it may be any text.
+func addressOf(service *corev1.Service) *corev1.LoadBalancerIngress {
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		switch {
+		case net.ParseIP(ingress.IP) != nil:
+			return &corev1.LoadBalancerIngress{IP: ingress.IP}
+		case len(validation.IsDNS1123Subdomain(ingress.Hostname)) == 0:
+			return &corev1.LoadBalancerIngress{Hostname: ingress.Hostname}
+		}
+	}
+	return nil
+}
+
+func (h *host) labels() map[string]string {
+	return map[string]string{machine.LabelApp: machine.AppBastion, LabelBastion: h.bastion}
+}
+
+func (h *host) meta(key client.ObjectKey) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: h.labels()}
+}
+
+func (h *host) secret(key client.ObjectKey) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: h.meta(key), Data: map[string][]byte{userDataKey: h.userData}}
+}
+
+// service gives the pod an address of the cluster's load balancers. Traffic stays on the node that receives it, so that the
+// pod sees the address of the client, which the NetworkPolicy checks.
+func (h *host) service(key client.ObjectKey, withoutNodePorts bool) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: h.meta(key),
+		Spec: corev1.ServiceSpec{
+			Type:                          corev1.ServiceTypeLoadBalancer,
+			Selector:                      h.labels(),
+			Ports:                         []corev1.ServicePort{{Name: "ssh", Protocol: corev1.ProtocolTCP, Port: sshPort, TargetPort: intstr.FromInt32(sshPort)}},
+			ExternalTrafficPolicy:         corev1.ServiceExternalTrafficPolicyLocal,
+			IPFamilyPolicy:                new(corev1.IPFamilyPolicyPreferDualStack),
+			LoadBalancerSourceRanges:      sourceRanges(h.ingress),
+			AllocateLoadBalancerNodePorts: new(!withoutNodePorts),
+		},
+	}
+}
+
+// networkPolicy lets people in from the ranges only, and out to machines and the cluster's DNS only. A rule without peers
+// would let in everybody, so there is none where there are no ranges.
+func (h *host) networkPolicy(key client.ObjectKey) *networkingv1.NetworkPolicy {
+	ssh := []networkingv1.NetworkPolicyPort{port(corev1.ProtocolTCP, sshPort)}
+	policy := &networkingv1.NetworkPolicy{
+		ObjectMeta: h.meta(key),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: h.labels()},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Egress: []networkingv1.NetworkPolicyEgressRule{
+				{Ports: ssh, To: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: machine.Selector()}}}},
+				toDNS(),
+			},
+		},
+	}
+	if len(h.ingress) == 0 {
+		return policy
+	}
+	rule := networkingv1.NetworkPolicyIngressRule{Ports: ssh}
+	for _, block := range h.ingress {
+		rule.From = append(rule.From, networkingv1.NetworkPolicyPeer{IPBlock: block.DeepCopy()})
+	}
+	policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{rule}
+	return policy
+}
+
+// toDNS are the cluster's DNS servers: their pods, which listen on port 8053 in clusters that are shoots, and the cache on
+// the node.
+func toDNS() networkingv1.NetworkPolicyEgressRule {
+	return networkingv1.NetworkPolicyEgressRule{
+		Ports: []networkingv1.NetworkPolicyPort{
+			port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53), port(corev1.ProtocolUDP, 8053), port(corev1.ProtocolTCP, 8053),
+		},
+		To: []networkingv1.NetworkPolicyPeer{
+			{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem}},
+				PodSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: corednsconstants.LabelKey, Operator: metav1.LabelSelectorOpIn,
+					Values: []string{corednsconstants.LabelValue, nodelocaldnsconstants.LabelValue},
+				}}},
+			},
+			{IPBlock: &networkingv1.IPBlock{CIDR: nodelocaldnsconstants.IPVSAddress + "/32"}},
+			{IPBlock: &networkingv1.IPBlock{CIDR: nodelocaldnsconstants.IPVSIPv6Address + "/128"}},
+		},
+	}
+}
+
+func port(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(number))}
+}
+
+// pod is made as that of a machine, as its image relies on it: systemd is its first process, which takes privileges. It
+// asks the cluster's DNS server, which knows the names of the machines.
+func (h *host) pod(key client.ObjectKey) *corev1.Pod {
+	empty := func(name string, medium corev1.StorageMedium) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium}}}
+	}
+	meta := h.meta(key)
+	meta.Annotations = map[string]string{AnnotationUserData: utils.ComputeSHA256Hex(h.userData)[:16]}
+	return &corev1.Pod{
+		ObjectMeta: meta,
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken:  new(false),
+			EnableServiceLinks:            new(false),
+			TerminationGracePeriodSeconds: new(int64(gracePeriod)),
+			DNSPolicy:                     corev1.DNSClusterFirst,
+			Containers: []corev1.Container{{
+				Name:            machine.ContainerName,
+				Image:           h.image.reference,
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				TTY:             true,
+				SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+				Env: []corev1.EnvVar{
+					{Name: "NODE_NAME", Value: key.Name},
+					{Name: "MACHINE_IMAGE_VERSION", Value: h.image.version},
+				},
+				Ports: []corev1.ContainerPort{{Name: "ssh", ContainerPort: sshPort, Protocol: corev1.ProtocolTCP}},
+				ReadinessProbe: &corev1.Probe{
+					ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(sshPort)}},
+					PeriodSeconds: 2,
+				},
+				// They are enough for systemd and some sessions, whatever the machine type.
+				Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{
+						corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
+						corev1.ResourceEphemeralStorage: resource.MustParse("64Mi"),
+					},
+					Limits: corev1.ResourceList{
+						corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("512Mi"),
+						corev1.ResourceEphemeralStorage: resource.MustParse("1Gi"),
+					},
+				},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: userDataKey, MountPath: "/etc/machine", ReadOnly: true},
+					{Name: "containerd", MountPath: "/var/lib/containerd"},
+					{Name: "kubelet", MountPath: "/var/lib/kubelet"},
+					{Name: "run", MountPath: "/run"},
+					{Name: "tmp", MountPath: "/tmp"},
+					{Name: "modules", MountPath: "/lib/modules", ReadOnly: true},
+				},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: userDataKey, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: key.Name, DefaultMode: new(int32(userDataMode))}}},
+				empty("containerd", corev1.StorageMediumDefault),
+				empty("kubelet", corev1.StorageMediumDefault),
+				empty("run", corev1.StorageMediumMemory),
+				empty("tmp", corev1.StorageMediumMemory),
+				{Name: "modules", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/lib/modules"}}},
+			},
+		},
+	}
+}

@@ -22,6 +22,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -102,7 +103,7 @@ func TestChangesAreFollowed(t *testing.T) {
 	})
 	e.mustReconcile()
 	g.Expect(e.written).To(ConsistOf("apply NetworkPolicy", "apply Secret", "apply Service", "patch Bastion"))
-	g.Expect(e.service().Spec.LoadBalancerSourceRanges).To(Equal([]string{"198.51.100.0/24", nobodyV6}))
+	g.Expect(e.service().Spec.LoadBalancerSourceRanges).To(Equal([]string{"198.51.100.0/24", loadbalancer.NobodyV6}))
 	g.Expect(get(e, &networkingv1.NetworkPolicy{}).Spec.Ingress[0].From[0].IPBlock.CIDR).To(Equal("198.51.100.0/24"))
 	g.Expect(e.pod().UID).To(Equal(before))
 	g.Expect(e.state()).To(Equal(succeeded))

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,6 +25,7 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -80,14 +82,6 @@ type image struct {
 	version string
 }
 
-// flavor is one of which Gardener's library chooses.
-type flavor struct {
-	localv1alpha1.MachineImageFlavor
-}
-
-// GetCapabilities implements worker.CapabilitiesAccessor.
-func (f flavor) GetCapabilities() gardencorev1beta1.Capabilities { return f.Capabilities }
-
 // findImage returns the image for bastions of a CloudProfile: of the machine image in its spec.bastion or else of one that
 // suits its smallest machine type. If there is none, that is a configuration problem.
 func findImage(profile *gardencorev1beta1.CloudProfile) (image, error) {
@@ -110,11 +104,7 @@ func findImage(profile *gardencorev1beta1.CloudProfile) (image, error) {
 
 	found := image{reference: version.Image, version: version.Version}
 	if len(version.CapabilityFlavors) > 0 {
-		flavors := make([]flavor, 0, len(version.CapabilityFlavors))
-		for _, f := range version.CapabilityFlavors {
-			flavors = append(flavors, flavor{f})
-		}
-		best, err := worker.FindBestImageFlavor(flavors, spec.MachineTypeCapabilities, profile.Spec.MachineCapabilities)
+		best, err := worker.FindBestImageFlavor(version.CapabilityFlavors, spec.MachineTypeCapabilities, profile.Spec.MachineCapabilities)
 		if err != nil {
 			return mistake("none of the capabilityFlavors of version %s of the machine image %s in spec.providerConfig.machineImages suits the machine type %s: %w",
 				version.Version, spec.ImageBaseName, spec.MachineTypeName, err)
@@ -130,22 +120,20 @@ func findImage(profile *gardencorev1beta1.CloudProfile) (image, error) {
 // findVersion returns a version of a machine image, or nil. Gardener's library writes a version that it has chosen with
 // three numbers, whatever it is in the CloudProfile.
 func findVersion(config *localv1alpha1.CloudProfileConfig, name, wanted string) *localv1alpha1.MachineImageVersion {
-	var equal *localv1alpha1.MachineImageVersion
-	for i := range config.MachineImages {
-		if config.MachineImages[i].Name != name {
-			continue
-		}
-		for j := range config.MachineImages[i].Versions {
-			version := &config.MachineImages[i].Versions[j]
-			if version.Version == wanted {
-				return version
-			}
-			if equal == nil && isSameVersion(version.Version, wanted) {
-				equal = version
-			}
+	var versions []localv1alpha1.MachineImageVersion
+	for _, image := range config.MachineImages {
+		if image.Name == name {
+			versions = append(versions, image.Versions...)
 		}
 	}
-	return equal
+	i := slices.IndexFunc(versions, func(version localv1alpha1.MachineImageVersion) bool { return version.Version == wanted })
+	if i < 0 {
+		i = slices.IndexFunc(versions, func(version localv1alpha1.MachineImageVersion) bool { return isSameVersion(version.Version, wanted) })
+	}
+	if i < 0 {
+		return nil
+	}
+	return &versions[i]
 }
 
 func isSameVersion(a, b string) bool {
@@ -153,12 +141,6 @@ func isSameVersion(a, b string) bool {
 	second, errB := semver.NewVersion(b)
 	return errA == nil && errB == nil && first.String() == second.String()
 }
-
-// Ranges of addresses that no packet comes from. A Service without any range of a family is open to all of that family.
-const (
-	nobodyV4 = "255.255.255.255/32"
-	nobodyV6 = "::/128"
-)
 
 // maxRanges is how many ranges a Bastion may have, with those that are excepted. Each costs something on each node.
 const maxRanges = 256
@@ -218,22 +200,11 @@ func parseRange(path *field.Path, value string) (netip.Prefix, *field.Error) {
 
 // sourceRanges returns the ranges for the Service. They can't say what is excepted, which the NetworkPolicy does.
 func sourceRanges(blocks []networkingv1.IPBlock) []string {
-	var (
-		ranges []string
-		v4, v6 bool
-	)
+	var ranges []string
 	for _, block := range blocks {
 		if !slices.Contains(ranges, block.CIDR) {
 			ranges = append(ranges, block.CIDR)
 		}
-		is4 := netip.MustParsePrefix(block.CIDR).Addr().Is4()
-		v4, v6 = v4 || is4, v6 || !is4
 	}
-	if !v4 {
-		ranges = append(ranges, nobodyV4)
-	}
-	if !v6 {
-		ranges = append(ranges, nobodyV6)
-	}
-	return ranges
+	return loadbalancer.CloseFamilies(ranges, corev1.IPv4Protocol, corev1.IPv6Protocol)
 }

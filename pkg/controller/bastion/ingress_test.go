@@ -12,6 +12,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
 func from(cidr string, except ...string) extensionsv1alpha1.BastionIngressPolicy {
@@ -25,7 +27,7 @@ func TestParseIngress(t *testing.T) {
 		ranges   []string
 		err      string
 	}{
-		"nobody": {ranges: []string{nobodyV4, nobodyV6}},
+		"nobody": {ranges: []string{loadbalancer.NobodyV4, loadbalancer.NobodyV6}},
 		"ranges of both families": {
 			policies: []extensionsv1alpha1.BastionIngressPolicy{from("192.0.2.0/24"), from("2001:db8::/64")},
 			blocks:   []networkingv1.IPBlock{{CIDR: "192.0.2.0/24"}, {CIDR: "2001:db8::/64"}},
@@ -34,12 +36,12 @@ func TestParseIngress(t *testing.T) {
 		"nobody of the family without a range": {
 			policies: []extensionsv1alpha1.BastionIngressPolicy{from("0.0.0.0/0")},
 			blocks:   []networkingv1.IPBlock{{CIDR: "0.0.0.0/0"}},
-			ranges:   []string{"0.0.0.0/0", nobodyV6},
+			ranges:   []string{"0.0.0.0/0", loadbalancer.NobodyV6},
 		},
 		"nobody of the other family without a range": {
 			policies: []extensionsv1alpha1.BastionIngressPolicy{from("::/0")},
 			blocks:   []networkingv1.IPBlock{{CIDR: "::/0"}},
-			ranges:   []string{"::/0", nobodyV4},
+			ranges:   []string{"::/0", loadbalancer.NobodyV4},
 		},
 		"a range written in another form, twice": {
 			policies: []extensionsv1alpha1.BastionIngressPolicy{from("192.0.2.7/24"), from("192.0.2.0/24"), from("2001:DB8:0::1/64"), from("2001:db8::/64")},
@@ -49,7 +51,7 @@ func TestParseIngress(t *testing.T) {
 		"what is excepted, of which the Service knows nothing": {
 			policies: []extensionsv1alpha1.BastionIngressPolicy{from("10.0.0.0/8", "10.1.2.3/16"), from("10.0.0.0/8", "10.2.0.0/16")},
 			blocks:   []networkingv1.IPBlock{{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}, {CIDR: "10.0.0.0/8", Except: []string{"10.2.0.0/16"}}},
-			ranges:   []string{"10.0.0.0/8", nobodyV6},
+			ranges:   []string{"10.0.0.0/8", loadbalancer.NobodyV6},
 		},
 		"more ranges than anybody needs":        {policies: slices.Repeat([]extensionsv1alpha1.BastionIngressPolicy{from("10.0.0.0/8")}, maxRanges+1), err: "spec.ingress: Too many: 257"},
 		"more exceptions than anybody needs":    {policies: []extensionsv1alpha1.BastionIngressPolicy{from("10.0.0.0/8", slices.Repeat([]string{"no range"}, maxRanges)...)}, err: "spec.ingress: Too many: 257"},

@@ -43,7 +43,7 @@ type fixture struct {
 	seed     client.WithWatch
 	events   *events.FakeRecorder
 	scheme   *runtime.Scheme
-	under    *reconciler
+	under    *ingresses
 	writes   []string
 	writeErr func(verb string, obj client.Object) error
 }
@@ -85,8 +85,8 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.Delete(ctx, obj, opts...)
 		},
 	}).Build()
-	f.under = &reconciler{
-		reader: f.seed, writer: f.seed, scheme: f.scheme, gateways: []client.ObjectKey{nginx, istio}, reporter: &reporter{recorder: f.events},
+	f.under = &ingresses{
+		client: f.seed, gateways: []client.ObjectKey{nginx, istio}, events: f.events,
 	}
 	return f
 }

@@ -331,7 +331,7 @@ func TestARestartHalfWayGoesOnWhereItWas(t *testing.T) {
 
 	f.writeErr = nil
 	f.written()
-	f.under.reporter = &reporter{recorder: f.events}
+	f.under.told.Clear()
 	f.reconcile()
 	f.Expect(f.records()).To(HaveLen(3))
 	f.Expect(f.written()).To(HaveLen(2))
@@ -341,7 +341,7 @@ func TestNothingIsRememberedOfAnIngressThatIsGone(t *testing.T) {
 	f := newFixture(t, newIngress("a.example.org"))
 	f.reconcile()
 	isTold := func() bool {
-		_, ok := f.under.reporter.told.Load(client.ObjectKeyFromObject(newIngress()))
+		_, ok := f.under.told.Load(client.ObjectKeyFromObject(newIngress()))
 		return ok
 	}
 	f.Expect(isTold()).To(BeTrue())

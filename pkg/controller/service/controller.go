@@ -6,15 +6,30 @@ package service
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -26,8 +41,41 @@ import (
 const (
 	// ControllerName is the name of the controller.
 	ControllerName = "service"
+	// ConditionReady is the type of the condition of a Service which reports whether it has the addresses and the fixed node
+	// ports that it should have. With status False, its reason is one of those of package loadbalancer or of this one.
+	ConditionReady = "LoadBalancerReady"
+	// reasonAssigned is the reason of the status True.
+	reasonAssigned = "Assigned"
+	// actionAssign is the action that events name.
+	actionAssign = "Assign"
+
+	// ReasonNodePortConflict means that a fixed node port is taken by something that cannot be moved.
+	ReasonNodePortConflict = "NodePortConflict"
+	// ReasonNodePortRange means that a fixed node port is not in the range of the API server.
+	ReasonNodePortRange = "NodePortOutOfRange"
+	// reasonMoved is the reason of the events of both Services if one gave a node port to the other.
+	reasonMoved = "NodePortMoved"
+	actionMove  = "MoveNodePort"
+
 	// reconciliationTimeout is far more than the few requests of a Service take.
 	reconciliationTimeout = time.Minute
+	// pageSize is how many Services are read at a time.
+	pageSize = 500
+	// writtenMax is the number of Services of which the last write is remembered.
+	writtenMax = 4096
+	// retryMistake is how long a mistake in a Service is left alone. Correcting it makes an event anyway.
+	retryMistake = 10 * time.Minute
+
+	// The API server tells why it refuses a node port by these words only: see its package
+	// pkg/registry/core/service/portallocator.
+	messageAllocated = "provided port is already allocated"
+	messageRange     = "provided port is not in the valid range"
+
+	// moveAttempts is how many other node ports are tried for a Service that has to give one up.
+	moveAttempts = 16
+	// claimAttempts is how often a node port is taken from other Services in one reconcile.
+	claimAttempts = 3
+	maxPort       = 65535
 )
 
 // Options are what the controller needs.
@@ -48,10 +96,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("adding the Service controller: %w", err)
 	}
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = reconciliationTimeout
-	}
-
+	opts.Controller.ReconciliationTimeout = reconciliationTimeout
 	r := &reconciler{
 		cache:     mgr.GetCache(),
 		live:      mgr.GetAPIReader(),
@@ -72,4 +117,355 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 			return nil
 		})).
 		Complete(r)
+}
+
+type reconciler struct {
+	// cache has the Services of type LoadBalancer, live has all.
+	cache, live client.Reader
+	client      client.Client
+	events      events.EventRecorder
+	allocator   *loadbalancer.Allocator
+	// wake puts Services into the queue.
+	wake func([]types.NamespacedName)
+	// written has the resource versions of Services that were written, by their keys.
+	written *lru.Cache
+
+	restoring sync.Mutex
+	restored  bool
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if err := r.restore(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+
+	service := &corev1.Service{}
+	if err := r.cache.Get(ctx, request.NamespacedName, service); err != nil {
+		if !apierrors.IsNotFound(err) {
+			return reconcile.Result{}, err
+		}
+		r.written.Remove(request.NamespacedName)
+		r.wake(r.allocator.Release(request.NamespacedName))
+		return reconcile.Result{}, nil
+	}
+
+	switch {
+	case r.isBehind(service):
+		// The event of what was written is yet to come.
+		return reconcile.Result{}, nil
+	case service.DeletionTimestamp != nil:
+		// Its address serves until it is gone.
+		return reconcile.Result{}, nil
+	case !loadbalancer.IsOurs(service):
+		r.wake(r.allocator.Observe(service))
+		return reconcile.Result{}, nil
+	}
+
+	result, err := r.reconcile(ctx, service)
+	if isOutdated(err) {
+		logf.FromContext(ctx).V(1).Info("The Service has changed meanwhile")
+		return reconcile.Result{}, nil
+	}
+	return result, err
+}
+
+func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) (reconcile.Result, error) {
+	service, portProblem, portErr := r.fixNodePorts(ctx, service)
+	if isOutdated(portErr) {
+		return reconcile.Result{}, portErr
+	}
+
+	ingress, problem := r.allocator.Assign(service)
+	if err := r.writeStatus(ctx, service, ingress, join(problem, portProblem)); err != nil {
+		return reconcile.Result{}, errors.Join(err, portErr)
+	}
+	r.wake(r.allocator.Keep(client.ObjectKeyFromObject(service), loadbalancer.AddressesOf(ingress)...))
+
+	if portErr == nil && portProblem != nil {
+		// Nobody tells when another Service of whatever type gives a node port back.
+		return reconcile.Result{RequeueAfter: retryMistake}, nil
+	}
+	return reconcile.Result{}, portErr
+}
+
+// isOutdated reports whether a patch was for a version of our Service that is not the current one any more. The event of the
+// current version makes another reconcile.
+func isOutdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+
+// writeStatus writes addresses and condition if they differ from those of the Service, and an Event for a problem that is
+// new.
+func (r *reconciler) writeStatus(ctx context.Context, service *corev1.Service, ingress []corev1.LoadBalancerIngress, problem *loadbalancer.Problem) error {
+	condition := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: reasonAssigned, Message: "It has all addresses and fixed node ports"}
+	if problem != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, problem.Reason, problem.Message
+	}
+
+	changed := service.DeepCopy()
+	isNew := meta.SetStatusCondition(&changed.Status.Conditions, condition)
+	changed.Status.LoadBalancer.Ingress = ingress
+	if !isNew && apiequality.Semantic.DeepEqual(service.Status.LoadBalancer.Ingress, ingress) {
+		return nil
+	}
+
+	if err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(service, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	r.remember(changed)
+	if isNew && problem != nil {
+		r.events.Eventf(service, nil, corev1.EventTypeWarning, problem.Reason, actionAssign, "%s", problem.Message)
+	}
+	return nil
+}
+
+// remember notes that a Service was written.
+func (r *reconciler) remember(service *corev1.Service) {
+	r.written.Add(client.ObjectKeyFromObject(service), service.ResourceVersion)
+}
+
+// isBehind reports whether a Service from the cache is older than what was written.
+func (r *reconciler) isBehind(service *corev1.Service) bool {
+	written, ok := r.written.Get(client.ObjectKeyFromObject(service))
+	if !ok {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(service.ResourceVersion, written.(string))
+	return err == nil && order < 0
+}
+
+// restore reads before the first reconcile which addresses are in use. It asks the API server, as the cache may not know
+// yet what another instance wrote that was the leader a moment ago.
+func (r *reconciler) restore(ctx context.Context) error {
+	r.restoring.Lock()
+	defer r.restoring.Unlock()
+	if r.restored {
+		return nil
+	}
+
+	services, err := r.list(ctx, corev1.ServiceTypeLoadBalancer)
+	if err != nil {
+		return fmt.Errorf("reading which addresses are in use: %w", err)
+	}
+	r.allocator.Restore(services)
+	r.restored = true
+	return nil
+}
+
+// list returns all Services of these types as the API server has them.
+func (r *reconciler) list(ctx context.Context, serviceTypes ...corev1.ServiceType) ([]corev1.Service, error) {
+	var out []corev1.Service
+	for _, serviceType := range serviceTypes {
+		for next, isLast := "", false; !isLast; isLast = next == "" {
+			page := &corev1.ServiceList{}
+			if err := r.live.List(ctx, page, client.MatchingFields{"spec.type": string(serviceType)}, client.Limit(pageSize), client.Continue(next)); err != nil {
+				return nil, fmt.Errorf("listing Services of type %s: %w", serviceType, err)
+			}
+			out = append(out, page.Items...)
+			next = page.Continue
+		}
+	}
+	return out, nil
+}
+
+// join makes one problem of two.
+func join(a, b *loadbalancer.Problem) *loadbalancer.Problem {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	default:
+		return &loadbalancer.Problem{Reason: a.Reason, Message: a.Message + "; " + b.Message}
+	}
+}
+
+// fixNodePorts sets the node ports that a well-known Service is to have, and returns the Service as it is after that.
+// Ports that the Service does not have are no concern. With an error or a problem, as many as can be are set.
+func (r *reconciler) fixNodePorts(ctx context.Context, service *corev1.Service) (*corev1.Service, *loadbalancer.Problem, error) {
+	entry, ok := r.allocator.WellKnown(client.ObjectKeyFromObject(service))
+	if !ok || len(entry.NodePorts) == 0 {
+		return service, nil, nil
+	}
+
+	var (
+		wanted  = maps.Clone(entry.NodePorts)
+		refused = map[int32]int{}
+		problem *loadbalancer.Problem
+		errs    []error
+	)
+	for {
+		changes := portChanges(service, wanted)
+		if len(changes) == 0 {
+			return service, problem, errors.Join(errs...)
+		}
+		patched, err := r.patchPorts(ctx, service, changes)
+		if err == nil {
+			r.remember(patched)
+			return patched, problem, errors.Join(errs...)
+		}
+		nodePort, message := refusedNodePort(service, wanted, err)
+		if nodePort == 0 {
+			return service, problem, errors.Join(err, errors.Join(errs...))
+		}
+		next, err := r.resolve(ctx, service, nodePort, message)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		problem = join(problem, next)
+		if refused[nodePort]++; next != nil || err != nil || refused[nodePort] == claimAttempts {
+			maps.DeleteFunc(wanted, func(_, fixed int32) bool { return fixed == nodePort })
+		}
+		if refused[nodePort] == claimAttempts {
+			errs = append(errs, fmt.Errorf("node port %d is taken again and again", nodePort))
+		}
+	}
+}
+
+// refusedNodePort returns which of the wanted node ports the API server refuses, and why. It is 0 if the error is about
+// something else.
+func refusedNodePort(service *corev1.Service, wanted map[int32]int32, err error) (int32, string) {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return 0, ""
+	}
+	for _, cause := range status.Status().Details.Causes {
+		for i, port := range service.Spec.Ports {
+			if cause.Field == fmt.Sprintf("spec.ports[%d].nodePort", i) && wanted[port.Port] != 0 {
+				return wanted[port.Port], cause.Message
+			}
+		}
+	}
+	return 0, ""
+}
+
+// resolve makes way for a node port of a Service, or returns why it cannot. With an error, another try may be of use.
+func (r *reconciler) resolve(ctx context.Context, service *corev1.Service, nodePort int32, message string) (*loadbalancer.Problem, error) {
+	switch {
+	case strings.Contains(message, messageRange):
+		return &loadbalancer.Problem{Reason: ReasonNodePortRange, Message: fmt.Sprintf("node port %d is not in the API server's --service-node-port-range", nodePort)}, nil
+	case !strings.Contains(message, messageAllocated):
+		return &loadbalancer.Problem{Reason: ReasonNodePortConflict, Message: fmt.Sprintf("the API server refuses node port %d: %s", nodePort, message)}, nil
+	}
+
+	holder, used, err := r.findHolder(ctx, nodePort)
+	if err != nil {
+		return nil, err
+	}
+	if holder == nil {
+		// It may have been deleted right now. If not, the API server finds out within minutes.
+		err := fmt.Errorf("node port %d is allocated, but no Service has it", nodePort)
+		return &loadbalancer.Problem{Reason: ReasonNodePortConflict, Message: err.Error()}, err
+	}
+
+	key := client.ObjectKeyFromObject(holder)
+	if holder.Spec.HealthCheckNodePort == nodePort {
+		return &loadbalancer.Problem{Reason: ReasonNodePortConflict, Message: fmt.Sprintf("node port %d is the health check node port of Service %s: delete that one, or configure another node port", nodePort, key)}, nil
+	}
+	if other, ok := r.allocator.WellKnown(key); ok && slices.ContainsFunc(holder.Spec.Ports, func(port corev1.ServicePort) bool {
+		return other.NodePorts[port.Port] == nodePort
+	}) {
+		return &loadbalancer.Problem{Reason: ReasonNodePortConflict, Message: fmt.Sprintf("node port %d is fixed for Service %s, too: configure another node port for one of them", nodePort, key)}, nil
+	}
+
+	moved, err := r.move(ctx, holder, nodePort, used)
+	if err != nil {
+		// It is not wrapped, since a conflict on that Service is none on this one.
+		return nil, fmt.Errorf("taking node port %d from Service %s: %s", nodePort, key, err.Error())
+	}
+	logf.FromContext(ctx).Info("Moved a Service to another node port", "nodePort", nodePort, "from", key, "to", moved)
+	r.events.Eventf(holder, service, corev1.EventTypeWarning, reasonMoved, actionMove, "Node port %d is fixed for Service %s, this one has %d now", nodePort, client.ObjectKeyFromObject(service), moved)
+	r.events.Eventf(service, holder, corev1.EventTypeNormal, reasonMoved, actionMove, "Took node port %d from Service %s, which has %d now", nodePort, key, moved)
+	return nil, nil
+}
+
+// findHolder returns the Service that has a node port, and all node ports in use.
+func (r *reconciler) findHolder(ctx context.Context, nodePort int32) (*corev1.Service, sets.Set[int32], error) {
+	services, err := r.list(ctx, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer)
+	if err != nil {
+		return nil, nil, err
+	}
+	var holder *corev1.Service
+	used := sets.Set[int32]{}
+	for _, service := range services {
+		nodePorts := []int32{service.Spec.HealthCheckNodePort}
+		for _, port := range service.Spec.Ports {
+			nodePorts = append(nodePorts, port.NodePort)
+		}
+		if slices.Contains(nodePorts, nodePort) {
+			holder = &service
+		}
+		used.Insert(nodePorts...)
+	}
+	return holder, used, nil
+}
+
+// move gives a Service another node port instead of one, which it returns. The API server cannot be asked to choose: it
+// keeps the node port of a port for which a write has none. So the nearest are tried, which it has most likely.
+func (r *reconciler) move(ctx context.Context, holder *corev1.Service, nodePort int32, used sets.Set[int32]) (int32, error) {
+	var err error
+	attempts := 0
+	for distance := int32(1); distance < maxPort && attempts < moveAttempts; distance++ {
+		for _, candidate := range []int32{nodePort + distance, nodePort - distance} {
+			if candidate < 1 || candidate > maxPort || used.Has(candidate) || r.allocator.IsFixed(candidate) {
+				continue
+			}
+			changes := map[int]int32{}
+			for i, port := range holder.Spec.Ports {
+				if port.NodePort == nodePort {
+					changes[i] = candidate
+				}
+			}
+			attempts++
+			if _, err = r.patchPorts(ctx, holder, changes); err == nil {
+				return candidate, nil
+			}
+			if !apierrors.IsInvalid(err) {
+				return 0, err
+			}
+		}
+	}
+	return 0, fmt.Errorf("finding another node port for it: %w", err)
+}
+
+// portChanges returns, by the position of a port, which node ports of a Service are to be others, given the wanted ones by
+// port. Zero has the API server choose one for a port that is in the way of another.
+func portChanges(service *corev1.Service, wanted map[int32]int32) map[int]int32 {
+	changes := map[int]int32{}
+	for i, port := range service.Spec.Ports {
+		nodePort := wanted[port.Port]
+		isOfAnother := func(other corev1.ServicePort) bool { return wanted[other.Port] == port.NodePort }
+		switch {
+		case nodePort != 0 && nodePort != port.NodePort:
+			changes[i] = nodePort
+		case nodePort == 0 && port.NodePort != 0 && slices.ContainsFunc(service.Spec.Ports, isOfAnother):
+			changes[i] = 0
+		}
+	}
+	return changes
+}
+
+// operation is one of a JSON patch. A merge patch would need the whole list of ports, of which the cache has not every field
+// that there may be one day, and a strategic one takes two ports of one number for one.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// patchPorts changes node ports, given by the positions of their ports, and returns the Service as it is after that.
+func (r *reconciler) patchPorts(ctx context.Context, service *corev1.Service, changes map[int]int32) (*corev1.Service, error) {
+	// As it addresses ports by position, it only holds for the version of the Service that was read.
+	operations := []operation{{"replace", "/metadata/resourceVersion", service.ResourceVersion}}
+	for i, nodePort := range changes {
+		operations = append(operations, operation{"add", fmt.Sprintf("/spec/ports/%d/nodePort", i), nodePort})
+	}
+	data, err := json.Marshal(operations)
+	if err != nil {
+		return nil, err
+	}
+	patched := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}}
+	if err := r.client.Patch(ctx, patched, client.RawPatch(types.JSONPatchType, data)); err != nil {
+		return nil, fmt.Errorf("setting node ports: %w", err)
+	}
+	return patched, nil
 }

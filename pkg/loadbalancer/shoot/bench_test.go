@@ -140,8 +140,15 @@ func newBench(t *testing.T, service *corev1.Service) *bench {
 		inShoot = append(inShoot, service)
 	}
 	b := &bench{t: t, shoot: newFakeCluster(inShoot...), seed: newFakeCluster(newPod("a", "10.0.0.1")), recorder: record.NewFakeRecorder(100)}
-	b.reconciler = newReconciler(b.shoot.client(), b.shoot.live(), b.seed.client(), b.seed.live(), namespace, false, b.recorder)
+	b.start()
 	return b
+}
+
+// start makes a reconciler without a memory.
+func (b *bench) start() {
+	b.reconciler = &reconciler{
+		shoot: newCluster(b.shoot.client(), b.shoot.live()), seed: newCluster(b.seed.client(), b.seed.live()), namespace: namespace, events: b.recorder,
+	}
 }
 
 // catchUp has the cache of the seed show what there is.
@@ -164,7 +171,7 @@ func (b *bench) catchUp() {
 // service returns the Service of the shoot as the API server has it, nil if it is gone.
 func (b *bench) service() *corev1.Service {
 	b.t.Helper()
-	service, err := get[corev1.Service](b.t.Context(), b.shoot, keyOf(newService()))
+	service, err := get[corev1.Service](b.t.Context(), b.shoot, client.ObjectKeyFromObject(newService()))
 	NewWithT(b.t).Expect(err).NotTo(HaveOccurred())
 	return service
 }
@@ -201,7 +208,7 @@ func (b *bench) give(address, reason string) {
 
 // reconcile reconciles the Service.
 func (b *bench) reconcile() (reconcile.Result, error) {
-	return b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: keyOf(newService())})
+	return b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(newService())})
 }
 
 // mustReconcile does so and returns the requests to the seed.
@@ -221,7 +228,7 @@ func (b *bench) reasons() []string {
 	return out
 }
 
-// showDeletion tells the store that the cache has shown an object and does not any more.
-func showDeletion[T any, P object[T]](s *store[T, P], obj P) {
-	s.forgetDeleted().Delete(event.TypedDeleteEvent[P]{Object: obj})
+// showDeletion tells that the cache of the seed has shown an object and does not any more.
+func showDeletion(b *bench, obj client.Object) {
+	b.reconciler.seed.forgetDeleted().Delete(event.DeleteEvent{Object: obj})
 }

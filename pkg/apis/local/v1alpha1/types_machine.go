@@ -83,7 +83,7 @@ type MachineImageFlavor struct {
 	Capabilities gardencorev1beta1.Capabilities `json:"capabilities,omitempty"`
 }
 
-// GetCapabilities implements the extension library's worker.CapabilitiesAccessor.
+// GetCapabilities returns the capabilities. Gardener's library chooses an image by them.
 func (f MachineImageFlavor) GetCapabilities() gardencorev1beta1.Capabilities { return f.Capabilities }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -77,8 +78,8 @@ func TestWhatTheCacheShowsLaterCountsMoreThanAWrite(t *testing.T) {
 			g.Expect(b.seed.Get(b.t.Context(), b.inSeed(seedName+"-ipv4"), slice)).To(Succeed())
 			g.Expect(b.seed.Delete(b.t.Context(), service)).To(Succeed())
 			g.Expect(b.seed.Delete(b.t.Context(), slice)).To(Succeed())
-			showDeletion(b.seedServices, service)
-			showDeletion(b.seedSlices, slice)
+			showDeletion(b, service)
+			showDeletion(b, slice)
 		}, []string{"create services", "create endpointslices"}},
 		"that somebody has changed it": {func(_ *WithT, b *bench) {
 			service := b.inTheSeed()
@@ -265,7 +266,7 @@ func TestAServiceIsNotReleasedBeforeItsAddressIs(t *testing.T) {
 	service = b.inTheSeed()
 	b.change(service, func() { service.Finalizers = nil })
 	b.catchUp()
-	showDeletion(b.seedServices, service)
+	showDeletion(b, service)
 	g.Expect(b.mustReconcile()).To(Equal([]string{"get services"}))
 	g.Expect(b.service().Finalizers).To(BeEmpty())
 	g.Expect(b.reasons()).To(Equal([]string{"DeletedLoadBalancer"}))
@@ -312,7 +313,7 @@ func TestWhatIsLeftOfAServiceThatIsGoneIsDeleted(t *testing.T) {
 
 			after := newBench(t, test.live) // It has no memory, as after a restart.
 			after.seed.Client = b.seed.Client
-			after.reconciler = newReconciler(after.shoot.client(), after.shoot.live(), after.seed.client(), after.seed.live(), namespace, false, after.recorder)
+			after.start()
 			after.catchUp()
 			if test.known == nil {
 				after.shoot.show()
@@ -334,12 +335,12 @@ func TestEventsThatMatter(t *testing.T) {
 	g := NewWithT(t)
 	service := newService()
 	b := newBench(t, service)
-	of := []reconcile.Request{{NamespacedName: keyOf(service)}}
+	of := []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(service)}}
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}}
 	g.Expect(b.ofEndpoints(t.Context(), slice)).To(BeEmpty(), "it does not matter where they are")
 	b.shoot.show(newService(func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }))
 	g.Expect(b.ofEndpoints(t.Context(), slice)).To(Equal(of))
-	g.Expect(all[*corev1.Node](b.reconciler)(t.Context(), nil)).To(Equal(of))
+	g.Expect(b.all(t.Context(), nil)).To(Equal(of))
 	g.Expect(ofSeed(t.Context(), &corev1.Service{})).To(BeEmpty())
 
 	g.Expect(ofNode(newNode("a", func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }))).To(Equal(ofNode(newNode("a"))))

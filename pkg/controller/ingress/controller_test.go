@@ -45,7 +45,7 @@ func TestUpdatesThatCount(t *testing.T) {
 	}
 	now := new(metav1.Unix(1000, 0))
 
-	gateways := (&reconciler{gateways: []client.ObjectKey{nginx, istio}}).gatewayChanged()
+	gateways := (&ingresses{gateways: []client.ObjectKey{nginx, istio}}).gatewayChanged()
 	for _, test := range []struct {
 		name          string
 		predicate     predicate.Predicate

@@ -19,8 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/cache"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
 // conditionReady is the condition by which pkg/controller/service tells why a Service has no address. Others that serve
@@ -39,10 +42,6 @@ func desiredService(existing, service *corev1.Service, namespace string, local b
 	if err != nil {
 		return nil, err
 	}
-	ports, err := desiredPorts(service)
-	if err != nil {
-		return nil, err
-	}
 	ranges, err := sourceRanges(service)
 	if err != nil {
 		return nil, err
@@ -52,14 +51,20 @@ func desiredService(existing, service *corev1.Service, namespace string, local b
 	if out == nil {
 		out = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
-	mark(out, service)
+	mark(&out.ObjectMeta, service)
 
 	spec := &out.Spec
-	setFamilies(spec, service.Spec)
 	spec.Type = corev1.ServiceTypeLoadBalancer
 	spec.Selector = nil
 	spec.ExternalIPs = nil
-	spec.Ports = ports
+	// Where the ports lead to is in the EndpointSlices; the target ports are for those who look at the Service.
+	spec.Ports = nil
+	for _, port := range service.Spec.Ports {
+		if port.NodePort == 0 {
+			return nil, waiting{error: fmt.Errorf("port %d/%s of Service %s has no node port, by which alone a machine can be reached: set spec.allocateLoadBalancerNodePorts to true", port.Port, port.Protocol, client.ObjectKeyFromObject(service))}
+		}
+		spec.Ports = append(spec.Ports, corev1.ServicePort{Name: port.Name, Protocol: port.Protocol, Port: port.Port, TargetPort: intstr.FromInt32(port.NodePort)})
+	}
 	// kube-proxy sends what arrives at the address right to the endpoints, so the seed's node ports need not be spent.
 	spec.AllocateLoadBalancerNodePorts = new(false)
 	// Deprecated, but pkg/controller/service gives the address that is asked for by it.
@@ -73,32 +78,24 @@ func desiredService(existing, service *corev1.Service, namespace string, local b
 	if local {
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	}
-	return out, nil
-}
 
-// desiredPorts are the ports of the shoot's Service. Where they lead to is in the EndpointSlices; the target ports are for
-// those who look at the Service.
-func desiredPorts(service *corev1.Service) ([]corev1.ServicePort, error) {
-	var out []corev1.ServicePort
-	for _, port := range service.Spec.Ports {
-		if port.NodePort == 0 {
-			return nil, waiting{error: fmt.Errorf("port %d/%s of Service %s has no node port, by which alone a machine can be reached: set spec.allocateLoadBalancerNodePorts to true", port.Port, port.Protocol, keyOf(service))}
-		}
-		out = append(out, corev1.ServicePort{Name: port.Name, Protocol: protocol(port), Port: port.Port, TargetPort: intstr.FromInt32(port.NodePort)})
+	// It has the families of the shoot's Service. Of one of both families, the seed's API server says which comes first, since
+	// a Service can't have a first one that the seed does not have: with PreferDualStack it gets those that there are, with
+	// RequireDualStack it is refused without both.
+	if len(service.Spec.IPFamilies) > 1 {
+		spec.IPFamilyPolicy = new(ptr.Deref(service.Spec.IPFamilyPolicy, corev1.IPFamilyPolicyPreferDualStack))
+		return out, nil
+	}
+	spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
+	spec.IPFamilies = slices.Clone(service.Spec.IPFamilies)
+	if len(spec.ClusterIPs) > 1 {
+		spec.ClusterIPs = spec.ClusterIPs[:1]
 	}
 	return out, nil
 }
 
-func protocol(port corev1.ServicePort) corev1.Protocol {
-	if port.Protocol == "" {
-		return corev1.ProtocolTCP
-	}
-	return port.Protocol
-}
-
-// sourceRanges are those of the Service or, without any, of its annotation; nil if all may come. kube-proxy takes each
-// family by itself and, where there are no ranges of it, lets all come. So a family of the Service that is left out gets a
-// range in which nobody is.
+// sourceRanges are those of the Service or, without any, of its annotation; nil if all may come. A family of the Service that
+// is left out gets a range in which nobody is.
 func sourceRanges(service *corev1.Service) ([]string, error) {
 	// ParseIPNets lets spaces pass, as the API server does. That checks the annotation only where there is no field.
 	values := service.Spec.LoadBalancerSourceRanges
@@ -109,46 +106,19 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 		return nil, nil
 	}
 	if len(values) > maxRanges {
-		return nil, waiting{error: fmt.Errorf("the %d source ranges of Service %s are more than %d", len(values), keyOf(service), maxRanges)}
+		return nil, waiting{error: fmt.Errorf("the %d source ranges of Service %s are more than %d", len(values), client.ObjectKeyFromObject(service), maxRanges)}
 	}
 	ranges, err := netutils.ParseIPNets(values...)
 	if err != nil {
-		return nil, waiting{error: fmt.Errorf("the source ranges of Service %s: %w", keyOf(service), err)}
+		return nil, waiting{error: fmt.Errorf("the source ranges of Service %s: %w", client.ObjectKeyFromObject(service), err)}
 	}
-	out := ranges.StringSlice()
-	for _, family := range service.Spec.IPFamilies {
-		if !slices.ContainsFunc(out, func(cidr string) bool { return netutils.IsIPv6CIDRString(cidr) == (family == corev1.IPv6Protocol) }) {
-			out = append(out, nobody[family])
-		}
-	}
+	out := loadbalancer.CloseFamilies(ranges.StringSlice(), service.Spec.IPFamilies...)
 	slices.Sort(out)
 	return out, nil
 }
 
-// nobody are ranges from which no packet comes.
-var nobody = map[corev1.IPFamily]string{corev1.IPv4Protocol: "255.255.255.255/32", corev1.IPv6Protocol: "::/128"}
-
 // maxRanges is how many source ranges a Service may have. Each is a rule for each port on each node of the seed.
 const maxRanges = 256
-
-// setFamilies asks for the families that the shoot's Service has. One of both families leaves it to the seed's API server
-// which comes first, since a Service can't have a first one that the seed does not have: with PreferDualStack it gets those
-// that there are, with RequireDualStack it is refused without both.
-func setFamilies(spec *corev1.ServiceSpec, service corev1.ServiceSpec) {
-	if len(service.IPFamilies) > 1 {
-		policy := corev1.IPFamilyPolicyPreferDualStack
-		if service.IPFamilyPolicy != nil {
-			policy = *service.IPFamilyPolicy
-		}
-		spec.IPFamilyPolicy = &policy
-		return
-	}
-	spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
-	spec.IPFamilies = slices.Clone(service.IPFamilies)
-	if len(spec.ClusterIPs) > 1 {
-		spec.ClusterIPs = spec.ClusterIPs[:1]
-	}
-}
 
 // mustBeReplaced reports whether an existing Service can't be changed into the desired one: its first family stays for good.
 func mustBeReplaced(existing, desired *corev1.Service) bool {
@@ -172,20 +142,15 @@ func statusFor(seed, service *corev1.Service) *corev1.LoadBalancerStatus {
 	if len(out.Ingress) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(out.Ingress, func(a, b corev1.LoadBalancerIngress) int { return rank(a, service) - rank(b, service) })
+	rank := func(ingress corev1.LoadBalancerIngress) int {
+		family := corev1.IPv4Protocol
+		if netutils.IsIPv6String(ingress.IP) {
+			family = corev1.IPv6Protocol
+		}
+		return slices.Index(service.Spec.IPFamilies, family)
+	}
+	slices.SortStableFunc(out.Ingress, func(a, b corev1.LoadBalancerIngress) int { return rank(a) - rank(b) })
 	return out
-}
-
-// rank is the place of an address among the families of a Service.
-func rank(ingress corev1.LoadBalancerIngress, service *corev1.Service) int {
-	family := corev1.IPv4Protocol
-	if netutils.IsIPv6String(ingress.IP) {
-		family = corev1.IPv6Protocol
-	}
-	if i := slices.Index(service.Spec.IPFamilies, family); i >= 0 {
-		return i
-	}
-	return len(service.Spec.IPFamilies)
 }
 
 // hasFamily reports whether the seed's Service has addresses of a family.
@@ -198,9 +163,9 @@ func hasFamily(seed *corev1.Service, family discoveryv1.AddressType) bool {
 func noAddress(seed *corev1.Service) waiting {
 	condition := meta.FindStatusCondition(seed.Status.Conditions, conditionReady)
 	if condition == nil || condition.Status != metav1.ConditionFalse {
-		return waiting{fmt.Errorf("the seed's Service %s has no address: whoever serves Services of type LoadBalancer in the seed has not given it one", keyOf(seed)), seed.CreationTimestamp.Time}
+		return waiting{fmt.Errorf("the seed's Service %s has no address: whoever serves Services of type LoadBalancer in the seed has not given it one", client.ObjectKeyFromObject(seed)), seed.CreationTimestamp.Time}
 	}
-	return waiting{error: fmt.Errorf("the seed's Service %s has no address: %s: %s", keyOf(seed), condition.Reason, condition.Message)}
+	return waiting{error: fmt.Errorf("the seed's Service %s has no address: %s: %s", client.ObjectKeyFromObject(seed), condition.Reason, condition.Message)}
 }
 
 const (
@@ -224,16 +189,13 @@ const (
 func nameOf(service *corev1.Service) (string, error) {
 	name := namePrefix + string(service.UID)
 	if service.UID == "" || len(validation.IsDNS1035Label(name)) > 0 {
-		return "", waiting{error: fmt.Errorf("the UID %q of Service %s can't be part of a name", service.UID, keyOf(service))}
+		return "", waiting{error: fmt.Errorf("the UID %q of Service %s can't be part of a name", service.UID, client.ObjectKeyFromObject(service))}
 	}
 	return name, nil
 }
 
 func sliceName(name string, family discoveryv1.AddressType) string {
-	if family == discoveryv1.AddressTypeIPv6 {
-		return name + "-ipv6"
-	}
-	return name + "-ipv4"
+	return name + "-" + strings.ToLower(string(family))
 }
 
 // isNameFor reports whether an object of this name in the seed is for the Service with this UID.
@@ -242,43 +204,21 @@ func isNameFor(objectName string, uid types.UID) bool {
 	return objectName == name || objectName == sliceName(name, discoveryv1.AddressTypeIPv4) || objectName == sliceName(name, discoveryv1.AddressTypeIPv6)
 }
 
-func keyOf(obj metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
-}
-
-// servedKey returns which Service of the shoot an object in the seed is for.
-func servedKey(obj metav1.Object) (types.NamespacedName, bool) {
-	namespace, name, err := cache.SplitMetaNamespaceKey(obj.GetAnnotations()[AnnotationService])
-	if err != nil || namespace == "" || name == "" {
-		return types.NamespacedName{}, false
-	}
-	return types.NamespacedName{Namespace: namespace, Name: name}, true
-}
-
 // mark puts the labels and annotations on an object in the seed that say what it is for. Others stay.
-func mark(obj metav1.Object, service *corev1.Service) {
-	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	labels[LabelUID] = string(service.UID)
+func mark(obj *metav1.ObjectMeta, service *corev1.Service) {
+	metav1.SetMetaDataLabel(obj, LabelUID, string(service.UID))
 	for label, value := range map[string]string{LabelNamespace: service.Namespace, LabelName: service.Name} {
 		// Names of Services fit today. A shoot of another version may know longer ones.
 		if len(validation.IsValidLabelValue(value)) == 0 {
-			labels[label] = value
+			metav1.SetMetaDataLabel(obj, label, value)
 		}
 	}
-	annotations[AnnotationService] = keyOf(service).String()
-	obj.SetLabels(labels)
-	obj.SetAnnotations(annotations)
+	metav1.SetMetaDataAnnotation(obj, AnnotationService, client.ObjectKeyFromObject(service).String())
 }
 
 // isFor reports whether an object in the seed is for a Service of the shoot. One whose label was taken off is.
-func isFor(obj metav1.Object, service *corev1.Service) bool {
-	return obj.GetLabels()[LabelUID] == string(service.UID) || obj.GetAnnotations()[AnnotationService] == keyOf(service).String()
+func isFor(obj client.Object, service *corev1.Service) bool {
+	return obj.GetLabels()[LabelUID] == string(service.UID) || obj.GetAnnotations()[AnnotationService] == client.ObjectKeyFromObject(service).String()
 }
 
 const (
@@ -358,9 +298,9 @@ func localNodes(endpointSlices []discoveryv1.EndpointSlice, family discoveryv1.A
 			conditions := endpoint.Conditions
 			switch {
 			case endpoint.NodeName == nil:
-			case conditions.Ready == nil || *conditions.Ready:
+			case ptr.Deref(conditions.Ready, true):
 				ready[*endpoint.NodeName] = true
-			case conditions.Serving != nil && *conditions.Serving && conditions.Terminating != nil && *conditions.Terminating:
+			case ptr.Deref(conditions.Serving, false) && ptr.Deref(conditions.Terminating, false):
 				ending[*endpoint.NodeName] = true
 			}
 		}
@@ -377,13 +317,13 @@ func desiredSlice(existing *discoveryv1.EndpointSlice, seed, service *corev1.Ser
 	if out == nil {
 		out = &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: seed.Namespace, Name: sliceName(seed.Name, family)}, AddressType: family}
 	}
-	mark(out, service)
+	mark(&out.ObjectMeta, service)
 	out.Labels[discoveryv1.LabelServiceName] = seed.Name
 	out.Labels[discoveryv1.LabelManagedBy] = managedBy
 
 	out.Ports = nil
 	for _, port := range service.Spec.Ports {
-		out.Ports = append(out.Ports, discoveryv1.EndpointPort{Name: new(port.Name), Protocol: new(protocol(port)), Port: new(port.NodePort)})
+		out.Ports = append(out.Ports, discoveryv1.EndpointPort{Name: new(port.Name), Protocol: new(port.Protocol), Port: new(port.NodePort)})
 	}
 	out.Endpoints = nil
 	for _, b := range slices.SortedFunc(slices.Values(backends), func(a, b backend) int { return cmp.Compare(a.node, b.node) }) {
@@ -402,10 +342,5 @@ func desiredSlice(existing *discoveryv1.EndpointSlice, seed, service *corev1.Ser
 
 // onOneNode reports whether all machines are on one node of the seed that is known.
 func onOneNode(backends []backend) bool {
-	for _, b := range backends {
-		if b.seedNode == "" || b.seedNode != backends[0].seedNode {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(backends, func(b backend) bool { return b.seedNode == "" || b.seedNode != backends[0].seedNode })
 }
