@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"time"
@@ -21,9 +22,10 @@ import (
 const (
 	// maxResponse bounds what is read of a response; a configuration has about 2 KiB.
 	maxResponse = 1 << 20
-	// pause is between two requests. It is short because a fresh member is initialised in milliseconds, and every API server
-	// waits for it.
-	pause = 100 * time.Millisecond
+	// shortWait and longWait are the first and the longest pause between two requests. They are short because a fresh member
+	// is initialised in milliseconds, and every API server waits for it.
+	shortWait = 100 * time.Millisecond
+	longWait  = time.Second
 	// failedWait is the pause after a failed initialisation, which may have fetched all of a backup.
 	failedWait = 3 * time.Second
 	// statusTimeout and configTimeout bound a request. For the configuration backup-restore asks etcd for its members; that takes
@@ -69,7 +71,7 @@ func newBackupRestore(opts options, log *slog.Logger) (*backupRestore, error) {
 // may start later than this container, and what it can't restore now it may restore once the store is there.
 func (b *backupRestore) initialize(ctx context.Context, mode string) error {
 	last, startAfter := "", time.Time{}
-	return wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+	return pauses().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		state, err := b.get(ctx, "/initialization/status", statusTimeout)
 		if err != nil {
 			state = "unreachable: " + err.Error()
@@ -93,7 +95,7 @@ func (b *backupRestore) initialize(ctx context.Context, mode string) error {
 
 // config returns etcd's configuration, as YAML.
 func (b *backupRestore) config(ctx context.Context) (content string, err error) {
-	err = wait.PollUntilContextCancel(ctx, pause, true, func(ctx context.Context) (bool, error) {
+	err = pauses().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
 		content, err = b.get(ctx, "/config", configTimeout)
 		if err != nil {
@@ -126,4 +128,9 @@ func (b *backupRestore) get(ctx context.Context, path string, timeout time.Durat
 		return "", fmt.Errorf("reading %s: more than %d bytes", path, maxResponse)
 	}
 	return string(content), nil
+}
+
+// pauses are those between requests; they grow.
+func pauses() wait.DelayFunc {
+	return wait.Backoff{Duration: shortWait, Factor: 1.5, Cap: longWait, Steps: math.MaxInt32}.DelayFunc()
 }
