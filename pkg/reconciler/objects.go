@@ -73,23 +73,17 @@ const writtenMax = 1024
 type written struct {
 	operation  gardencorev1beta1.LastOperationType
 	generation int64
-
-	// lock is for objects, as an Actuator may write several at a time.
-	lock    sync.Mutex
-	objects map[target]version
+	// objects has the version of each target. An Actuator may write several at a time.
+	objects sync.Map
 }
 
 func (w *written) get(id target) version {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return w.objects[id]
+	value, _ := w.objects.Load(id)
+	last, _ := value.(version)
+	return last
 }
 
-func (w *written) set(id target, v version) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.objects[id] = v
-}
+func (w *written) set(id target, v version) { w.objects.Store(id, v) }
 
 type target struct {
 	cluster any
@@ -354,7 +348,7 @@ func (r *Reconciler[T]) writtenBy(op *Operation[T]) *written {
 			return last
 		}
 	}
-	now := &written{operation: op.Type, generation: op.Object.GetGeneration(), objects: map[target]version{}}
+	now := &written{operation: op.Type, generation: op.Object.GetGeneration()}
 	r.written.Add(uid, now)
 	return now
 }

@@ -72,40 +72,24 @@ func isAtRest(obj extensionsv1alpha1.Object) bool {
 // Predicates are for the watch on the objects. They look at nothing but the object, but for IsAmiss, as they see every event
 // of all objects of the kind. The Observer of the classes is told of those of other classes.
 func (r *Reconciler[T]) Predicates() []predicate.Predicate {
-	return r.Classes.Predicates([]predicate.Predicate{r.predicate()}, r.Types...)
-}
-
-func (r *Reconciler[T]) predicate() predicate.Predicate {
-	served := func(object client.Object) (T, bool) {
-		obj, ok := object.(T)
-		return obj, ok && r.isServed(obj)
-	}
-	return predicate.Funcs{
+	return r.Classes.Predicates([]predicate.Predicate{predicate.Funcs{
 		// All objects when the program starts. One of a shoot that has failed is dropped by Reconcile.
 		CreateFunc: func(e event.CreateEvent) bool {
-			obj, ok := served(e.Object)
-			if !ok {
-				return false
-			}
+			obj := e.Object.(T)
 			isRunning := obj.GetDeletionTimestamp() == nil && !isAtRest(obj)
 			return r.IsDue(obj) || isRunning && r.IsAmiss != nil && r.IsAmiss(context.Background(), obj)
 		},
 		// An attempt that has failed is followed by another one in due time, not because of what is written about it.
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			obj, ok := served(e.ObjectNew)
-			if !ok {
-				return false
-			}
+			obj := e.ObjectNew.(T)
 			asks := isAskedFor(obj) || obj.GetDeletionTimestamp() != nil || r.IgnoreOperationAnnotation && e.ObjectOld.GetGeneration() != obj.GetGeneration()
 			return asks && r.IsDue(obj) && !isOwnWrite(e.ObjectOld, obj)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			if _, ok := served(e.Object); ok {
-				r.Gone(client.ObjectKeyFromObject(e.Object))
-			}
+			r.Gone(client.ObjectKeyFromObject(e.Object))
 			return false
 		},
-	}
+	}}, r.Types...)
 }
 
 // clusterPredicate is for the watch on Clusters. Objects of a Shoot in state Failed are left alone, so they are queued once it is
