@@ -14,9 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -48,20 +46,12 @@ type Credentials struct {
 // Credentials returns those of the Reconciler's objects, which refer to the Secrets that refOf returns.
 func (r *Reconciler[T]) Credentials(refOf func(T) corev1.SecretReference) *Credentials {
 	return newCredentials(r.Client, r.Finalizer, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
-		list, err := r.newList()
-		if err != nil {
-			return nil, err
-		}
-		if err := r.Client.List(ctx, list); err != nil {
-			return nil, err
-		}
+		objs, err := r.list(ctx)
 		out := map[string]corev1.SecretReference{}
-		return out, meta.EachListItem(list, func(item runtime.Object) error {
-			if obj := item.(T); r.isServed(obj) {
-				out[obj.GetName()] = refOf(obj)
-			}
-			return nil
-		})
+		for _, obj := range objs {
+			out[obj.GetName()] = refOf(obj)
+		}
+		return out, err
 	})
 }
 

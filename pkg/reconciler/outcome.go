@@ -5,6 +5,7 @@
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,10 +57,7 @@ func (r *Reconciler[T]) conclude(ctx context.Context, op *Operation[T], err erro
 	case IsWaiting(retry):
 		return r.wait(ctx, op, retry)
 	}
-	cause := retry.Cause
-	if cause == nil {
-		cause = err
-	}
+	cause := cmp.Or[error](retry.Cause, err)
 	op.Log.Info("Operation failed", "reason", cause.Error(), "retryAfter", retry.RequeueAfter.String())
 	return outcome{retryAfter: retry.RequeueAfter}, r.fail(ctx, op, cause, err)
 }

@@ -72,7 +72,6 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -436,17 +435,4 @@ func (r *Reconciler[T]) AddToManager(mgr manager.Manager, name string, watches .
 		run = r.Wrap(r)
 	}
 	return b.Complete(run)
-}
-
-// newList returns an empty list of the objects.
-func (r *Reconciler[T]) newList() (client.ObjectList, error) {
-	gvk, err := apiutil.GVKForObject(r.NewObject(), r.Client.Scheme())
-	if err != nil {
-		return nil, err
-	}
-	list, err := r.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	if err != nil {
-		return nil, fmt.Errorf("listing %ss: %w", r.Kind, err)
-	}
-	return list.(client.ObjectList), nil
 }

@@ -6,6 +6,7 @@ package reconciler
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -117,24 +119,38 @@ func (r *Reconciler[T]) UnderWay(ctx context.Context, obj client.Object) []recon
 	return r.inNamespace(ctx, obj.GetNamespace(), func(obj T) bool { return isUnderWay(obj) })
 }
 
-func (r *Reconciler[T]) inNamespace(ctx context.Context, namespace string, wanted func(T) bool) []reconcile.Request {
-	list, err := r.newList()
-	if err != nil {
-		return nil
-	}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		// From a cache this does not fail but at the end of the program.
-		return nil
-	}
-	var out []reconcile.Request
-	_ = meta.EachListItem(list, func(item runtime.Object) error {
+func (r *Reconciler[T]) inNamespace(ctx context.Context, namespace string, wanted func(T) bool) (out []reconcile.Request) {
+	// From a cache this does not fail but at the end of the program.
+	objs, _ := r.list(ctx, client.InNamespace(namespace))
+	for _, obj := range objs {
 		// A cache lists all objects of a kind that has no namespaces.
-		if obj, ok := item.(T); ok && r.isServed(obj) && obj.GetNamespace() == namespace && wanted(obj) {
+		if obj.GetNamespace() == namespace && wanted(obj) {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
+		}
+	}
+	return out
+}
+
+// list returns the objects of ours.
+func (r *Reconciler[T]) list(ctx context.Context, opts ...client.ListOption) (out []T, err error) {
+	gvk, err := apiutil.GVKForObject(r.NewObject(), r.Client.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("listing %ss: %w", r.Kind, err)
+	}
+	if err := r.Client.List(ctx, list.(client.ObjectList), opts...); err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		if obj, ok := item.(T); ok && r.isServed(obj) {
+			out = append(out, obj)
 		}
 		return nil
 	})
-	return out
+	return out, err
 }
 
 // isUnderWay reports whether an operation is asked for or has begun, but has not succeeded yet. The status alone would not
@@ -147,8 +163,8 @@ func isUnderWay(obj extensionsv1alpha1.Object) bool {
 // status or the finalizers. While Gardener's annotation is there, or an object is being deleted, each of these would be
 // followed by another attempt.
 func isOwnWrite(before client.Object, after extensionsv1alpha1.Object) bool {
-	old, ok := before.(extensionsv1alpha1.Object)
-	return ok && old.GetGeneration() == after.GetGeneration() &&
+	old := before.(extensionsv1alpha1.Object)
+	return old.GetGeneration() == after.GetGeneration() &&
 		old.GetDeletionTimestamp().Equal(after.GetDeletionTimestamp()) &&
 		maps.Equal(old.GetAnnotations(), after.GetAnnotations()) &&
 		(!slices.Equal(old.GetFinalizers(), after.GetFinalizers()) ||
@@ -189,10 +205,7 @@ func (r *Reconciler[T]) WatchManagedResources(owned ManagedResources) Watch {
 // OfManagedResource returns the objects of ours in the namespace of a ManagedResource of which an operation is under way, or all of
 // them if it is not Gardener alone that determines when an object is reconciled.
 func (r *Reconciler[T]) OfManagedResource(ctx context.Context, mr client.Object) []reconcile.Request {
-	if !r.IgnoreOperationAnnotation {
-		return r.UnderWay(ctx, mr)
-	}
-	return r.inNamespace(ctx, mr.GetNamespace(), func(T) bool { return true })
+	return r.inNamespace(ctx, mr.GetNamespace(), func(obj T) bool { return r.IgnoreOperationAnnotation || isUnderWay(obj) })
 }
 
 // Predicate is for the watch on ManagedResources.
