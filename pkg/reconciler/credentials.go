@@ -43,9 +43,9 @@ type Credentials struct {
 	users map[string]sets.Set[corev1.SecretReference]
 }
 
-// Credentials returns those of the Reconciler's objects, which refer to the Secrets that refOf returns.
+// Credentials returns those of the Reconciler's objects, which refer to the Secrets that refOf returns. AddToManager has them started.
 func (r *Reconciler[T]) Credentials(refOf func(T) corev1.SecretReference) *Credentials {
-	return newCredentials(r.Client, r.Finalizer, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
+	r.credentials = newCredentials(r.Client, r.Finalizer, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
 		objs, err := r.list(ctx)
 		out := map[string]corev1.SecretReference{}
 		for _, obj := range objs {
@@ -53,6 +53,7 @@ func (r *Reconciler[T]) Credentials(refOf func(T) corev1.SecretReference) *Crede
 		}
 		return out, err
 	})
+	return r.credentials
 }
 
 // newCredentials returns Credentials for the objects of one kind. list returns the Secrets of all of them that there are

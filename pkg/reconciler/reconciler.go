@@ -165,6 +165,8 @@ type Reconciler[T extensionsv1alpha1.Object] struct {
 	finished *lru.Cache
 	// written has what the operations that go on have written, by the UIDs of their objects.
 	written *lru.Cache
+	// credentials are nil if the kind refers to none.
+	credentials *Credentials
 	// conflicts counts how many attempts in a row have ended in a conflict, by object.
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
 }
@@ -418,6 +420,11 @@ func (r *Reconciler[T]) AddToManager(mgr manager.Manager, name string, watches .
 		return errors.New("no extension class given, name at least one")
 	case r.Classes.String() == "":
 		return nil
+	}
+	if r.credentials != nil {
+		if err := mgr.Add(r.credentials); err != nil {
+			return err
+		}
 	}
 	r.Controller.ReconciliationTimeout = cmp.Or(r.Controller.ReconciliationTimeout, controllerutils.DefaultReconciliationTimeout)
 	b := builder.ControllerManagedBy(mgr).

@@ -72,11 +72,7 @@ const (
 // what the Secret of spec.secretRef holds does not matter to the type local.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	a := &actuator{Options: opts, client: mgr.GetClient(), cached: mgr.GetCache()}
-	r := newReconciler(a)
-	if err := mgr.Add(a.credentials); err != nil {
-		return err
-	}
-	return r.AddToManager(mgr, backupbucket.ControllerName, func(b *builder.Builder) {
+	return newReconciler(a).AddToManager(mgr, backupbucket.ControllerName, func(b *builder.Builder) {
 		b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(a.bucketOfSecret), builder.WithPredicates(a.changedSecret())).
 			Watches(&extensionsv1alpha1.BackupEntry{}, handler.EnqueueRequestsFromMapFunc(a.bucketOfEntry), builder.WithPredicates(predicateutils.ForEventTypes(predicateutils.Delete)))
 	})

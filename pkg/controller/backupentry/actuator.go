@@ -49,11 +49,7 @@ const madeMax = 1024
 // that the library sets up where the operation annotation is ignored are missing on purpose: gardenlet makes the
 // namespace before the entry, and what the Secret of spec.secretRef holds does not matter to the type local.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	r := newReconciler(mgr.GetClient(), opts)
-	if err := mgr.Add(r.Actuator.(*actuator).credentials); err != nil {
-		return err
-	}
-	return r.AddToManager(mgr, backupentry.ControllerName)
+	return newReconciler(mgr.GetClient(), opts).AddToManager(mgr, backupentry.ControllerName)
 }
 
 func newReconciler(c client.Client, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.BackupEntry] {
