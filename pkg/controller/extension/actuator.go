@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -22,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/extension"
-	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
@@ -190,19 +190,14 @@ func (a *actuator) waitUntilHealthy(ctx context.Context, key client.ObjectKey) e
 	case err == nil || mr == nil:
 		return err
 	}
-	return unhealthy(mr, err)
-}
-
-// unhealthy tells what is wrong with the objects, if GRM says that something is, from what it is still to find out.
-func unhealthy(mr *resourcesv1alpha1.ManagedResource, cause error) error {
-	if mr.Status.ObservedGeneration == mr.Generation {
-		for _, condition := range []gardencorev1beta1.ConditionType{resourcesv1alpha1.ResourcesApplied, resourcesv1alpha1.ResourcesHealthy} {
-			if found := v1beta1helper.GetCondition(mr.Status.Conditions, condition); found != nil && found.Status == gardencorev1beta1.ConditionFalse {
-				return &reconcilerutils.RequeueAfterError{Cause: cause, RequeueAfter: retryWait}
-			}
-		}
+	// If GRM says that something is wrong, that is an error. Else it is still to find out.
+	isWrong := func(c gardencorev1beta1.Condition) bool {
+		return c.Status == gardencorev1beta1.ConditionFalse && (c.Type == resourcesv1alpha1.ResourcesApplied || c.Type == resourcesv1alpha1.ResourcesHealthy)
 	}
-	return waitFor(cause)
+	if mr.Status.ObservedGeneration == mr.Generation && slices.ContainsFunc(mr.Status.Conditions, isWrong) {
+		return &reconcilerutils.RequeueAfterError{Cause: err, RequeueAfter: retryWait}
+	}
+	return waitFor(err)
 }
 
 func waitFor(cause error) error { return reconciler.Waiting(cause, retryWait) }
