@@ -39,5 +39,10 @@ func EtcdSecret(entryName string) *corev1.Secret {
 // all buckets on the nodes.
 func FillEtcdSecret(secret *corev1.Secret, entry *extensionsv1alpha1.BackupEntry, hostPath string) {
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, genericactuator.AnnotationKeyCreatedByBackupEntry, entry.Name)
-	secret.Data = map[string][]byte{dataKeyHostPath: []byte(hostPath), v1beta1constants.DataKeyBackupBucketName: []byte(entry.Spec.BucketName)}
+	secret.Data = SecretData(entry.Spec.BucketName, hostPath)
+}
+
+// SecretData returns what a store of type local has for credentials: the folder of all buckets on the nodes, and the bucket.
+func SecretData(bucket, hostPath string) map[string][]byte {
+	return map[string][]byte{dataKeyHostPath: []byte(hostPath), v1beta1constants.DataKeyBackupBucketName: []byte(bucket)}
 }

@@ -2,6 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package backup keeps backup buckets and their entries as folders below one root. The controllers for BackupBuckets and
+// BackupEntries are its users; what is inside an entry belongs to etcd-backup-restore, whose provider "local" mounts the
+// bucket's folder.
+//
+// Every path goes through an os.Root, so that neither a name nor a symbolic link leads out of the root: names come from
+// objects in a cluster, and pods write below the buckets.
 package backup
 
 import (
@@ -16,6 +22,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 const (
@@ -248,4 +256,92 @@ func kindOf(info fs.FileInfo) string {
 	default:
 		return info.Mode().Type().String()
 	}
+}
+
+// MaxNameLength is the longest name of a bucket or an entry in bytes. A file name has at most 255; the difference leaves
+// room for what a folder is called while it is being removed.
+const MaxNameLength = 200
+
+// ErrBadName is what errors about names wrap: no folder can have the name, and trying again does not help.
+var ErrBadName = errors.New("bad name")
+
+// CheckBucketName returns an error that wraps ErrBadName unless name is a DNS-1123 subdomain of at most MaxNameLength
+// bytes. Object stores of other providers demand that as well, and it excludes slashes, "..", and hidden folders.
+func CheckBucketName(name string) error {
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("bucket %q: %w", name, err)
+	}
+	return nil
+}
+
+// CheckEntryName returns an error that wraps ErrBadName unless name is the name of a BackupEntry as Gardener forms it
+// without the prefix "source-": TECHNICAL_ID--UID, for example shoot--foo--bar--UID or garden--UID. Requiring the UID
+// keeps an entry off folders that no BackupEntry owns, such as the one of the virtual garden's etcd.
+func CheckEntryName(name string) error {
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("backup entry %q: %w", name, err)
+	}
+	if i := strings.LastIndex(name, "--"); i <= 0 || i+len("--") == len(name) {
+		return fmt.Errorf("backup entry %q: %w: it must be a technical id, two hyphens, and a uid", name, ErrBadName)
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if len(name) > MaxNameLength {
+		return fmt.Errorf("%w: it is %d bytes long, at most %d fit", ErrBadName, len(name), MaxNameLength)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Errorf("%w: %s", ErrBadName, strings.Join(problems, ", "))
+	}
+	return nil
+}
+
+// Prepare creates the folder of all buckets if it is missing and gives it, with all that is in it, to the given user and
+// group. It needs to run as root, once, before an instance that doesn't: a folder on a node that the kubelet made
+// belongs to root. A folder that has the right owner is left as it is, so that a restart costs one stat. Links are not
+// followed.
+func Prepare(dir string, uid, gid int) error {
+	if err := os.MkdirAll(dir, bucketMode); err != nil {
+		return fmt.Errorf("creating backup folder %s: %w", dir, err)
+	}
+
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("opening backup folder %s: %w", dir, err)
+	}
+	err = prepare(root, uid, gid)
+	if err := errors.Join(err, root.Close()); err != nil {
+		return fmt.Errorf("giving backup folder %s to %d:%d: %w", dir, uid, gid, err)
+	}
+	return nil
+}
+
+// prepare changes the root last: it says whether the rest has been done.
+func prepare(root *os.Root, uid, gid int) error {
+	if owned, err := isOwned(root, ".", uid, gid); err != nil || owned {
+		return err
+	}
+
+	if err := fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || path == "." {
+			return err
+		}
+		if owned, err := isOwned(root, path, uid, gid); err != nil || owned {
+			return err
+		}
+		return root.Lchown(path, uid, gid)
+	}); err != nil {
+		return err
+	}
+	return root.Lchown(".", uid, gid)
+}
+
+func isOwned(root *os.Root, path string, uid, gid int) (bool, error) {
+	info, err := root.Lstat(path)
+	if err != nil {
+		return false, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == uid && int(stat.Gid) == gid, nil
 }

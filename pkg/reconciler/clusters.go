@@ -16,6 +16,7 @@ import (
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/extensions"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
@@ -42,8 +43,10 @@ func NewClusters(reader client.Reader) *Clusters {
 
 // Get returns the Cluster of the name, or nil if there is none.
 func (c *Clusters) Get(ctx context.Context, name string) (*extensioncluster.Cluster, error) {
+	// Only the version is read, so the cache need not copy the Cluster.
 	current := &extensionsv1alpha1.Cluster{}
-	if err := c.reader.Get(ctx, client.ObjectKey{Name: name}, current); apierrors.IsNotFound(err) {
+	err := c.reader.Get(ctx, client.ObjectKey{Name: name}, current, &client.GetOptions{UnsafeDisableDeepCopy: new(true)})
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading Cluster %s: %w", name, err)
@@ -52,7 +55,8 @@ func (c *Clusters) Get(ctx context.Context, name string) (*extensioncluster.Clus
 		return known.(decodedCluster).cluster, nil
 	}
 
-	cluster, err := extensioncluster.Get(ctx, alreadyRead{c.reader, current}, name)
+	// If it changes just now, it is decoded once more the next time.
+	cluster, err := extensioncluster.Get(ctx, c.reader, name)
 	if err != nil {
 		return nil, err
 	}
@@ -67,21 +71,6 @@ func isOfFailedShoot(object client.Object) bool {
 	if !ok || !bytes.Contains(cluster.Spec.Shoot.Raw, []byte(`"`+gardencorev1beta1.LastOperationStateFailed+`"`)) {
 		return false
 	}
-	decoded, err := extensioncluster.Get(context.Background(), alreadyRead{cluster: cluster}, cluster.Name)
-	return err == nil && extensionscontroller.IsShootFailed(decoded.Shoot())
-}
-
-// alreadyRead is a reader of a single Cluster.
-type alreadyRead struct {
-	client.Reader
-	cluster *extensionsv1alpha1.Cluster
-}
-
-// Get implements client.Reader.
-func (r alreadyRead) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if cluster, ok := obj.(*extensionsv1alpha1.Cluster); ok && key.Name == r.cluster.Name {
-		*cluster = *r.cluster
-		return nil
-	}
-	return r.Reader.Get(ctx, key, obj, opts...)
+	shoot, err := extensions.ShootFromCluster(cluster)
+	return err == nil && extensionscontroller.IsShootFailed(shoot)
 }

@@ -14,22 +14,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-const (
-	// heldFor is how long a Secret that has got the finalizer is not asked about again.
-	heldFor = time.Minute
-	// heldMax is how many of these are remembered.
-	heldMax = 1024
-)
+// heldFor is how long a Secret that has got the finalizer is not asked about again.
+const heldFor = time.Minute
 
 // Credentials put a finalizer on the Secrets that objects refer to, as the extension library does: no Secret goes as long as
 // an object needs it. Unlike there, many objects may have the same Secret, as all BackupBuckets of a Garden do: the finalizer
@@ -40,8 +34,8 @@ type Credentials struct {
 	finalizer string
 	// list returns which object refers to which Secret. It is asked once.
 	list func(ctx context.Context) (map[string]corev1.SecretReference, error)
-	// held has the Secrets that have got the finalizer, and until when that is believed.
-	held *lru.Cache
+	// held has the Secrets that have got the finalizer, as long as that is believed.
+	held *utilcache.Expiring
 
 	mu sync.Mutex
 	// users are the objects with the Secrets that they refer to or have referred to before, which may have the finalizer
@@ -49,30 +43,23 @@ type Credentials struct {
 	users map[string]sets.Set[corev1.SecretReference]
 }
 
-// Credentials returns those of the Reconciler's objects, which refer to the Secrets that refOf returns.
+// Credentials returns those of the Reconciler's objects, which refer to the Secrets that refOf returns. AddToManager has them started.
 func (r *Reconciler[T]) Credentials(refOf func(T) corev1.SecretReference) *Credentials {
-	return newCredentials(r.Client, r.Finalizer, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
-		list, err := r.newList()
-		if err != nil {
-			return nil, err
-		}
-		if err := r.Client.List(ctx, list); err != nil {
-			return nil, err
-		}
+	r.credentials = newCredentials(r.Client, r.Finalizer, func(ctx context.Context) (map[string]corev1.SecretReference, error) {
+		objs, err := r.list(ctx)
 		out := map[string]corev1.SecretReference{}
-		return out, meta.EachListItem(list, func(item runtime.Object) error {
-			if obj := item.(T); r.isServed(obj) {
-				out[obj.GetName()] = refOf(obj)
-			}
-			return nil
-		})
+		for _, obj := range objs {
+			out[obj.GetName()] = refOf(obj)
+		}
+		return out, err
 	})
+	return r.credentials
 }
 
 // newCredentials returns Credentials for the objects of one kind. list returns the Secrets of all of them that there are
 // when the program starts, by the names of the objects.
 func newCredentials(c client.Client, finalizer string, list func(context.Context) (map[string]corev1.SecretReference, error)) *Credentials {
-	return &Credentials{client: c, finalizer: finalizer, list: list, held: lru.New(heldMax)}
+	return &Credentials{client: c, finalizer: finalizer, list: list, held: utilcache.NewExpiring()}
 }
 
 // Hold ensures that the Secret of an object is there and stays, and then lets go of those that the object referred to
@@ -170,7 +157,7 @@ func (c *Credentials) drop(user string, ref corev1.SecretReference) (isUsed bool
 
 // putOn puts the finalizer on a Secret unless it has been done lately.
 func (c *Credentials) putOn(ctx context.Context, ref corev1.SecretReference) error {
-	if until, ok := c.held.Get(ref); ok && time.Now().Before(until.(time.Time)) {
+	if _, ok := c.held.Get(ref); ok {
 		return nil
 	}
 	err := c.patch(ctx, ref, map[string]any{"finalizers": []string{c.finalizer}})
@@ -180,7 +167,7 @@ func (c *Credentials) putOn(ctx context.Context, ref corev1.SecretReference) err
 	if err != nil {
 		return fmt.Errorf("putting a finalizer on the Secret %s/%s which spec.secretRef names: %w", ref.Namespace, ref.Name, err)
 	}
-	c.held.Add(ref, time.Now().Add(heldFor))
+	c.held.Set(ref, true, heldFor)
 	return nil
 }
 
@@ -192,7 +179,7 @@ func (c *Credentials) takeOff(ctx context.Context, user string, refs sets.Set[co
 		if c.drop(user, ref) {
 			continue
 		}
-		c.held.Remove(ref)
+		c.held.Delete(ref)
 		err := c.patch(ctx, ref, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{c.finalizer}})
 		if apierrors.IsNotFound(err) {
 			missing.Insert(ref)

@@ -41,24 +41,19 @@ const (
 // After Options.Quiet the cause is put on lastOperation, whose state is Processing, and an older lastError is taken off: gardenlet takes that for
 // a failure, and does not go on with what needs no more than a part of the operation.
 func Waiting(cause error, retryAfter time.Duration) error {
-	return &reconcilerutils.RequeueAfterError{Cause: &waiting{cause: cause}, RequeueAfter: retryAfter}
+	return &reconcilerutils.RequeueAfterError{Cause: waiting{cause}, RequeueAfter: retryAfter}
 }
 
 // IsWaiting reports whether an error is one of Waiting.
 func IsWaiting(err error) bool {
-	var w *waiting
+	var w waiting
 	return errors.As(reconcilerutils.ReconcileErrCauseOrErr(err), &w)
 }
 
-type waiting struct {
-	cause error
-}
-
-// Error implements error.
-func (w *waiting) Error() string { return w.cause.Error() }
+type waiting struct{ error }
 
 // Unwrap is for package errors.
-func (w *waiting) Unwrap() error { return w.cause }
+func (w waiting) Unwrap() error { return w.error }
 
 // Later returns an error for an attempt that has done nothing as it is too early. Nothing is said about it: the status says
 // already what the object waits for. The annotation of a reconcile that was asked for is taken off.

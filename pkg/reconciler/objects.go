@@ -57,11 +57,11 @@ func (t Target) WithoutState() Target {
 	return t
 }
 
-func (t Target) get(ctx context.Context, obj client.Object, key client.ObjectKey) error {
+func (t Target) reader() client.Reader {
 	if t.Cache != nil {
-		return t.Cache.Get(ctx, key, obj)
+		return t.Cache
 	}
-	return t.Live.Get(ctx, key, obj)
+	return t.Live
 }
 
 // writtenMax is the number of extension objects whose writes are remembered.
@@ -73,23 +73,17 @@ const writtenMax = 1024
 type written struct {
 	operation  gardencorev1beta1.LastOperationType
 	generation int64
-
-	// lock is for objects, as an Actuator may write several at a time.
-	lock    sync.Mutex
-	objects map[target]version
+	// objects has the version of each target. An Actuator may write several at a time.
+	objects sync.Map
 }
 
 func (w *written) get(id target) version {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	return w.objects[id]
+	value, _ := w.objects.Load(id)
+	last, _ := value.(version)
+	return last
 }
 
-func (w *written) set(id target, v version) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	w.objects[id] = v
-}
+func (w *written) set(id target, v version) { w.objects.Store(id, v) }
 
 type target struct {
 	cluster any
@@ -125,7 +119,7 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 			return nil
 		}
 		current := blank(obj)
-		err := t.get(ctx, current, id.key)
+		err := t.reader().Get(ctx, id.key, current)
 		if err == nil && current.GetUID() == last.uid && !isOlder(current, last) {
 			set(obj, current)
 			return nil
@@ -161,7 +155,7 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 // be changed, as Pods, and for what is generated once, as keys.
 func (o *Operation[T]) Create(ctx context.Context, t Target, obj client.Object) error {
 	id, current := t.of(obj), blank(obj)
-	err := t.get(ctx, current, id.key)
+	err := t.reader().Get(ctx, id.key, current)
 	if apierrors.IsNotFound(err) {
 		o.written.set(id, version{})
 		if err = t.Client.Create(ctx, obj); !apierrors.IsAlreadyExists(err) {
@@ -200,7 +194,7 @@ func (o *Operation[T]) Ensure(ctx context.Context, t Target, obj client.Object, 
 	}
 
 	current := blank(obj)
-	err := t.get(ctx, current, key)
+	err := t.reader().Get(ctx, key, current)
 	if apierrors.IsNotFound(err) && isThere {
 		return create()
 	}
@@ -305,11 +299,7 @@ func (o *Operation[T]) DeleteAll(ctx context.Context, t Target, list client.Obje
 
 // list lists objects. Unless it is confirmed already, the API server is asked if the cache has none.
 func (t Target) list(ctx context.Context, list client.ObjectList, confirmed bool, opts ...client.ListOption) (out []client.Object, err error) {
-	from := t.Cache
-	if from == nil {
-		from = t.Live
-	}
-	if err := from.List(ctx, list, opts...); err != nil {
+	if err := t.reader().List(ctx, list, opts...); err != nil {
 		return nil, err
 	}
 	if meta.LenList(list) == 0 && t.Cache != nil && t.Live != nil && !confirmed {
@@ -340,7 +330,7 @@ func (o *Operation[T]) Release(ctx context.Context, t Target, obj client.Object)
 // cache has none.
 func (t Target) find(ctx context.Context, obj client.Object, confirmed bool) (client.Object, error) {
 	current, key := blank(obj), client.ObjectKeyFromObject(obj)
-	err := t.get(ctx, current, key)
+	err := t.reader().Get(ctx, key, current)
 	if apierrors.IsNotFound(err) && t.Cache != nil && !confirmed {
 		err = t.Live.Get(ctx, key, current)
 	}
@@ -358,7 +348,7 @@ func (r *Reconciler[T]) writtenBy(op *Operation[T]) *written {
 			return last
 		}
 	}
-	now := &written{operation: op.Type, generation: op.Object.GetGeneration(), objects: map[target]version{}}
+	now := &written{operation: op.Type, generation: op.Object.GetGeneration()}
 	r.written.Add(uid, now)
 	return now
 }
@@ -383,20 +373,18 @@ func upgrade(ctx context.Context, c client.Client, obj *unstructured.Unstructure
 
 // toApply returns what is sent of an object: all but its status and what the API server sets.
 func toApply(obj client.Object, scheme *runtime.Scheme) (*unstructured.Unstructured, error) {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return nil, err
+	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, err
 	}
-	desired := &unstructured.Unstructured{Object: content}
-	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk.Empty() {
-		kinds, _, err := scheme.ObjectKinds(obj)
-		if err != nil {
-			return nil, err
-		}
-		desired.SetGroupVersionKind(kinds[0])
-	}
 	delete(content, "status")
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	desired := &unstructured.Unstructured{Object: content}
+	desired.SetGroupVersionKind(gvk)
 	return desired, nil
 }
 

@@ -2,23 +2,81 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package reconciler has the one reconciler for extension objects, which the controllers of type local and the mock provider
+// share. It takes the place of those of the extension library (extensions/pkg/controller/KIND), and keeps their contract with
+// Gardener: the annotation gardener.cloud/operation, the finalizer, lastOperation, lastError with codes and
+// observedGeneration, migration and restoration, forced deletion, and that it leaves objects of failed shoots, of other types
+// and of other classes alone.
+//
+// The reason is what the library spends on an object: two writes for finalizer and annotation, two or more for the status, and
+// two of a status that nobody reads when an object goes. Here a creation is two writes (finalizer and annotation; status), a
+// reconcile is two (annotation; status), and a deletion is one (finalizer), besides what the actuator sends. Processing is said
+// only by an operation that waits for longer than Options.Quiet, and at the start of a reconcile whose result could not be told
+// from the last one: in the same second, or if it was asked for without gardener.cloud/timestamp.
+//
+// What is done for a kind is an Actuator. It changes the status of Operation.Object as it likes; all of that is written in the
+// end, together with lastOperation. How an operation goes on is what the Actuator returns:
+//   - nil: it has succeeded.
+//   - Waiting(cause, retryAfter): nothing is wrong, something is just not there yet. lastOperation is Processing and tells the
+//     cause. A watch is to wake the object; retryAfter is for when it does not. No worker is held meanwhile.
+//   - a RequeueAfterError of Gardener (pkg/controllerutils/reconciler), with a cause that may have codes: lastOperation is
+//     Error, lastError the cause, and it is tried again after that time: what only a user can put right is not retried hot.
+//   - any other error: the same, and it is tried again with the back-off of the queue.
+//   - Later(retryAfter): nothing was done, and the status stays as it is.
+//
+// What is said already is not written again. Events that come from these writes are dropped by the predicate, so an object is
+// reconciled once for each request of Gardener.
+//
+// Objects are written by Operation.Apply (server-side apply), Create, Delete and DeleteAll. They remember what the operation has
+// written, so that an attempt which a watch has woken sends nothing again, and so that an Actuator reads as a list of the objects
+// that are to be there. Ensure is for objects that have to be looked at first, as they may be somebody else's.
+//
+// What several kinds need besides is here, too: errors that tell a user what to put right, Credentials (Secrets that are held as
+// long as an object refers to them) and ManagedResources (what wakes the objects that wait for one).
+//
+// A kind that has more to say before it goes on, such as what it is about to write elsewhere, calls Operation.SaveStatus.
+//
+//	type actuator struct{ client client.Client }
+//
+//	func (a *actuator) Reconcile(ctx context.Context, op *reconciler.Operation[*extensionsv1alpha1.Network]) error {
+//		if op.Cluster.Shoot() == nil {
+//			return reconciler.Waiting(errors.New("there is no Cluster yet"), time.Minute)
+//		}
+//		op.Object.Status.IPFamilies = op.Object.Spec.IPFamilies // written in the end
+//		return nil
+//	}
+//	// ... Restore, Migrate, Delete and ForceDelete
+//
+//	func AddToManager(mgr manager.Manager, shared reconciler.Shared) error {
+//		return reconciler.New(reconciler.Options[*extensionsv1alpha1.Network]{
+//			Shared: shared, Client: mgr.GetClient(), Types: []string{"local"}, Finalizer: network.FinalizerName,
+//			Actuator: &actuator{client: mgr.GetClient()},
+//		}).AddToManager(mgr, network.ControllerName)
+//	}
 package reconciler
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
@@ -27,8 +85,10 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
 
@@ -105,6 +165,8 @@ type Reconciler[T extensionsv1alpha1.Object] struct {
 	finished *lru.Cache
 	// written has what the operations that go on have written, by the UIDs of their objects.
 	written *lru.Cache
+	// credentials are nil if the kind refers to none.
+	credentials *Credentials
 	// conflicts counts how many attempts in a row have ended in a conflict, by object.
 	conflicts workqueue.TypedRateLimiter[types.NamespacedName]
 }
@@ -117,9 +179,7 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 	if len(opts.Types) == 0 {
 		opts.Types = []string{localv1alpha1.Type}
 	}
-	if opts.Kind == "" {
-		opts.Kind = reflect.TypeOf(opts.NewObject()).Elem().Name()
-	}
+	opts.Kind = cmp.Or(opts.Kind, reflect.TypeOf(opts.NewObject()).Elem().Name())
 	if len(opts.ExistsFor) == 0 {
 		opts.ExistsFor = []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}
 	}
@@ -131,12 +191,8 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 	} else if opts.ShootClusters == nil {
 		opts.ShootClusters = NewClusters(opts.Client)
 	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
-	if opts.Quiet == 0 {
-		opts.Quiet = DefaultQuiet
-	}
+	opts.Clock = cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{})
+	opts.Quiet = cmp.Or(opts.Quiet, DefaultQuiet)
 	if opts.Describe == nil {
 		opts.Describe = describe[T](opts.Kind)
 	}
@@ -169,7 +225,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", r.Kind, request.NamespacedName, err)
 	}
 	// What is in the queue is only a name: by now there may be another object under it, or nothing left to do.
-	if r.isFinished(obj) || !r.isServed(obj) || !r.IsDue(obj) && !r.isWoken(ctx, obj) {
+	if _, isGone := r.finished.Get(obj.GetUID()); isGone || !r.isServed(obj) || !r.IsDue(obj) && !r.isWoken(ctx, obj) {
 		return reconcile.Result{}, nil
 	}
 
@@ -198,12 +254,6 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: out.retryAfter}, out.err
-}
-
-// isFinished reports whether an object that was read is gone by now.
-func (r *Reconciler[T]) isFinished(obj T) bool {
-	_, ok := r.finished.Get(obj.GetUID())
-	return ok
 }
 
 // clusterOf returns the Cluster of an object's shoot; nil if there is none, or if the object has no shoot.
@@ -279,4 +329,117 @@ func (r *Reconciler[T]) act(ctx context.Context, op *Operation[T]) error {
 		return r.Actuator.ForceDelete(ctx, op)
 	}
 	return r.Actuator.Delete(ctx, op)
+}
+
+// Actuator does what there is to do for the objects of one kind. The package comment says what its errors mean. All methods
+// have to go on where an earlier attempt was stopped, and to be fine with what that has done.
+type Actuator[T extensionsv1alpha1.Object] interface {
+	// Reconcile is called for a creation and for every reconciliation. The object has its finalizer.
+	Reconcile(ctx context.Context, op *Operation[T]) error
+	// Restore is called in the destination seed of a control plane migration. The object has its finalizer.
+	Restore(ctx context.Context, op *Operation[T]) error
+	// Migrate is called in the source seed. The object is deleted after it, without Delete being called.
+	Migrate(ctx context.Context, op *Operation[T]) error
+	// Delete is called for an object that has the finalizer.
+	Delete(ctx context.Context, op *Operation[T]) error
+	// ForceDelete is called in place of Delete if a user does not care for what is left behind.
+	ForceDelete(ctx context.Context, op *Operation[T]) error
+}
+
+// Operation is one attempt at an operation on an object.
+type Operation[T extensionsv1alpha1.Object] struct {
+	// Log has the name of the operation.
+	Log logr.Logger
+	// Object is as it was read. Changes of its status are written in the end.
+	Object T
+	// Cluster is that of the object's shoot; nil if there is none, if the object is not of class shoot, or if the kind is
+	// reconciled without (Options.WithoutClusters).
+	Cluster *extensioncluster.Cluster
+	// Type is the type for lastOperation.
+	Type gardencorev1beta1.LastOperationType
+	// Force tells that a user has forced the deletion, of the shoot or of this object.
+	Force bool
+	// Asked tells that Gardener asks for a reconcile by annotation, so this is its first attempt. While an object is migrated
+	// or restored the annotation stays until that has succeeded, so there it says nothing.
+	Asked bool
+
+	// SaveStatus writes the changes of the status so far, if there are any, before the operation has ended. lastOperation is
+	// left as it is.
+	SaveStatus func(ctx context.Context) error
+
+	// before is the status as it is in the API server.
+	before []byte
+	// written is what this operation has written so far.
+	written *written
+	// read is what determines whether something else is asked for meanwhile.
+	read state
+}
+
+// state is what an object asks for.
+type state struct {
+	operation, timestamp string
+	generation           int64
+}
+
+func stateOf(obj extensionsv1alpha1.Object) state {
+	annotations := obj.GetAnnotations()
+	return state{
+		operation:  annotations[v1beta1constants.GardenerOperation],
+		timestamp:  annotations[v1beta1constants.GardenerTimestamp],
+		generation: obj.GetGeneration(),
+	}
+}
+
+// isOfMigration tells an operation of a control plane migration, whose annotation stays until it has succeeded.
+func (o *Operation[T]) isOfMigration() bool {
+	return o.Type == gardencorev1beta1.LastOperationTypeMigrate || o.Type == gardencorev1beta1.LastOperationTypeRestore
+}
+
+// Shared has the options that all controllers for extension objects have in common.
+type Shared struct {
+	// Controller are the options of the controller, such as its concurrency.
+	Controller controller.Options
+	// Classes are the classes that the instance serves.
+	Classes class.Set
+	// ShootClusters decodes the Clusters of objects of class shoot. The controllers of an instance share one. Default: one of
+	// its own.
+	ShootClusters *Clusters
+	// IgnoreOperationAnnotation reconciles every change of a spec and every event of another watch, without a request by
+	// annotation.
+	IgnoreOperationAnnotation bool
+}
+
+// Watch adds a watch to a controller.
+type Watch func(*builder.Builder)
+
+// AddToManager adds a controller of that name to the manager, unless the kind exists for none of the served classes. It is an
+// error to serve no class at all. The watches queue objects for other reasons than their own events.
+func (r *Reconciler[T]) AddToManager(mgr manager.Manager, name string, watches ...Watch) error {
+	switch {
+	case !r.hasClasses:
+		return errors.New("no extension class given, name at least one")
+	case r.Classes.String() == "":
+		return nil
+	}
+	if r.credentials != nil {
+		if err := mgr.Add(r.credentials); err != nil {
+			return err
+		}
+	}
+	r.Controller.ReconciliationTimeout = cmp.Or(r.Controller.ReconciliationTimeout, controllerutils.DefaultReconciliationTimeout)
+	b := builder.ControllerManagedBy(mgr).
+		Named(name).
+		WithOptions(r.Controller).
+		Watches(r.NewObject(), &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.Predicates()...))
+	if r.ShootClusters != nil {
+		b.Watches(&extensionsv1alpha1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.OfCluster), builder.WithPredicates(r.clusterPredicate()))
+	}
+	for _, watch := range watches {
+		watch(b)
+	}
+	run := reconcile.Reconciler(r)
+	if r.Wrap != nil {
+		run = r.Wrap(r)
+	}
+	return b.Complete(run)
 }

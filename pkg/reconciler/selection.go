@@ -6,15 +6,20 @@ package reconciler
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -22,6 +27,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 )
 
 // isServed reports whether an object is one of ours.
@@ -68,40 +74,24 @@ func isAtRest(obj extensionsv1alpha1.Object) bool {
 // Predicates are for the watch on the objects. They look at nothing but the object, but for IsAmiss, as they see every event
 // of all objects of the kind. The Observer of the classes is told of those of other classes.
 func (r *Reconciler[T]) Predicates() []predicate.Predicate {
-	return r.Classes.Predicates([]predicate.Predicate{r.predicate()}, r.Types...)
-}
-
-func (r *Reconciler[T]) predicate() predicate.Predicate {
-	served := func(object client.Object) (T, bool) {
-		obj, ok := object.(T)
-		return obj, ok && r.isServed(obj)
-	}
-	return predicate.Funcs{
+	return r.Classes.Predicates([]predicate.Predicate{predicate.Funcs{
 		// All objects when the program starts. One of a shoot that has failed is dropped by Reconcile.
 		CreateFunc: func(e event.CreateEvent) bool {
-			obj, ok := served(e.Object)
-			if !ok {
-				return false
-			}
+			obj := e.Object.(T)
 			isRunning := obj.GetDeletionTimestamp() == nil && !isAtRest(obj)
 			return r.IsDue(obj) || isRunning && r.IsAmiss != nil && r.IsAmiss(context.Background(), obj)
 		},
 		// An attempt that has failed is followed by another one in due time, not because of what is written about it.
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			obj, ok := served(e.ObjectNew)
-			if !ok {
-				return false
-			}
+			obj := e.ObjectNew.(T)
 			asks := isAskedFor(obj) || obj.GetDeletionTimestamp() != nil || r.IgnoreOperationAnnotation && e.ObjectOld.GetGeneration() != obj.GetGeneration()
 			return asks && r.IsDue(obj) && !isOwnWrite(e.ObjectOld, obj)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			if _, ok := served(e.Object); ok {
-				r.Gone(client.ObjectKeyFromObject(e.Object))
-			}
+			r.Gone(client.ObjectKeyFromObject(e.Object))
 			return false
 		},
-	}
+	}}, r.Types...)
 }
 
 // clusterPredicate is for the watch on Clusters. Objects of a Shoot in state Failed are left alone, so they are queued once it is
@@ -129,24 +119,38 @@ func (r *Reconciler[T]) UnderWay(ctx context.Context, obj client.Object) []recon
 	return r.inNamespace(ctx, obj.GetNamespace(), func(obj T) bool { return isUnderWay(obj) })
 }
 
-func (r *Reconciler[T]) inNamespace(ctx context.Context, namespace string, wanted func(T) bool) []reconcile.Request {
-	list, err := r.newList()
-	if err != nil {
-		return nil
-	}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		// From a cache this does not fail but at the end of the program.
-		return nil
-	}
-	var out []reconcile.Request
-	_ = meta.EachListItem(list, func(item runtime.Object) error {
+func (r *Reconciler[T]) inNamespace(ctx context.Context, namespace string, wanted func(T) bool) (out []reconcile.Request) {
+	// From a cache this does not fail but at the end of the program.
+	objs, _ := r.list(ctx, client.InNamespace(namespace))
+	for _, obj := range objs {
 		// A cache lists all objects of a kind that has no namespaces.
-		if obj, ok := item.(T); ok && r.isServed(obj) && obj.GetNamespace() == namespace && wanted(obj) {
+		if obj.GetNamespace() == namespace && wanted(obj) {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
+		}
+	}
+	return out
+}
+
+// list returns the objects of ours.
+func (r *Reconciler[T]) list(ctx context.Context, opts ...client.ListOption) (out []T, err error) {
+	gvk, err := apiutil.GVKForObject(r.NewObject(), r.Client.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("listing %ss: %w", r.Kind, err)
+	}
+	if err := r.Client.List(ctx, list.(client.ObjectList), opts...); err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		if obj, ok := item.(T); ok && r.isServed(obj) {
+			out = append(out, obj)
 		}
 		return nil
 	})
-	return out
+	return out, err
 }
 
 // isUnderWay reports whether an operation is asked for or has begun, but has not succeeded yet. The status alone would not
@@ -159,8 +163,8 @@ func isUnderWay(obj extensionsv1alpha1.Object) bool {
 // status or the finalizers. While Gardener's annotation is there, or an object is being deleted, each of these would be
 // followed by another attempt.
 func isOwnWrite(before client.Object, after extensionsv1alpha1.Object) bool {
-	old, ok := before.(extensionsv1alpha1.Object)
-	return ok && old.GetGeneration() == after.GetGeneration() &&
+	old := before.(extensionsv1alpha1.Object)
+	return old.GetGeneration() == after.GetGeneration() &&
 		old.GetDeletionTimestamp().Equal(after.GetDeletionTimestamp()) &&
 		maps.Equal(old.GetAnnotations(), after.GetAnnotations()) &&
 		(!slices.Equal(old.GetFinalizers(), after.GetFinalizers()) ||
@@ -178,4 +182,56 @@ func isAskedFor(obj client.Object) bool {
 		return true
 	}
 	return false
+}
+
+// ManagedResources are those that the objects of a kind own, in their namespaces.
+type ManagedResources struct {
+	// Owns tells them by their names.
+	Owns func(name string) bool
+	// Awaits tells for which of these the objects wait until Health has no error any more. It may be nil.
+	Awaits func(name string) bool
+	// Health says why a ManagedResource is not healthy.
+	Health func(mr *resourcesv1alpha1.ManagedResource) error
+}
+
+// WatchManagedResources wakes the objects in the namespace of a ManagedResource when that is gone, or when what is said of it
+// changes for which they wait.
+func (r *Reconciler[T]) WatchManagedResources(owned ManagedResources) Watch {
+	return func(b *builder.Builder) {
+		b.Watches(&resourcesv1alpha1.ManagedResource{}, handler.EnqueueRequestsFromMapFunc(r.OfManagedResource), builder.WithPredicates(owned.Predicate()))
+	}
+}
+
+// OfManagedResource returns the objects of ours in the namespace of a ManagedResource of which an operation is under way, or all of
+// them if it is not Gardener alone that determines when an object is reconciled.
+func (r *Reconciler[T]) OfManagedResource(ctx context.Context, mr client.Object) []reconcile.Request {
+	return r.inNamespace(ctx, mr.GetNamespace(), func(obj T) bool { return r.IgnoreOperationAnnotation || isUnderWay(obj) })
+}
+
+// Predicate is for the watch on ManagedResources.
+func (m ManagedResources) Predicate() predicate.Predicate {
+	awaits := func(obj client.Object) bool { return m.Awaits != nil && m.Awaits(obj.GetName()) }
+	return predicate.Funcs{
+		DeleteFunc: func(e event.DeleteEvent) bool { return m.Owns(e.Object.GetName()) },
+		// gardener-resource-manager may have been faster than the watch.
+		CreateFunc: func(e event.CreateEvent) bool { return awaits(e.Object) && m.verdict(e.Object) == "" },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return awaits(e.ObjectNew) && m.verdict(e.ObjectOld) != m.verdict(e.ObjectNew)
+		},
+	}
+}
+
+// Changed lets pass all events but updates that leave an aspect of the object as it was.
+func Changed(aspect func(client.Object) any) predicate.Funcs {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return !reflect.DeepEqual(aspect(e.ObjectOld), aspect(e.ObjectNew)) },
+	}
+}
+
+// verdict is what an object is told about the ManagedResource for which it waits; empty if it need not wait any more.
+func (m ManagedResources) verdict(obj client.Object) string {
+	if err := m.Health(obj.(*resourcesv1alpha1.ManagedResource)); err != nil {
+		return err.Error()
+	}
+	return ""
 }

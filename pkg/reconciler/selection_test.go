@@ -92,10 +92,10 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 
 // selection returns the predicate of a Reconciler for BackupBuckets.
 func selection(classes class.Set, ignoreOperation bool, gone func(types.NamespacedName)) predicate.Predicate {
-	return New(Options[*extensionsv1alpha1.BackupBucket]{
+	return predicate.And(New(Options[*extensionsv1alpha1.BackupBucket]{
 		Shared: Shared{Classes: classes, IgnoreOperationAnnotation: ignoreOperation}, Types: []string{extensionType}, ExistsFor: classes.List(),
 		Finalizer: finalizer, Gone: gone,
-	}).predicate()
+	}).Predicates()...)
 }
 
 func TestWhatIsWrittenAboutAnOperationIsNoReasonForAnotherAttempt(t *testing.T) {

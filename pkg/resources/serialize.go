@@ -11,10 +11,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
+	"github.com/andybalholm/brotli"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -77,7 +80,8 @@ func newDocument(obj client.Object, kinds kindFinder) (gvk schema.GroupVersionKi
 	return gvk, data, nil
 }
 
-// contentOf returns the fields of an object, without sharing with it what is changed here.
+// contentOf returns the fields of an object, without sharing with it what is changed here. Go types have a status even if it
+// says nothing, and older ones a creation timestamp of null. GRM would apply both.
 func contentOf(obj client.Object, gvk schema.GroupVersionKind) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -88,26 +92,9 @@ func contentOf(obj client.Object, gvk schema.GroupVersionKind) (map[string]any, 
 		return nil, err
 	}
 	content["apiVersion"], content["kind"] = gvk.ToAPIVersionAndKind()
-
-	// Go types have a status even if it says nothing, and older ones a creation timestamp of null. GRM would apply both.
-	if status, ok := content["status"].(map[string]any); ok && isEmpty(status) {
-		delete(content, "status")
-	}
-	if metadata, ok := content["metadata"].(map[string]any); ok && metadata["creationTimestamp"] == nil {
-		delete(metadata, "creationTimestamp")
-	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	return content, nil
-}
-
-// isEmpty reports whether there is nothing but empty maps and nulls.
-func isEmpty(fields map[string]any) bool {
-	for _, value := range fields {
-		inner, ok := value.(map[string]any)
-		if value != nil && (!ok || !isEmpty(inner)) {
-			return false
-		}
-	}
-	return true
 }
 
 // hash identifies the objects, in 16 hex digits. Gardener uses 8; but two versions of the same ManagedResource with the
@@ -135,5 +122,42 @@ func (d documents) yaml() ([]byte, error) {
 		}
 		out.Write(text)
 	}
+	return out.Bytes(), nil
+}
+
+// defaultLevel is the Brotli level. See docs/development/performance.md, section Benchmarks: what the higher levels save in size, they
+// cost many times over in time.
+const defaultLevel = 6
+
+// compressor compresses with writers that are used again: a new one allocates and clears megabytes of tables, whatever
+// the size of what is compressed.
+type compressor struct {
+	pool sync.Pool
+}
+
+func newCompressor(level int) *compressor {
+	return &compressor{pool: sync.Pool{New: func() any {
+		return brotli.NewWriterLevel(io.Discard, level)
+	}}}
+}
+
+func (c *compressor) compress(data []byte) ([]byte, error) {
+	var (
+		out    bytes.Buffer
+		writer = c.pool.Get().(*brotli.Writer)
+	)
+
+	writer.Reset(&out)
+	if _, err := writer.Write(data); err != nil {
+		// A writer with an error is not put back.
+		return nil, fmt.Errorf("compressing %d bytes: %w", len(data), err)
+	}
+	if err := writer.Close(); err != nil {
+		return nil, fmt.Errorf("compressing %d bytes: %w", len(data), err)
+	}
+
+	// Else the pool would keep the result alive.
+	writer.Reset(io.Discard)
+	c.pool.Put(writer)
 	return out.Bytes(), nil
 }

@@ -2,16 +2,35 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package resources turns objects into a ManagedResource whose data is compressed with Brotli. It is the only place of
+// this extension that writes ManagedResources: the controllers hand it objects, gardener-resource-manager (GRM) applies
+// them.
+//
+// What is written for a ManagedResource NAMESPACE/NAME:
+//   - an immutable Secret NAMESPACE/managedresource-NAME-HASH with the one key "data.yaml.br": all objects as YAML
+//     documents, sorted, in one Brotli stream. HASH is over the objects and not over the compressed bytes. So neither
+//     another compression level nor a new version of the compressor renames a Secret whose objects are the same, and
+//     nothing is compressed just to learn that it is there already. The Secret carries the label by which GRM collects
+//     it as garbage once no ManagedResource refers to it;
+//   - the ManagedResource, with the annotation that keeps GRM from collecting the Secret.
+//
+// An Apply that changes nothing costs no request and no compression. What was written last is remembered in a bounded
+// cache together with the resource version that the ManagedResource had then. As long as both are the same, nobody has
+// touched it, and the Secret is there too: GRM watches the Secrets it uses and reports one that is gone in the status of
+// the ManagedResource, which changes the resource version. Only when that differs, and GRM does not say that it has applied
+// the ManagedResource as it is, the Secret is looked up, by its metadata alone.
 package resources
 
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,9 +42,43 @@ import (
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	"github.com/gardener/gardener/pkg/resourcemanager/controller/garbagecollector/references"
+	"github.com/gardener/gardener/pkg/utils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
+
+const (
+	// LabelOrigin is the label which all that Writer writes carries, with the value Origin. A manager may restrict its
+	// cache of ManagedResources to it: Writer copes with ManagedResources of the same name that do not have it yet.
+	LabelOrigin = "origin"
+	// Origin is the value of LabelOrigin. Gardener's own are "gardener" and "gardener-operator".
+	Origin = "provider-local"
+
+	secretNamePrefix = "managedresource-"
+)
+
+// ManagedResource is what a controller wants GRM to apply.
+type ManagedResource struct {
+	// Namespace and Name are those of the ManagedResource.
+	Namespace, Name string
+	// Class tells which GRM applies the objects: "seed" for the one that is responsible for the cluster in which the
+	// ManagedResource is, empty for the one of the namespace, that is, the GRM of a shoot or of the virtual garden.
+	Class string
+	// Labels are put on the ManagedResource. Others that it has are left alone.
+	Labels map[string]string
+	// InjectedLabels are put on all objects by GRM.
+	InjectedLabels map[string]string
+	// OwnerReferences of the ManagedResource; none leaves those it has alone.
+	OwnerReferences []metav1.OwnerReference
+	// Objects in any order. Each needs a kind which is either set or known to the scheme of the Writer's client, and a
+	// name; none may be given twice. They are not changed. None at all is valid and empties the ManagedResource.
+	Objects []client.Object
+}
+
+func (m ManagedResource) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: m.Namespace, Name: m.Name}
+}
 
 // rememberedMax is how many ManagedResources are remembered, at about 300 bytes each. Beyond that, the ones that were
 // not applied for longest cost a request again.
@@ -106,7 +159,8 @@ func (w *Writer) Apply(ctx context.Context, mr ManagedResource) error {
 func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
 	current := &resourcesv1alpha1.ManagedResource{}
 	if err := w.client.Get(ctx, want.key(), current); apierrors.IsNotFound(err) {
-		return false, w.create(ctx, want)
+		none := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
+		return false, w.write(ctx, want, none, false)
 	} else if err != nil {
 		return false, fmt.Errorf("reading it: %w", err)
 	}
@@ -131,7 +185,7 @@ func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
 		w.remembered.Add(want.key(), want.remembered(current))
 		return !created, nil
 	default:
-		return false, w.update(ctx, want, current)
+		return false, w.write(ctx, want, current, true)
 	}
 }
 
@@ -141,42 +195,29 @@ func isApplied(mr *resourcesv1alpha1.ManagedResource) bool {
 	return applied != nil && applied.Status == gardencorev1beta1.ConditionTrue && mr.Status.ObservedGeneration == mr.Generation
 }
 
-// create writes the Secret first: a ManagedResource without it would be reported as broken.
-func (w *Writer) create(ctx context.Context, want *plan) error {
-	w.forget(want.key())
-	if _, err := w.ensureSecret(ctx, want, false); err != nil {
-		return err
-	}
-
-	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
-	if err := want.mutate(mr); err != nil {
-		return err
-	}
-
-	err := w.client.Create(ctx, mr)
-	if apierrors.IsAlreadyExists(err) {
-		// The cache has not seen it yet, or shows just those with our label, and this one was made by another program.
-		mr, err = w.patch(ctx, want, &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}})
-	}
-	if err != nil {
-		return fmt.Errorf("creating it: %w", err)
-	}
-
-	w.remembered.Add(want.key(), want.remembered(mr))
-	return nil
-}
-
-func (w *Writer) update(ctx context.Context, want *plan, current *resourcesv1alpha1.ManagedResource) error {
+// write makes the ManagedResource what is wanted, from what the cache has. The Secret comes first: a
+// ManagedResource without it would be reported as broken.
+func (w *Writer) write(ctx context.Context, want *plan, current *resourcesv1alpha1.ManagedResource, isThere bool) (err error) {
 	w.forget(want.key())
 	if _, err := w.ensureSecret(ctx, want, slices.Contains(current.Spec.SecretRefs, corev1.LocalObjectReference{Name: want.secretName})); err != nil {
 		return err
 	}
 
-	mr, err := w.patch(ctx, want, current)
-	if err != nil {
-		return fmt.Errorf("updating it: %w", err)
+	mr := current.DeepCopy()
+	if !isThere {
+		if err := want.mutate(mr); err != nil {
+			return err
+		}
+		err = w.client.Create(ctx, mr)
 	}
-
+	if isThere || apierrors.IsAlreadyExists(err) {
+		// In the second case the cache has not seen it yet, or shows just those with our label, and this one was made by another
+		// program.
+		mr, err = w.patch(ctx, want, current)
+	}
+	if err != nil {
+		return fmt.Errorf("writing it: %w", err)
+	}
 	w.remembered.Add(want.key(), want.remembered(mr))
 	return nil
 }
@@ -307,4 +348,150 @@ func (w *Writer) recall(key client.ObjectKey) (remembered, bool) {
 // forget is called before a write, so that one whose outcome is not known makes the next Apply write.
 func (w *Writer) forget(key client.ObjectKey) {
 	w.remembered.Add(key, remembered{})
+}
+
+// plan is a ManagedResource with what follows from its objects.
+type plan struct {
+	ManagedResource
+	documents  documents
+	secretName string
+	inputs     [sha256.Size]byte
+}
+
+func (w *Writer) plan(mr ManagedResource) (*plan, error) {
+	if mr.Namespace == "" || mr.Name == "" {
+		return nil, errors.New("it has no name or no namespace")
+	}
+
+	docs, err := newDocuments(mr.Objects, w.client)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &plan{ManagedResource: mr, documents: docs, secretName: secretNamePrefix + mr.Name + "-" + docs.hash()}
+	out.Labels = utils.MergeStringMaps(mr.Labels, map[string]string{LabelOrigin: Origin})
+
+	inputs, err := json.Marshal([]any{out.secretName, mr.Class, out.Labels, mr.InjectedLabels, mr.OwnerReferences})
+	if err != nil {
+		return nil, err
+	}
+	out.inputs = sha256.Sum256(inputs)
+	return out, nil
+}
+
+func (p *plan) remembered(mr *resourcesv1alpha1.ManagedResource) remembered {
+	return remembered{inputs: p.inputs, uid: mr.UID, resourceVersion: mr.ResourceVersion}
+}
+
+// mutate makes mr what is wanted and leaves alone what this package does not know of.
+func (p *plan) mutate(mr *resourcesv1alpha1.ManagedResource) error {
+	for key, value := range p.Labels {
+		metav1.SetMetaDataLabel(&mr.ObjectMeta, key, value)
+	}
+	if len(p.OwnerReferences) > 0 {
+		mr.OwnerReferences = p.OwnerReferences
+	}
+
+	mr.Spec.Class = nil
+	if p.Class != "" {
+		mr.Spec.Class = &p.Class
+	}
+	mr.Spec.SecretRefs = []corev1.LocalObjectReference{{Name: p.secretName}}
+	mr.Spec.InjectLabels = p.InjectedLabels
+	mr.Spec.KeepObjects = new(false)
+
+	// Replaces the references to former Secrets, which thereby become garbage.
+	if err := references.InjectAnnotations(mr); err != nil {
+		return fmt.Errorf("annotating the reference to secret %s: %w", p.secretName, err)
+	}
+	return nil
+}
+
+func (p *plan) isMetBy(mr *resourcesv1alpha1.ManagedResource) bool {
+	mutated := mr.DeepCopy()
+	return p.mutate(mutated) == nil && equality.Semantic.DeepEqual(mr, mutated)
+}
+
+// ensureSecret creates the Secret unless it is there. Where it probably is, a look at its metadata saves the compression
+// and the request with all the data. It reports whether the Secret had to be created.
+func (w *Writer) ensureSecret(ctx context.Context, want *plan, probablyThere bool) (bool, error) {
+	if probablyThere {
+		if found, err := w.checkSecret(ctx, want); found || err != nil {
+			return false, err
+		}
+	}
+
+	err := w.createSecret(ctx, want)
+	if !apierrors.IsAlreadyExists(err) {
+		return err == nil, err
+	}
+
+	// Left by a run that ended half-way, or by a former state of the ManagedResource to which it now returns.
+	found, err := w.checkSecret(ctx, want)
+	if err == nil && !found {
+		return false, fmt.Errorf("secret %s/%s was deleted just now: %w", want.Namespace, want.secretName, ErrDeleting)
+	}
+	return false, err
+}
+
+// checkSecret reports whether the Secret is there. Its data is not read: it is immutable, and its name tells which it is.
+func (w *Writer) checkSecret(ctx context.Context, want *plan) (bool, error) {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+
+	key := client.ObjectKey{Namespace: want.Namespace, Name: want.secretName}
+	if err := w.client.Get(ctx, key, secret); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading metadata of secret %s: %w", key, err)
+	}
+
+	if secret.DeletionTimestamp != nil {
+		return false, fmt.Errorf("secret %s: %w", key, ErrDeleting)
+	}
+	if secret.Labels[references.LabelKeyGarbageCollectable] == references.LabelValueGarbageCollectable {
+		return true, nil
+	}
+
+	// Without the label it would stay forever once it is not used any more.
+	data := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, references.LabelKeyGarbageCollectable, references.LabelValueGarbageCollectable)
+	if err := w.client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, data)); err != nil {
+		return false, fmt.Errorf("labelling secret %s as garbage-collectable: %w", key, err)
+	}
+	return true, nil
+}
+
+func (w *Writer) createSecret(ctx context.Context, want *plan) error {
+	text, err := want.documents.yaml()
+	if err != nil {
+		return err
+	}
+	data, err := w.compressor.compress(text)
+	if err != nil {
+		return err
+	}
+	if len(data) > corev1.MaxSecretSize {
+		return fmt.Errorf("%d objects take %d bytes: %w", len(want.documents), len(data), ErrTooLarge)
+	}
+
+	immutable := true
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: want.Namespace,
+			Name:      want.secretName,
+			Labels: map[string]string{
+				LabelOrigin:                           Origin,
+				references.LabelKeyGarbageCollectable: references.LabelValueGarbageCollectable,
+			},
+		},
+		Type:      corev1.SecretTypeOpaque,
+		Immutable: &immutable,
+		Data:      map[string][]byte{resourcesv1alpha1.CompressedDataKey: data},
+	}
+
+	if err := w.client.Create(ctx, secret); err != nil {
+		return fmt.Errorf("creating secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	w.metrics.Compressed(len(text), len(data))
+	return nil
 }

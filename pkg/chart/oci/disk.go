@@ -5,16 +5,25 @@
 package oci
 
 import (
+	"archive/tar"
 	"bytes"
+	"cmp"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	helmchart "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 )
@@ -143,3 +152,140 @@ func (d *disk) makeRoom(name string, size int64) error {
 }
 
 func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
+
+// maxNesting is how deep archives of subcharts may be nested.
+const maxNesting = 4
+
+// limits bound an archive together with the archives of subcharts in it.
+type limits struct {
+	// unpackedBytes bounds what is decompressed, fileBytes each file, and files their number.
+	unpackedBytes, fileBytes int64
+	files                    int
+}
+
+// chartLimits returns the limits of charts. Helm has the same one for a file.
+func chartLimits() limits { return limits{unpackedBytes: 32 << 20, fileBytes: 5 << 20, files: 2000} }
+
+// load returns the chart in an archive that helm package made.
+func load(archive []byte, limits limits) (*helmchart.Chart, error) {
+	files, err := (&unpacker{limits: limits}).unpack(archive, 0)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := loader.LoadFiles(files)
+	if err != nil {
+		return nil, problemf(ReasonNotAChart, "loading it: %w", err)
+	}
+	return loaded, nil
+}
+
+// unpacker unpacks an archive and those of its subcharts within one set of limits. Helm's loader would allow 100 MiB for
+// each of them.
+type unpacker struct {
+	limits limits
+	// bytes and files are how much was decompressed so far.
+	bytes int64
+	files int
+}
+
+// countingReader counts what is decompressed, also between the files.
+type countingReader struct {
+	io.Reader
+	unpacker *unpacker
+}
+
+// Read implements io.Reader.
+func (r countingReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.unpacker.bytes += int64(n); r.unpacker.bytes > r.unpacker.limits.unpackedBytes {
+		return 0, problemf(ReasonTooLarge, "decompressed it has more than %d bytes", r.unpacker.limits.unpackedBytes)
+	}
+	return n, err
+}
+
+func (u *unpacker) unpack(archive []byte, depth int) (files []*loader.BufferedFile, err error) {
+	if depth > maxNesting {
+		return nil, problemf(ReasonUnsafeArchive, "archives of subcharts are nested more than %d deep", maxNesting)
+	}
+	unzipped, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		return nil, problemf(ReasonNotAChart, "decompressing it: %w", err)
+	}
+
+	reader, seen, top := tar.NewReader(countingReader{unzipped, u}), map[string]bool{}, ""
+	for {
+		header, err := reader.Next()
+		switch {
+		case errors.Is(err, io.EOF) && len(files) > 0:
+			return files, nil
+		case errors.Is(err, io.EOF):
+			return nil, problemf(ReasonNotAChart, "there are no files in it")
+		case err != nil:
+			return nil, problemf(ReasonNotAChart, "unpacking it: %w", err)
+		case header.Typeflag == tar.TypeXGlobalHeader:
+			continue
+		}
+		if u.files++; u.files > u.limits.files {
+			return nil, problemf(ReasonTooLarge, "there are more than %d files in it", u.limits.files)
+		}
+		folder, name, err := safeName(header)
+		if err != nil {
+			return nil, err
+		}
+		top = cmp.Or(top, folder)
+		switch {
+		case folder != top:
+			return nil, problemf(ReasonNotAChart, "file %q is not in the folder %q, as all others", header.Name, top)
+		case header.Typeflag == tar.TypeDir:
+			continue
+		case seen[name]:
+			return nil, problemf(ReasonUnsafeArchive, "file %q is there twice", header.Name)
+		case header.Size > u.limits.fileBytes:
+			return nil, problemf(ReasonTooLarge, "file %q has %d bytes, more than %d", header.Name, header.Size, u.limits.fileBytes)
+		}
+		seen[name] = true
+
+		data, err := io.ReadAll(io.LimitReader(reader, u.limits.fileBytes))
+		if err != nil {
+			return nil, problemf(ReasonNotAChart, "unpacking it: %w", err)
+		}
+		if !subchartArchive.MatchString(name) {
+			files = append(files, &loader.BufferedFile{Name: name, Data: bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))})
+			continue
+		}
+		subchart, err := u.unpack(data, depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("subchart %q: %w", header.Name, err)
+		}
+		for _, file := range subchart {
+			// The suffix keeps it apart from a folder of the same name.
+			file.Name = name + ".d/" + file.Name
+			files = append(files, file)
+		}
+	}
+}
+
+// subchartArchive matches the archives that Helm unpacks: charts/NAME.tgz, in the chart or in the folder of a subchart.
+var subchartArchive = regexp.MustCompile(`^(charts/[^/_.][^/]*/)*charts/[^/_.][^/]*\.tgz$`)
+
+// safeName splits the name of a file or folder into the top folder, which Helm calls like the chart, and the name in it. It
+// rejects everything that is neither file nor folder, and names that lead elsewhere.
+func safeName(header *tar.Header) (folder, name string, err error) {
+	full, isFolder, sparse := header.Name, header.Typeflag == tar.TypeDir, false
+	for record := range header.PAXRecords {
+		sparse = sparse || strings.HasPrefix(record, "GNU.sparse.")
+	}
+	if isFolder {
+		full = strings.TrimSuffix(full, "/")
+	}
+	folder, name, inside := strings.Cut(full, "/")
+	switch {
+	case header.Typeflag != tar.TypeReg && !isFolder, sparse:
+		err = problemf(ReasonUnsafeArchive, "%q is neither a plain file nor a folder but of tar's type %q", header.Name, header.Typeflag)
+	case !fs.ValidPath(full), full == ".", strings.ContainsAny(full, "\\\x00"), len(name) > 1 && name[1] == ':':
+		err = problemf(ReasonUnsafeArchive, "the name %q is absolute, leads out of the archive, or is not clean", header.Name)
+	case !inside && !isFolder:
+		err = problemf(ReasonNotAChart, "file %q is not in a folder", header.Name)
+	}
+	return folder, name, err
+}

@@ -161,7 +161,7 @@ func TestReconcile(t *testing.T) {
 		g := NewWithT(t)
 		e := newEnv(t, newBucket(), newReferencedSecret())
 		e.mustReconcile()
-		e.actuator.hostPath, e.actuator.secrets.hostPath = "/elsewhere", "/elsewhere"
+		e.actuator.HostPath = "/elsewhere"
 
 		e.mustReconcile()
 		g.Expect(e.secret("garden").Data).To(HaveKeyWithValue("hostPath", []byte("/elsewhere")))

@@ -101,7 +101,7 @@ func start(t *testing.T, opts Options, objects ...client.Object) *running {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 
-	opts.Store, opts.HostPath = r.actuator.store, hostPath
+	opts.Store, opts.HostPath = r.actuator.Store, hostPath
 	g.Expect(AddToManager(mgr, opts)).To(Succeed())
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -213,10 +213,10 @@ func TestController(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
-	reconciled := func(t *testing.T) (*env, *events) {
+	reconciled := func(t *testing.T) (*env, *actuator) {
 		e := newEnv(t, newBucket(), newReferencedSecret())
 		e.mustReconcile()
-		return e, &events{client: e.client, secrets: e.actuator.secrets, classes: newClasses(t, extensionsv1alpha1.ExtensionClassGarden)}
+		return e, e.actuator
 	}
 
 	t.Run("of a bucket seen for the first time matter only if its Secret is not in order", func(t *testing.T) {
@@ -227,9 +227,9 @@ func TestEvents(t *testing.T) {
 		g.Expect(lost(e.bucket())).To(BeFalse(), "all is well")
 		g.Expect(lost(newBucket())).To(BeFalse(), "there was no Secret yet")
 
-		events.secrets.hostPath = "/elsewhere"
+		events.HostPath = "/elsewhere"
 		g.Expect(lost(e.bucket())).To(BeTrue(), "the Secret holds another host path")
-		events.secrets.hostPath = hostPath
+		events.HostPath = hostPath
 		g.Expect(e.client.Delete(t.Context(), e.secret("garden"))).To(Succeed())
 		g.Expect(lost(e.bucket())).To(BeTrue(), "the Secret is gone")
 	})
@@ -264,9 +264,9 @@ func TestEvents(t *testing.T) {
 		g.Expect(events.bucketOfSecret(t.Context(), newReferencedSecret())).To(BeEmpty())
 		g.Expect(events.bucketOfSecret(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "generated-bucket-other"}})).To(BeEmpty())
 
-		events.classes = newClasses(t, extensionsv1alpha1.ExtensionClassSeed)
+		events.Classes = newClasses(t, extensionsv1alpha1.ExtensionClassSeed)
 		g.Expect(events.bucketOfSecret(t.Context(), secret)).To(BeEmpty(), "the other instance in this cluster serves it")
-		events.classes = newClasses(t, extensionsv1alpha1.ExtensionClassGarden)
+		events.Classes = newClasses(t, extensionsv1alpha1.ExtensionClassGarden)
 
 		e.deleteBucket()
 		g.Expect(events.bucketOfSecret(t.Context(), secret)).To(BeEmpty())

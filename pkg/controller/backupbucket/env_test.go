@@ -76,9 +76,11 @@ func (e *env) restart() {
 
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassGarden}, extensionsv1alpha1.ExtensionClassGarden)
 	g.Expect(err).NotTo(HaveOccurred())
-	secrets := &generatedSecrets{client: e.client, cached: labelled{e.client}, hostPath: hostPath}
-	e.actuator = &actuator{client: e.client, store: store, hostPath: hostPath, secrets: secrets}
-	e.reconciler = newReconciler(e.client, reconciler.Shared{Classes: classes}, &events{client: e.client, secrets: secrets, classes: classes}, e.actuator)
+	e.actuator = &actuator{
+		Options: Options{Shared: reconciler.Shared{Classes: classes}, Store: store, HostPath: hostPath},
+		client:  e.client, cached: labelled{e.client},
+	}
+	e.reconciler = newReconciler(e.actuator)
 }
 
 func newScheme(t *testing.T) *runtime.Scheme {

@@ -26,9 +26,10 @@ func TestSpendsFewRequests(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	log := &requests.Log{}
 	counted := log.Wrap(e.client)
-	secrets := &generatedSecrets{client: counted, cached: labelled{e.client}, hostPath: hostPath}
-	actuator := &actuator{client: counted, store: e.actuator.store, hostPath: hostPath, secrets: secrets}
-	r := newReconciler(counted, reconciler.Shared{Classes: classes}, &events{client: counted, secrets: secrets, classes: classes}, actuator)
+	r := newReconciler(&actuator{
+		Options: Options{Shared: reconciler.Shared{Classes: classes}, Store: e.actuator.Store, HostPath: hostPath},
+		client:  counted, cached: labelled{e.client},
+	})
 
 	for _, step := range []struct {
 		name, bucket string

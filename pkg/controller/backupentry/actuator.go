@@ -2,6 +2,11 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package backupentry serves BackupEntries of type local: it writes the Secret etcd-backup, from which an etcd gets to know
+// its bucket, and removes an entry's folder from pkg/backup. Both programs run it.
+//
+// A name decides about a folder on a node twice, when data is removed and when etcd-druid mounts the bucket by what is in
+// the Secret. Therefore names are checked before anything else happens.
 package backupentry
 
 import (
@@ -11,35 +16,76 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/gardener/gardener/extensions/pkg/controller/backupentry"
+	"github.com/gardener/gardener/extensions/pkg/controller/backupentry/genericactuator"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
-// Store is where entries are: pkg/backup's Store. Errors wrap backup.ErrBadName if a name is the reason.
-type Store interface {
-	// RemoveEntry removes the entry from the bucket; nil if either is not there.
-	RemoveEntry(bucket, entry string) error
+// Options are what the controller needs.
+type Options struct {
+	reconciler.Shared
+
+	// Store is where the entries are.
+	Store *backup.Store
+	// HostPath is the folder of all buckets as the nodes see it.
+	HostPath string
+}
+
+// madeMax is how many Secrets are remembered.
+const madeMax = 1024
+
+// AddToManager adds the controller for BackupEntries of type local. The cluster-wide watches on Namespaces and Secrets
+// that the library sets up where the operation annotation is ignored are missing on purpose: gardenlet makes the
+// namespace before the entry, and what the Secret of spec.secretRef holds does not matter to the type local.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	return newReconciler(mgr.GetClient(), opts).AddToManager(mgr, backupentry.ControllerName)
+}
+
+func newReconciler(c client.Client, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.BackupEntry] {
+	a := &actuator{Options: opts, client: c, made: lru.New(madeMax)}
+	r := reconciler.New(reconciler.Options[*extensionsv1alpha1.BackupEntry]{
+		Shared:          opts.Shared,
+		Client:          c,
+		ExistsFor:       class.All(),
+		Finalizer:       backupentry.FinalizerName,
+		WithoutClusters: true,
+		Check:           a.check,
+		Actuator:        a,
+	})
+	a.credentials = r.Credentials(func(entry *extensionsv1alpha1.BackupEntry) corev1.SecretReference { return entry.Spec.SecretRef })
+	return r
 }
 
 // attempt is one at an operation on a BackupEntry.
 type attempt = reconciler.Operation[*extensionsv1alpha1.BackupEntry]
 
 type actuator struct {
+	Options
 	client      client.Client
 	credentials *reconciler.Credentials
-	secrets     *etcdSecrets
-	store       Store
+	// made identifies the Secrets as they were written here (client.Preconditions), by the names of their entries. As long as
+	// nobody has written one since, it is still that of its entry.
+	made *lru.Cache
 }
 
-var _ reconciler.Actuator[*extensionsv1alpha1.BackupEntry] = (*actuator)(nil)
-
-// check refuses bad names before the entry gets a finalizer.
-func (*actuator) check(_ context.Context, op *attempt) error { return checkNames(op.Object) }
+// check refuses names that cannot be those of folders, before the entry gets a finalizer.
+func (*actuator) check(_ context.Context, op *attempt) error {
+	if err := errors.Join(backup.CheckBucketName(op.Object.Spec.BucketName), backup.CheckEntryName(folderOf(op.Object))); err != nil {
+		return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
+	}
+	return nil
+}
 
 // Reconcile tells the etcd where the bucket is. What the Secret of spec.secretRef holds does not matter: it may be
 // credentials of whichever provider the user once had, or a hostPath of another seed's nodes.
@@ -47,7 +93,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	if err := a.credentials.Hold(ctx, op.Object.Name, op.Object.Spec.SecretRef); err != nil {
 		return err
 	}
-	return a.secrets.write(ctx, op)
+	return a.writeSecret(ctx, op)
 }
 
 // Restore does the same as Reconcile.
@@ -64,7 +110,7 @@ func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
 
 // Delete removes the Secret, and then the entry's folder, also without credentials: nobody else would ever do it.
 func (a *actuator) Delete(ctx context.Context, op *attempt) error {
-	if err := a.secrets.remove(ctx, op.Object); err != nil {
+	if err := a.removeSecret(ctx, op); err != nil {
 		return err
 	}
 	if err := a.removeFolder(ctx, op.Log, op.Object); err != nil {
@@ -87,7 +133,6 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error { return 
 // to be the same. The folder goes with X.
 func (a *actuator) removeFolder(ctx context.Context, log logr.Logger, entry *extensionsv1alpha1.BackupEntry) error {
 	name := folderOf(entry)
-
 	if name != entry.Name {
 		inUse, err := a.isIn(ctx, name, entry.Spec.BucketName)
 		if err != nil {
@@ -99,7 +144,7 @@ func (a *actuator) removeFolder(ctx context.Context, log logr.Logger, entry *ext
 		}
 	}
 
-	err := a.store.RemoveEntry(entry.Spec.BucketName, name)
+	err := a.Store.RemoveEntry(entry.Spec.BucketName, name)
 	if errors.Is(err, backup.ErrBadName) {
 		log.Info("No entry can have this name, there is nothing to remove", "reason", err.Error())
 		return nil
@@ -118,15 +163,92 @@ func (a *actuator) isIn(ctx context.Context, name, bucket string) (bool, error) 
 	return entry.Spec.BucketName == bucket, nil
 }
 
-// checkNames returns a configuration problem if the entry's names cannot be those of folders.
-func checkNames(entry *extensionsv1alpha1.BackupEntry) error {
-	if err := errors.Join(backup.CheckBucketName(entry.Spec.BucketName), backup.CheckEntryName(folderOf(entry))); err != nil {
-		return reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
-	}
-	return nil
-}
-
 // folderOf returns the name of the entry's folder in its bucket.
 func folderOf(entry *extensionsv1alpha1.BackupEntry) string {
 	return strings.TrimPrefix(entry.Name, backup.SourcePrefix)
+}
+
+// errOfAnother tells that the Secret belongs to another entry.
+var errOfAnother = errors.New("the Secret is of another BackupEntry")
+
+// writeSecret writes the Secret with what the provider "local" of etcd-backup-restore needs to find the bucket, and nothing else.
+// The first time that is a single request. Without a namespace, or if that is on its way out, there is no etcd and no Secret.
+//
+// If a Shoot is deleted and created again by the same name, the entry of the old one is kept for some time, for the same
+// namespace: the Secret is that of the younger entry.
+func (a *actuator) writeSecret(ctx context.Context, op *attempt) error {
+	entry, secret := op.Object, backup.EtcdSecret(op.Object.Name)
+	if secret.Namespace == "" {
+		return nil
+	}
+	err := op.Ensure(ctx, reconciler.Target{Client: a.client, Live: a.client}, secret, entry.Status.ObservedGeneration > 0, func() error {
+		if err := a.checkOwner(ctx, entry, secret); err != nil {
+			return err
+		}
+		secret.Labels, secret.Annotations = nil, nil
+		backup.FillEtcdSecret(secret, entry, a.HostPath)
+		return nil
+	})
+	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || errors.Is(err, errOfAnother) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.made.Add(entry.Name, asItIs(secret))
+	return nil
+}
+
+// checkOwner returns errOfAnother if a Secret that is there belongs to another entry, and that is younger.
+func (a *actuator) checkOwner(ctx context.Context, entry *extensionsv1alpha1.BackupEntry, secret *corev1.Secret) error {
+	creator := secret.Annotations[genericactuator.AnnotationKeyCreatedByBackupEntry]
+	if creator == "" || creator == entry.Name {
+		return nil
+	}
+	other := &extensionsv1alpha1.BackupEntry{}
+	if err := a.client.Get(ctx, client.ObjectKey{Name: creator}, other); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading BackupEntry %s, of which the Secret %s/%s is: %w", creator, secret.Namespace, secret.Name, err)
+	}
+	if other.CreationTimestamp.Before(&entry.CreationTimestamp) {
+		return nil
+	}
+	return errOfAnother
+}
+
+// removeSecret deletes the Secret unless it is of another entry: one for the same etcd, which cannot start without it.
+func (a *actuator) removeSecret(ctx context.Context, op *attempt) error {
+	secret := backup.EtcdSecret(op.Object.Name)
+	if secret.Namespace == "" {
+		return nil
+	}
+	if made, ok := a.made.Get(op.Object.Name); ok {
+		if err := a.deleteSecret(ctx, op, secret, made.(client.Preconditions)); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	// It is a conflict if somebody writes the Secret meanwhile.
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		current := &corev1.Secret{}
+		if err := a.client.Get(ctx, client.ObjectKeyFromObject(secret), current); apierrors.IsNotFound(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("reading the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		}
+		if creator, ok := current.Annotations[genericactuator.AnnotationKeyCreatedByBackupEntry]; ok && creator != op.Object.Name {
+			return nil
+		}
+		return a.deleteSecret(ctx, op, secret, asItIs(current))
+	})
+}
+
+func (a *actuator) deleteSecret(ctx context.Context, op *attempt, secret *corev1.Secret, asItIs client.Preconditions) error {
+	_, err := op.Delete(ctx, reconciler.Target{Client: a.client}.WithoutState(), []client.Object{secret}, asItIs)
+	return err
+}
+
+// asItIs is the precondition that nobody has written a Secret since.
+func asItIs(secret *corev1.Secret) client.Preconditions {
+	return client.Preconditions{UID: new(secret.UID), ResourceVersion: new(secret.ResourceVersion)}
 }

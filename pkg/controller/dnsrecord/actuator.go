@@ -2,6 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package dnsrecord holds the controller for DNSRecords of type local. It checks what a DNSRecord asks for, hands it to
+// the dns.Provider that is to serve it and reports what that says; whatever is done about a record is the provider's
+// matter.
 package dnsrecord
 
 import (
@@ -11,19 +14,89 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/gardener/gardener/extensions/pkg/controller/dnsrecord"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns/rfc2136"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
+
+// Options are what the controller needs.
+type Options struct {
+	reconciler.Shared
+
+	// Providers serve the records, see NewProviders; DefaultProvider those whose providerConfig doesn't say by which.
+	Providers       map[configv1alpha1.DNSProvider]dns.Provider
+	DefaultProvider configv1alpha1.DNSProvider
+	// DefaultTTL is the TTL in seconds of a record without one.
+	DefaultTTL int64
+	// ReservedDomains are domains that shoots may not choose names in, beside those of their seed.
+	ReservedDomains []string
+}
+
+// AddToManager adds the controller to a manager. Permissions that it needs, besides those of the providers: get, list,
+// watch and patch of dnsrecords, patch of dnsrecords/status, and with class shoot get, list and watch of clusters and get of
+// namespaces.
+func AddToManager(mgr manager.Manager, opts Options) error {
+	if opts.Providers[opts.DefaultProvider] == nil {
+		return fmt.Errorf("DNS provider %q, which is the default, is not among those given", opts.DefaultProvider)
+	}
+	return newReconciler(mgr, opts).AddToManager(mgr, dnsrecord.ControllerName)
+}
+
+func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.DNSRecord] {
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.DNSRecord]{
+		Shared:    opts.Shared,
+		Client:    mgr.GetClient(),
+		Types:     []string{dns.Type},
+		ExistsFor: class.All(),
+		Finalizer: dnsrecord.FinalizerName,
+		Actuator:  newActuator(opts, mgr.GetAPIReader()),
+	})
+}
+
+// NewProviders returns the providers that an instance has by its configuration: dynamic updates always, and CoreDNS,
+// which it adds to the manager, unless neither DNSRecords go there by default nor the instance deploys it. Permissions
+// that they need: those of package coredns, and get of secrets.
+func NewProviders(mgr manager.Manager, opts coredns.SetupOptions) (map[configv1alpha1.DNSProvider]dns.Provider, error) {
+	updates, err := rfc2136.New(rfc2136.Options{
+		Reader:         mgr.GetAPIReader(),
+		Server:         opts.DNS.RFC2136.Server,
+		AllowedServers: opts.DNS.RFC2136.AllowedServers,
+		Zones:          opts.DNS.RFC2136.Zones,
+		Timeout:        opts.DNS.RFC2136.Timeout.Duration,
+	})
+	if err != nil {
+		return nil, err
+	}
+	providers := map[configv1alpha1.DNSProvider]dns.Provider{
+		configv1alpha1.DNSProviderRFC2136: dns.Observed(updates, configv1alpha1.DNSProviderRFC2136, opts.Metrics),
+	}
+	if opts.DNS.Provider == configv1alpha1.DNSProviderRFC2136 && !*opts.DNS.CoreDNS.Deploy {
+		return providers, nil
+	}
+
+	provider, err := coredns.AddToManager(mgr, opts)
+	if err != nil {
+		return nil, err
+	}
+	providers[configv1alpha1.DNSProviderCoreDNS] = dns.Observed(provider, configv1alpha1.DNSProviderCoreDNS, opts.Metrics)
+	return providers, nil
+}
 
 const (
 	// retryConflict is how long a record waits for the one that stands against it: its going makes no event here.
@@ -44,8 +117,6 @@ type actuator struct {
 	// retry says when to try again. It remembers the DNSRecords that fail, and no others.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
-
-var _ reconciler.Actuator[*extensionsv1alpha1.DNSRecord] = (*actuator)(nil)
 
 func newActuator(opts Options, reader client.Reader) *actuator {
 	return &actuator{
@@ -245,4 +316,50 @@ func (a *actuator) outcome(request dns.Request, err error) error {
 		return reconciler.RetrySlowly(err)
 	}
 	return reconciler.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, a.retry.When(owner))
+}
+
+// keepStatus puts the providerStatus into the status of a DNSRecord; an empty one is none.
+//
+// The deletion of a DNSRecord whose condition Created is False is skipped, which it is if the first reconcile ends in an
+// error. Once something may have been written that is not so certain any more, so the condition is Unknown from then on
+// until the record resolves.
+func keepStatus(object *extensionsv1alpha1.DNSRecord, status localv1alpha1.DNSRecordStatus) {
+	status.TypeMeta = metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.DNSRecordStatusKind}
+	object.Status.ProviderStatus = nil
+	if status.Provider != "" || len(status.Written) > 0 {
+		object.Status.ProviderStatus, _ = reconciler.ProviderStatus(status) // it is of strings and numbers, so this does not fail
+	}
+	if created := createdOf(object); len(status.Written) > 0 && (created == "" || created == gardencorev1beta1.ConditionFalse) {
+		changeCreated(object, gardencorev1beta1.ConditionUnknown, "Written", "The record was sent and has not been seen to resolve yet")
+	}
+}
+
+// setCreated says in the condition Created what has become of a reconcile. Gardener's library has it so: what was created
+// once is not said to be gone because of a later error.
+func setCreated(object *extensionsv1alpha1.DNSRecord, err error) {
+	switch created := createdOf(object); {
+	case err == nil && created != gardencorev1beta1.ConditionTrue:
+		changeCreated(object, gardencorev1beta1.ConditionTrue, "Success", "The record has been created and was seen to resolve")
+	case err != nil && created == "":
+		changeCreated(object, gardencorev1beta1.ConditionFalse, "Error", "The record could not be created so far")
+	}
+}
+
+// isNeverWritten reports whether nothing can be there of a record.
+func isNeverWritten(object *extensionsv1alpha1.DNSRecord) bool {
+	return createdOf(object) == gardencorev1beta1.ConditionFalse
+}
+
+// createdOf returns the status of the condition Created; empty if there is none.
+func createdOf(object *extensionsv1alpha1.DNSRecord) gardencorev1beta1.ConditionStatus {
+	if created := v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated); created != nil {
+		return created.Status
+	}
+	return ""
+}
+
+func changeCreated(object *extensionsv1alpha1.DNSRecord, status gardencorev1beta1.ConditionStatus, reason, message string) {
+	condition := v1beta1helper.GetOrInitConditionWithClock(clock.RealClock{}, object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated)
+	condition = v1beta1helper.UpdatedConditionWithClock(clock.RealClock{}, condition, status, reason, message)
+	object.Status.Conditions = v1beta1helper.MergeConditions(object.Status.Conditions, condition)
 }

@@ -2,6 +2,14 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package operatingsystemconfig reconciles OperatingSystemConfigs of type local, the operating system of machines that are
+// pods of the machine image (skaffold/images/machine). gardenlet has two for each worker pool:
+//   - purpose provision: what a machine needs in order to fetch gardener-node-agent becomes a script, the machine's user
+//     data, which the image's run-userdata.service executes;
+//   - purpose reconcile: what gardener-node-agent brings about later. Nothing is translated; the status adds what these
+//     machines need beyond that, and how an in-place update sets their version.
+//
+// Names and paths of an object never become a part of the script's code: they are checked, and quoted as well.
 package operatingsystemconfig
 
 import (
@@ -12,12 +20,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/operatingsystemconfig"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
+
+// AddToManager adds the controller. It does nothing if the classes do not include shoot; it is an error if there are none.
+//
+// The type of an OperatingSystemConfig is the name of the pool's machine image in the CloudProfile, which hence has to be
+// "local".
+//
+// Needed permissions: get, list, watch and patch on OperatingSystemConfigs, and patch on their status; get,
+// list and watch on Clusters; get, create and patch on Secrets.
+func AddToManager(mgr manager.Manager, shared reconciler.Shared) error {
+	return newReconciler(mgr.GetClient(), shared).AddToManager(mgr, operatingsystemconfig.ControllerName)
+}
+
+func newReconciler(c client.Client, shared reconciler.Shared) *reconciler.Reconciler[*extensionsv1alpha1.OperatingSystemConfig] {
+	return reconciler.New(reconciler.Options[*extensionsv1alpha1.OperatingSystemConfig]{
+		Shared:    shared,
+		Client:    c,
+		Finalizer: operatingsystemconfig.FinalizerName,
+		Actuator:  &actuator{client: c},
+	})
+}
 
 // osVersionCommand is a program of the machine image: called with a version, it has /etc/os-release name that one.
 const osVersionCommand = "/usr/local/lib/provider-local/os-version"
@@ -28,8 +57,6 @@ const kubeletDataVolume = "var-lib-kubelet.mount"
 type actuator struct {
 	client client.Client
 }
-
-var _ reconciler.Actuator[*extensionsv1alpha1.OperatingSystemConfig] = (*actuator)(nil)
 
 type attempt = reconciler.Operation[*extensionsv1alpha1.OperatingSystemConfig]
 
