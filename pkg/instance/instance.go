@@ -44,6 +44,9 @@ import (
 // drainTimeout is how long a stop waits for the reconciles under way. The chart's terminationGracePeriodSeconds is larger.
 const drainTimeout = 25 * time.Second
 
+// heartbeatSeconds is the time between two renewals of the Lease by which Gardener sees that the instance is alive.
+const heartbeatSeconds = 30
+
 // Options are what an instance is made of.
 type Options struct {
 	// Name is the instance's own name: that of its Lease for leader election and of the holder in its heartbeat.
@@ -114,7 +117,7 @@ func New(opts Options) (*Instance, error) {
 	return instance, heartbeat.Add(mgr, heartbeat.AddArgs{
 		ExtensionName:        opts.Name,
 		Namespace:            opts.Namespace,
-		RenewIntervalSeconds: *opts.Config.Heartbeat.RenewIntervalSeconds,
+		RenewIntervalSeconds: heartbeatSeconds,
 		Clock:                clock.RealClock{},
 	})
 }

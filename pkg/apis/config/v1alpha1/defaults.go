@@ -76,7 +76,6 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setDefault(&config.Backup.Directory, DefaultBackupDirectory)
 	setDefault(&config.Backup.HostPath, DefaultBackupHostPath)
 	setMockDefaults(&config.Mock)
-	setPointerDefault(&config.Heartbeat.RenewIntervalSeconds, 30)
 }
 
 // SetAdmissionDefaults fills in what the user left out.

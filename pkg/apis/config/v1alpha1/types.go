@@ -59,8 +59,6 @@ type ExtensionConfiguration struct {
 	Nodes NodesConfiguration `json:"nodes"`
 	// Mock configures the mock provider.
 	Mock MockConfiguration `json:"mock"`
-	// Heartbeat configures the Lease by which Gardener sees that the instance is alive.
-	Heartbeat HeartbeatConfiguration `json:"heartbeat"`
 }
 
 // ControllersConfiguration are the controllers of an instance.
@@ -395,13 +393,6 @@ type CloudControllerDeployment struct {
 	// Image is the image of gardenlet-extension; needed if Deploy is true.
 	// +optional
 	Image string `json:"image,omitempty"`
-}
-
-// HeartbeatConfiguration is the Lease gardener-extension-heartbeat in the instance's namespace.
-type HeartbeatConfiguration struct {
-	// RenewIntervalSeconds is how often the Lease is renewed. Default 30.
-	// +optional
-	RenewIntervalSeconds *int32 `json:"renewIntervalSeconds,omitempty"`
 }
 
 // MachinesConfiguration is how the machines of shoots are made.
