@@ -55,8 +55,7 @@ func TestTheConfigurationIsWhatTheProgramReads(t *testing.T) {
 					"clusterIP": "10.2.0.99", "clusterDomain": "cluster.test", "servers": []any{"10.2.0.99:53", "[fd00::1]:53"}, "batchWindow": "10ms", "confirmTimeout": "3s",
 				},
 			},
-			"backup":    map[string]any{"hostPath": "/buckets", "directory": "/mnt/buckets"},
-			"heartbeat": map[string]any{"renewIntervalSeconds": 11},
+			"backup": map[string]any{"hostPath": "/buckets", "directory": "/mnt/buckets"},
 		})
 		decoded := config(t, "garden", values)
 		g.Expect(decoded.LogLevel).To(Equal("debug"))
@@ -76,7 +75,6 @@ func TestTheConfigurationIsWhatTheProgramReads(t *testing.T) {
 		g.Expect(decoded.DNS.CoreDNS.Servers).To(ConsistOf("10.2.0.99:53", "[fd00::1]:53"))
 		g.Expect(decoded.DNS.CoreDNS.BatchWindow.Duration.String()).To(Equal("10ms"))
 		g.Expect(decoded.Backup.Directory).To(Equal("/mnt/buckets"))
-		g.Expect(*decoded.Heartbeat.RenewIntervalSeconds).To(BeEquivalentTo(11))
 
 		rendered, err := render("here", values)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -56,7 +56,7 @@ func TestTheSchemaHasEveryFieldOfTheConfiguration(t *testing.T) {
 	g.Expect(json.Unmarshal(content, &schema)).To(Succeed())
 
 	configuration := reflect.TypeFor[configv1alpha1.ExtensionConfiguration]()
-	for _, section := range []string{"Server", "Controllers", "DNS", "Backup", "Heartbeat", "Webhooks", "Charts", "ControlPlane", "Machines", "Nodes", "LoadBalancers", "Ingress"} {
+	for _, section := range []string{"Server", "Controllers", "DNS", "Backup", "Webhooks", "Charts", "ControlPlane", "Machines", "Nodes", "LoadBalancers", "Ingress"} {
 		field, ok := configuration.FieldByName(section)
 		g.Expect(ok).To(BeTrue())
 		expectFields(t, schema, schema, field)

@@ -5,188 +5,160 @@
 package app
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupbucket"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupentry"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/bastion"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/dnsrecord"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/extension"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/infrastructure"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/operatingsystemconfig"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/worker"
-	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
-	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
+	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
+	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
+	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes/kubelet"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 )
 
+// shootInfoTimeout is for the one question whether the seed is a shoot.
+const shootInfoTimeout = 30 * time.Second
+
 // addControllers is the list of the controllers that this instance runs.
 func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
-	renderer, err := instance.NewRenderer(s.GetConfig())
+	mockNodes, err := s.addMockNodes()
 	if err != nil {
-		return err
+		return fmt.Errorf("adding the fake Nodes: %w", err)
 	}
-	renderer = renderer.WithMetrics(s.metrics.Charts)
-
-	controllers := s.config.Controllers
+	controllers, machines := s.Config.Controllers, s.Config.Machines
+	roles := configv1alpha1.ControllerConfiguration{Disabled: s.Config.Webhooks.MachineControllerManager.Disabled, ConcurrentSyncs: new(5)}
 	return errors.Join(
-		instance.AddController("BackupBucket", controllers.BackupBucket, s.addBackupBuckets),
-		instance.AddController("BackupEntry", controllers.BackupEntry, s.addBackupEntries),
-		instance.AddController("Bastion", controllers.Bastion, s.addBastions),
-		instance.AddController("ControlPlane", controllers.ControlPlane, func() error { return s.addControlPlanes(renderer, shootWebhooks) }),
-		instance.AddController("DNSRecord", controllers.DNSRecord, func() error { return s.addDNSRecords(renderer) }),
-		instance.AddController("Extension", controllers.Extension, s.addExtensions),
-		instance.AddController("health check", controllers.HealthCheck.ControllerConfiguration, func() error {
-			return s.addHealthChecks(shootWebhooks != nil)
+		s.AddCommonControllers(mockNodes),
+		s.AddController("Bastion", controllers.Bastion, func(shared reconciler.Shared) error {
+			return bastion.AddToManager(s, bastion.Options{Shared: shared, Clusters: s.clusters, WithoutNodePorts: !controllers.Service.Disabled})
 		}),
-		instance.AddController("Infrastructure", controllers.Infrastructure, s.addInfrastructures),
-		instance.AddController("Ingress", controllers.Ingress, s.addIngresses),
-		instance.AddController("OperatingSystemConfig", controllers.OperatingSystemConfig, s.addOperatingSystemConfigs),
-		instance.AddController("Role", configv1alpha1.ControllerConfiguration{Disabled: s.config.Webhooks.MachineControllerManager.Disabled}, func() error {
-			return machinecontrollermanager.AddToManager(s, s.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: new(5)}))
+		s.AddController("ControlPlane", controllers.ControlPlane, func(shared reconciler.Shared) error {
+			config := s.Config.ControlPlane
+			return controlplane.AddToManager(s, controlplane.Options{
+				Shared:    shared,
+				Resources: s.Resources,
+				Renderer:  s.Renderer,
+				Charts: controlplane.Charts{
+					LocalPathProvisioner: s.Charts.For(components.LocalPathProvisioner),
+					CloudController:      s.Charts.For(components.CloudController),
+				},
+				Images:                controlplane.Images{LocalPathProvisioner: config.LocalPathProvisioner.Image, CloudController: config.CloudController.Image},
+				DeployCloudController: *config.CloudController.Deploy,
+				Clusters:              s.clusters,
+				AllowedCIDRs:          machines.Remote.AllowedCIDRs,
+				VPA:                   s.VPA,
+				ShootWebhooks:         shootWebhooks,
+			})
 		}),
-		instance.AddController("Service", controllers.Service, s.addServices),
-		instance.AddController("Worker", controllers.Worker, s.addWorkers),
-		s.addMock(),
+		s.AddController("health check", controllers.HealthCheck.ControllerConfiguration, func(shared reconciler.Shared) error {
+			return healthcheck.AddToManager(s, healthcheck.Options{
+				Shared: shared, SyncPeriod: controllers.HealthCheck.SyncPeriod.Duration, WithoutShootWebhooks: shootWebhooks == nil,
+			})
+		}),
+		s.AddController("Infrastructure", controllers.Infrastructure, func(shared reconciler.Shared) error {
+			return infrastructure.AddToManager(s, infrastructure.Options{
+				Shared:           shared,
+				Clusters:         s.clusters,
+				EgressCIDRs:      machines.EgressCIDRs,
+				NodeCIDRs:        machines.NodeCIDRs,
+				AllowedCIDRs:     machines.Remote.AllowedCIDRs,
+				LoadBalancers:    s.Config.LoadBalancers,
+				CoreDNSNamespace: s.Config.DNS.CoreDNS.Namespace,
+			})
+		}),
+		s.AddController("Ingress", controllers.Ingress, func(shared reconciler.Shared) error {
+			var gateways []client.ObjectKey
+			for _, gateway := range s.Config.Ingress.Gateways {
+				gateways = append(gateways, client.ObjectKey(gateway))
+			}
+			return ingress.AddToManager(s, ingress.Options{Controller: shared.Controller, Gateways: gateways})
+		}),
+		s.AddController("OperatingSystemConfig", controllers.OperatingSystemConfig, func(shared reconciler.Shared) error {
+			return operatingsystemconfig.AddToManager(s, shared)
+		}),
+		s.AddController("Role", roles, func(shared reconciler.Shared) error {
+			return machinecontrollermanager.AddToManager(s, shared.Controller)
+		}),
+		s.AddController("Service", controllers.Service, s.addServices),
+		s.AddController("Worker", controllers.Worker, func(shared reconciler.Shared) error {
+			return worker.AddToManager(s, worker.Options{
+				Shared:          shared,
+				Sizing:          machines.Sizing,
+				AllowedSizings:  machines.AllowedSizings,
+				GPUResourceName: machines.GPUResourceName,
+				BackupHostPath:  s.Config.Backup.HostPath,
+				Clusters:        s.clusters,
+			})
+		}),
 	)
 }
 
-// shared returns the options that the controllers for extension objects have in common.
-func (s *seed) shared(config configv1alpha1.ControllerConfiguration) reconciler.Shared {
-	return reconciler.Shared{
-		Controller: s.ControllerOptions(config), Classes: s.classes, ShootClusters: s.shootClusters,
-		IgnoreOperationAnnotation: s.config.Controllers.IgnoreOperationAnnotation,
-	}
-}
-
-func (s *seed) addBackupBuckets() error {
-	return backupbucket.AddToManager(s, backupbucket.Options{
-		Shared:   s.shared(s.config.Controllers.BackupBucket),
-		Store:    s.store,
-		HostPath: s.config.Backup.HostPath,
-	})
-}
-
-func (s *seed) addBackupEntries() error {
-	return backupentry.AddToManager(s, backupentry.Options{
-		Shared:   s.shared(s.config.Controllers.BackupEntry),
-		Store:    s.store,
-		HostPath: s.config.Backup.HostPath,
-	})
-}
-
-func (s *seed) addControlPlanes(renderer *chart.Renderer, shootWebhooks controlplane.ShootWebhooks) error {
-	config := s.config.ControlPlane
-	return controlplane.AddToManager(s, controlplane.Options{
-		Shared:    s.shared(s.config.Controllers.ControlPlane),
-		Resources: s.writer,
-		Renderer:  renderer,
-		Charts: controlplane.Charts{
-			LocalPathProvisioner: s.charts.For(components.LocalPathProvisioner),
-			CloudController:      s.charts.For(components.CloudController),
-		},
-		Images:                controlplane.Images{LocalPathProvisioner: config.LocalPathProvisioner.Image, CloudController: config.CloudController.Image},
-		DeployCloudController: *config.CloudController.Deploy,
-		Clusters:              s.clusters,
-		AllowedCIDRs:          s.config.Machines.Remote.AllowedCIDRs,
-		VPA:                   instance.HasVPA(s.GetRESTMapper()),
-		ShootWebhooks:         shootWebhooks,
-	})
-}
-
-func (s *seed) addDNSRecords(renderer *chart.Renderer) error {
-	providers, err := dnsrecord.NewProviders(s, coredns.SetupOptions{
-		DNS:            s.config.DNS,
-		Place:          place,
-		ServiceAccount: types.NamespacedName{Namespace: s.opts.Namespace, Name: Name},
-		Classes:        s.classes,
-		Renderer:       renderer,
-		Writer:         s.writer,
-		Chart:          s.charts.For(components.CoreDNS),
-		VPA:            instance.HasVPA(s.GetRESTMapper()),
-		Metrics:        s.metrics.DNS,
-	})
+// addServices adds the controller of load balancers, unless the seed is a shoot itself (a ManagedSeed): then they are the
+// matter of that shoot's cloud-controller, and two that write to one status never come to an end.
+func (s *seed) addServices(shared reconciler.Shared) error {
+	shoot, err := isShoot(s.GetAPIReader())
 	if err != nil {
 		return err
 	}
-	return dnsrecord.AddToManager(s, dnsrecord.Options{
-		Shared:          s.shared(s.config.Controllers.DNSRecord),
-		Providers:       providers,
-		DefaultProvider: s.config.DNS.Provider,
-		DefaultTTL:      *s.config.DNS.DefaultTTL,
-		ReservedDomains: s.config.DNS.ReservedDomains,
-	})
-}
-
-func (s *seed) addExtensions() error {
-	return extension.AddToManager(s, extension.Options{
-		Shared:          s.shared(s.config.Controllers.Extension),
-		ForceDeleteTest: s.config.Controllers.ForceDeleteTest,
-		Resources:       s.writer,
-	})
-}
-
-func (s *seed) addHealthChecks(shootWebhooks bool) error {
-	config := s.config.Controllers.HealthCheck
-	return healthcheck.AddToManager(s, healthcheck.Options{
-		Shared:               s.shared(config.ControllerConfiguration),
-		SyncPeriod:           config.SyncPeriod.Duration,
-		WithoutShootWebhooks: !shootWebhooks,
-	})
-}
-
-func (s *seed) addIngresses() error {
-	var gateways []client.ObjectKey
-	for _, gateway := range s.config.Ingress.Gateways {
-		gateways = append(gateways, client.ObjectKey(gateway))
+	if shoot {
+		s.GetLogger().Info("The seed is a shoot, whose cloud-controller serves its load balancers: not adding the Service controller")
+		return nil
 	}
-	return ingress.AddToManager(s, ingress.Options{
-		Controller: s.ControllerOptions(s.config.Controllers.Ingress),
-		Gateways:   gateways,
-	})
+	return service.AddToManager(s, service.Options{Controller: shared.Controller, LoadBalancers: s.Config.LoadBalancers})
 }
 
-func (s *seed) addBastions() error {
-	return bastion.AddToManager(s, bastion.Options{
-		Shared:           s.shared(s.config.Controllers.Bastion),
-		Clusters:         s.clusters,
-		WithoutNodePorts: !s.config.Controllers.Service.Disabled,
-	})
+// isShoot reports whether a cluster is a Gardener shoot: only those have the ConfigMap kube-system/shoot-info.
+func isShoot(reader client.Reader) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), shootInfoTimeout)
+	defer cancel()
+	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: v1beta1constants.ConfigMapNameShootInfo}
+	err := reader.Get(ctx, key, &corev1.ConfigMap{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("reading ConfigMap %s, to see whether the seed is a shoot: %w", key, err)
+	}
+	return err == nil, nil
 }
 
-func (s *seed) addInfrastructures() error {
-	return infrastructure.AddToManager(s, infrastructure.Options{
-		Shared:           s.shared(s.config.Controllers.Infrastructure),
-		Clusters:         s.clusters,
-		EgressCIDRs:      s.config.Machines.EgressCIDRs,
-		NodeCIDRs:        s.config.Machines.NodeCIDRs,
-		AllowedCIDRs:     s.config.Machines.Remote.AllowedCIDRs,
-		LoadBalancers:    s.config.LoadBalancers,
-		CoreDNSNamespace: s.config.DNS.CoreDNS.Namespace,
-	})
-}
+// hasMockNodes reports whether Workers of type mock get fake Nodes.
+func (s *seed) hasMockNodes() bool { return s.Config.Mock.Enabled && !s.Config.Mock.Nodes.Disabled }
 
-func (s *seed) addOperatingSystemConfigs() error {
-	return operatingsystemconfig.AddToManager(s, s.shared(s.config.Controllers.OperatingSystemConfig))
-}
-
-func (s *seed) addWorkers() error {
-	return worker.AddToManager(s, worker.Options{
-		Shared:          s.shared(s.config.Controllers.Worker),
-		Sizing:          s.config.Machines.Sizing,
-		AllowedSizings:  s.config.Machines.AllowedSizings,
-		GPUResourceName: s.config.Machines.GPUResourceName,
-		BackupHostPath:  s.config.Backup.HostPath,
-		Clusters:        s.clusters,
+// addMockNodes adds the fake Nodes if there are any, and what answers for their kubelets: kube-apiservers of shoots call it by the
+// Service of this instance.
+func (s *seed) addMockNodes() (mock.Nodes, error) {
+	if !s.hasMockNodes() {
+		return nil, nil
+	}
+	port := *s.Config.Mock.Nodes.KubeletPort
+	fleet, err := nodes.New(nodes.Options{
+		Connect:         nodes.FromSecrets(s.GetClient()),
+		Kubelet:         nodes.KubeletEndpoint{Host: Name + "." + s.Options.Namespace + ".svc", Port: int32(port)}, // #nosec G115 -- validated
+		GPUResourceName: s.Config.Machines.GPUResourceName,
+		Log:             s.GetLogger().WithName("mock-nodes"),
 	})
+	if err != nil {
+		return nil, err
+	}
+	server, err := kubelet.New(fmt.Sprintf(":%d", port))
+	if err != nil {
+		return nil, err
+	}
+	return fleet, errors.Join(s.Add(server), s.Add(fleet))
 }

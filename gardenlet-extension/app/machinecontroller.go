@@ -6,6 +6,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -104,10 +105,8 @@ func newMachineDriver(server *options.MCServer, allowedCIDRs []string) (mcmdrive
 		return nil, fmt.Errorf("finding the seed by --control-kubeconfig: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kubernetesscheme.AddToScheme, machinev1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(kubernetesscheme.AddToScheme(scheme), machinev1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
 	}
 	seed, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {

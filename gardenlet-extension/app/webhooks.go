@@ -26,7 +26,7 @@ import (
 func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 	var (
 		webhooks []*extensionswebhook.Webhook
-		config   = s.config
+		config   = s.Config
 		switches = config.Webhooks
 		one      = func(w *extensionswebhook.Webhook, err error) ([]*extensionswebhook.Webhook, error) {
 			return []*extensionswebhook.Webhook{w}, err
@@ -74,7 +74,7 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 		}
 		webhooks = append(webhooks, made...)
 	}
-	if _, shoots := s.classes.Only(extensionsv1alpha1.ExtensionClassShoot); !shoots {
+	if _, shoots := s.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !shoots {
 		webhooks = slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return w.Target == extensionswebhook.TargetShoot })
 	}
 	return webhooks, webhook.CheckFailurePolicies(s.GetClient(), webhooks)
@@ -86,19 +86,19 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, switches := s.config, s.config.Webhooks
+	config, switches := s.Config, s.Config.Webhooks
 	registered, err := webhook.AddToManager(s, webhook.Options{
 		Webhooks:             webhooks,
 		Name:                 Name,
-		Namespace:            s.opts.Namespace,
-		OwnerNamespace:       s.opts.Namespace,
+		Namespace:            s.Options.Namespace,
+		OwnerNamespace:       s.Options.Namespace,
 		BindAddress:          config.Server.Webhooks.BindAddress,
 		Port:                 config.Server.Webhooks.Port,
 		ServicePort:          *switches.ServicePort,
-		URL:                  s.opts.WebhookURL,
-		CertificateNamespace: s.opts.Namespace,
+		URL:                  s.Options.WebhookURL,
+		CertificateNamespace: s.Options.Namespace,
 		Identity:             Name + "-webhooks",
-		Resources:            s.writer,
+		Resources:            s.Resources,
 		Log:                  s.GetLogger().WithName("webhooks"),
 	})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -76,8 +77,8 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 		}
 	}
 
-	scheme, err := instance.NewScheme(admission.AddToScheme)
-	if err != nil {
+	scheme := runtime.NewScheme()
+	if err := admission.AddToScheme(scheme); err != nil {
 		return err
 	}
 	mgrOptions := instance.ManagerOptions(config.Server, config.LeaderElection, admission.Name+"-leader-election", opts.Namespace)

@@ -81,46 +81,37 @@ func NewNamespacedCloudProfile(reader client.Reader) extensionswebhook.Validator
 		}
 		errs = append(errs, validation.CloudProfileConfig(config, definitions, path)...)
 		errs = append(errs, onlyOwn(config, had(old), offered(own.MachineImages), parents, parent.Name, path)...)
-		inParent := func(image, version string) bool { return parents.Has(imageVersion{image, version}) }
-		return append(errs, validation.CompleteImages(config, own.MachineImages, definitions, inParent, spec.Child("machineImages"))...), nil
+		return append(errs, validation.CompleteImages(config, own.MachineImages, definitions, parents, spec.Child("machineImages"))...), nil
 	}}
 }
 
-type imageVersion struct{ image, version string }
-
-func offered(images []gardencorev1beta1.MachineImage) sets.Set[imageVersion] {
-	result := sets.New[imageVersion]()
+func offered(images []gardencorev1beta1.MachineImage) sets.Set[validation.ImageVersion] {
+	result := sets.New[validation.ImageVersion]()
 	for _, image := range images {
 		for _, version := range image.Versions {
-			result.Insert(imageVersion{image.Name, version.Version})
+			result.Insert(validation.ImageVersion{Image: image.Name, Version: version.Version})
 		}
 	}
 	return result
 }
 
 // had returns the versions for which the profile had a container image.
-func had(old *gardencorev1beta1.NamespacedCloudProfile) sets.Set[imageVersion] {
-	result := sets.New[imageVersion]()
+func had(old *gardencorev1beta1.NamespacedCloudProfile) sets.Set[validation.ImageVersion] {
 	config, err := localv1alpha1.CloudProfileConfigAt(old.Spec.ProviderConfig, nil)
 	if err != nil {
-		return result
+		return nil
 	}
-	for _, image := range config.MachineImages {
-		for _, version := range image.Versions {
-			result.Insert(imageVersion{image.Name, version.Version})
-		}
-	}
-	return result
+	return sets.KeySet(validation.Versions(config))
 }
 
 // onlyOwn refuses container images for versions that the profile does not have, or has of its parent. The parent may get a
 // version later that the profile had before: that one may stay.
-func onlyOwn(config *localv1alpha1.CloudProfileConfig, had, own, parents sets.Set[imageVersion], parent string, path *field.Path) field.ErrorList {
+func onlyOwn(config *localv1alpha1.CloudProfileConfig, had, own, parents sets.Set[validation.ImageVersion], parent string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, image := range config.MachineImages {
 		for j, version := range image.Versions {
 			path := path.Child("machineImages").Index(i).Child("versions").Index(j).Child("version")
-			this := imageVersion{image.Name, version.Version}
+			this := validation.ImageVersion{Image: image.Name, Version: version.Version}
 			switch {
 			case parents.Has(this) && !had.Has(this):
 				errs = append(errs, field.Forbidden(path, fmt.Sprintf(

@@ -107,18 +107,19 @@ func (v *shootValidator) checkImages(ctx context.Context, shoot, old *gardencore
 		return field.ErrorList{field.Invalid(field.NewPath("spec", "cloudProfile"), profile.Name, "it is not valid, ask whoever maintains it: "+decodeErr.Error())}, nil
 	}
 	var errs field.ErrorList
+	versions := validation.Versions(config)
 	for _, i := range changed {
-		errs = append(errs, checkMachine(shoot.Spec.Provider.Workers[i].Machine, profile, config, path.Index(i).Child("machine"))...)
+		errs = append(errs, checkMachine(shoot.Spec.Provider.Workers[i].Machine, profile, versions, path.Index(i).Child("machine"))...)
 	}
 	return errs, nil
 }
 
-func checkMachine(machine gardencorev1beta1.Machine, profile *gardencorev1beta1.CloudProfile, config *localv1alpha1.CloudProfileConfig, path *field.Path) field.ErrorList {
+func checkMachine(machine gardencorev1beta1.Machine, profile *gardencorev1beta1.CloudProfile, versions map[validation.ImageVersion]*localv1alpha1.MachineImageVersion, path *field.Path) field.ErrorList {
 	machineType := v1beta1helper.FindMachineTypeByName(profile.Spec.MachineTypes, machine.Type)
 	if machineType == nil {
 		return field.ErrorList{field.Invalid(path.Child("type"), machine.Type, fmt.Sprintf("the CloudProfile %s has no such machine type: choose one of its spec.machineTypes", profile.Name))}
 	}
-	version := validation.FindVersion(config, machine.Image.Name, *machine.Image.Version)
+	version := versions[validation.ImageVersion{Image: machine.Image.Name, Version: *machine.Image.Version}]
 	if version == nil {
 		return field.ErrorList{field.Invalid(path.Child("image", "version"), *machine.Image.Version, fmt.Sprintf(
 			"the CloudProfile %s has no container image for this version of the machine image %q: choose another version, or have it added to machineImages of spec.providerConfig there", profile.Name, machine.Image.Name))}

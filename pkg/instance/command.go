@@ -6,7 +6,6 @@ package instance
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/go-logr/logr"
@@ -16,10 +15,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/gardener/gardener/pkg/logger"
-
-	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
-	"github.com/gardener/gardener-extension-provider-local/pkg/imagevector"
 )
 
 // Configuration is what a configuration of a command has in common with those of others.
@@ -69,49 +64,5 @@ func NewConfiguredCommand[C Configuration](opts CommandOptions[C]) *cobra.Comman
 	if err := cmd.MarkFlagRequired("config"); err != nil {
 		panic(err)
 	}
-	return cmd
-}
-
-// NewCommand returns the command of a program that runs an instance, with the command prepare-backup-directory below it.
-// It knows Kind and Load itself.
-func NewCommand(opts CommandOptions[*configv1alpha1.ExtensionConfiguration]) *cobra.Command {
-	opts.Kind = "ExtensionConfiguration"
-	opts.Load = func(path string) (*configv1alpha1.ExtensionConfiguration, error) {
-		config, err := configv1alpha1.Load(path)
-		if err != nil {
-			return nil, err
-		}
-		return config, imagevector.Apply(config)
-	}
-	cmd := NewConfiguredCommand(opts)
-	cmd.AddCommand(newPrepareCommand())
-	return cmd
-}
-
-// newPrepareCommand is for the init container that hands the folder on the node, which belongs to root, over to the
-// user as which the instance (and etcd-backup-restore) runs.
-func newPrepareCommand() *cobra.Command {
-	var (
-		directory string
-		uid, gid  int
-	)
-
-	cmd := &cobra.Command{
-		Use:          "prepare-backup-directory --directory DIR",
-		Short:        "Hand the folder of all buckets over to the user as which the instance runs",
-		Args:         cobra.NoArgs,
-		SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := backup.Prepare(directory, uid, gid); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s belongs to %d:%d\n", directory, uid, gid)
-			return err
-		},
-	}
-
-	cmd.Flags().StringVar(&directory, "directory", configv1alpha1.DefaultBackupDirectory, "folder of all buckets")
-	cmd.Flags().IntVar(&uid, "uid", 65532, "user that is to own it")
-	cmd.Flags().IntVar(&gid, "gid", 65532, "group that is to own it")
 	return cmd
 }

@@ -21,7 +21,8 @@ type drain struct {
 	queues   []*countedQueue
 	stopped  bool
 	inFlight int
-	idle     chan struct{}
+	// idle is closed when nothing is being worked on after a stop.
+	idle chan struct{}
 }
 
 func newDrain() *drain {
@@ -56,16 +57,14 @@ func (d *drain) newQueue(name string, _ workqueue.TypedRateLimiter[reconcile.Req
 }
 
 // stop shuts all queues and waits until nothing is being worked on any more. What is queued is left: the next leader
-// gets it anew from its informers.
+// gets it anew from its informers. It is called once.
 func (d *drain) stop(ctx context.Context) error {
 	d.mu.Lock()
-	if !d.stopped {
-		d.stopped = true
-		for _, queue := range d.queues {
-			queue.ShutDown()
-		}
-		d.closeIfIdle()
+	d.stopped = true
+	for _, queue := range d.queues {
+		queue.ShutDown()
 	}
+	d.closeIfIdle()
 	d.mu.Unlock()
 
 	select {
@@ -96,13 +95,9 @@ func (d *drain) end() {
 	d.closeIfIdle()
 }
 
+// closeIfIdle is for whoever has just stopped the drain or ended an item, and holds the lock. After a stop nothing begins any more.
 func (d *drain) closeIfIdle() {
-	if !d.stopped || d.inFlight > 0 {
-		return
-	}
-	select {
-	case <-d.idle:
-	default:
+	if d.stopped && d.inFlight == 0 {
 		close(d.idle)
 	}
 }
@@ -110,11 +105,6 @@ func (d *drain) closeIfIdle() {
 type countedQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	drain *drain
-}
-
-// ShutDownWithDrain is ShutDown; the drain waits for what is being worked on.
-func (q *countedQueue) ShutDownWithDrain() {
-	q.ShutDown()
 }
 
 // Get hands out an item only if it has been counted: what a queue that is shut still holds is left.

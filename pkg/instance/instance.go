@@ -2,6 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package instance makes a running instance of this extension out of its configuration: the manager with its caches,
+// health, metrics, leader election and heartbeat, and a stop that lets a reconcile end. It knows no component and no controller;
+// package program adds those that both programs have.
 package instance
 
 import (
@@ -36,13 +39,13 @@ import (
 	gardenerhealthz "github.com/gardener/gardener/pkg/healthz"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
-	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
 )
 
-// DefaultDrainTimeout is how long a stop waits for the reconciles under way. The chart's terminationGracePeriodSeconds
-// is larger.
-const DefaultDrainTimeout = 25 * time.Second
+// drainTimeout is how long a stop waits for the reconciles under way. The chart's terminationGracePeriodSeconds is larger.
+const drainTimeout = 25 * time.Second
+
+// heartbeatSeconds is the time between two renewals of the Lease by which Gardener sees that the instance is alive.
+const heartbeatSeconds = 30
 
 // Options are what an instance is made of.
 type Options struct {
@@ -54,8 +57,8 @@ type Options struct {
 	Config *configv1alpha1.ExtensionConfiguration
 	// RESTConfig is the cluster in which the instance runs. If nil, it is found by Config.ClientConnection.
 	RESTConfig *rest.Config
-	// Scheme knows all types that the controllers use.
-	Scheme *runtime.Scheme
+	// Kinds adds all types that the controllers use to a scheme.
+	Kinds runtime.SchemeBuilder
 	// ByObject narrows what is cached of a kind. Secrets and ConfigMaps are read past the cache in any case; an informer
 	// for them exists only where a component asks for one, with what is given here.
 	ByObject map[client.Object]cache.ByObject
@@ -63,8 +66,8 @@ type Options struct {
 	Uncached []client.Object
 	// Log is the root of all logs.
 	Log logr.Logger
-	// DrainTimeout is how long a stop waits for reconciles. Default: DefaultDrainTimeout.
-	DrainTimeout time.Duration
+	// WebhookURL is the HOST:PORT by which API servers call the webhooks of an instance that no Service leads to.
+	WebhookURL string
 	// WatchTimeout is the shortest time that a watch lasts; the longest is twice as long. Default: DefaultWatchTimeout.
 	WatchTimeout time.Duration
 	// AllowRestart lets an instance run again in the same process, as integration tests have it.
@@ -75,8 +78,6 @@ type Options struct {
 type Instance struct {
 	manager.Manager
 
-	config       *configv1alpha1.ExtensionConfiguration
-	namespace    string
 	drain        *drain
 	drainTimeout time.Duration
 	stopping     atomic.Bool
@@ -96,8 +97,11 @@ func New(opts Options) (*Instance, error) {
 		}
 	}
 
-	watches := newWatches(opts.WatchTimeout)
-	mgr, err := manager.New(restConfig, managerOptions(opts, watches))
+	scheme, watches := runtime.NewScheme(), newWatches(opts.WatchTimeout)
+	if err := opts.Kinds.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	mgr, err := manager.New(restConfig, managerOptions(opts, scheme, watches))
 	if err != nil {
 		return nil, fmt.Errorf("making the manager of %s: %w", opts.Name, err)
 	}
@@ -106,45 +110,16 @@ func New(opts Options) (*Instance, error) {
 	}
 
 	opts.Log.Info("Serving extension objects", "extensionClasses", opts.Config.ExtensionClasses)
-	instance := &Instance{Manager: mgr, config: opts.Config, namespace: opts.Namespace, drain: newDrain(), drainTimeout: opts.DrainTimeout}
-	if instance.drainTimeout == 0 {
-		instance.drainTimeout = DefaultDrainTimeout
-	}
-
+	instance := &Instance{Manager: mgr, drain: newDrain(), drainTimeout: drainTimeout}
 	if err := instance.addHealth(opts.Log); err != nil {
 		return nil, err
 	}
 	return instance, heartbeat.Add(mgr, heartbeat.AddArgs{
 		ExtensionName:        opts.Name,
 		Namespace:            opts.Namespace,
-		RenewIntervalSeconds: *opts.Config.Heartbeat.RenewIntervalSeconds,
+		RenewIntervalSeconds: heartbeatSeconds,
 		Clock:                clock.RealClock{},
 	})
-}
-
-// Serve makes an instance, has add give it its controllers, which share the store of buckets and the charts, and runs it
-// until ctx ends.
-func Serve(ctx context.Context, opts Options, add func(*Instance, *backup.Store, *oci.Sources) error) (err error) {
-	instance, err := New(opts)
-	if err != nil {
-		return err
-	}
-	store, err := backup.Open(opts.Config.Backup.Directory)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-
-	charts, err := instance.newCharts()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, charts.Close()) }()
-
-	if err := add(instance, store, charts); err != nil {
-		return err
-	}
-	return instance.Run(ctx)
 }
 
 // ControllerOptions are the options of a controller as configured, with a queue that is drained when the instance stops.
@@ -232,11 +207,10 @@ func (i *Instance) addHealth(log logr.Logger) error {
 	})
 }
 
-func managerOptions(opts Options, watches *watches) manager.Options {
-	recoverPanic := true
+func managerOptions(opts Options, scheme *runtime.Scheme, watches *watches) manager.Options {
 	options := ManagerOptions(opts.Config.Server, opts.Config.LeaderElection, opts.Name, opts.Namespace)
 	options.Logger = opts.Log
-	options.Scheme = opts.Scheme
+	options.Scheme = scheme
 	options.Cache = cache.Options{
 		ByObject:         opts.ByObject,
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -249,7 +223,7 @@ func managerOptions(opts Options, watches *watches) manager.Options {
 		DisableFor: append([]client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &coordinationv1.Lease{}}, opts.Uncached...),
 	}}
 	// For controllers without ControllerOptions; newQueue says why.
-	options.Controller = controllerconfig.Controller{RecoverPanic: &recoverPanic, SkipNameValidation: &opts.AllowRestart, UsePriorityQueue: new(false)}
+	options.Controller = controllerconfig.Controller{RecoverPanic: new(true), SkipNameValidation: &opts.AllowRestart, UsePriorityQueue: new(false)}
 	return options
 }
 

@@ -13,6 +13,7 @@ package metrics
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -96,4 +97,228 @@ func resultOf(err error) string {
 		return resultError
 	}
 	return resultSuccess
+}
+
+// Charts are the metrics of pkg/chart.
+type Charts struct {
+	renders  *prometheus.CounterVec
+	duration prometheus.Histogram
+}
+
+func newCharts(b *builder) *Charts {
+	return &Charts{
+		renders: b.counters("chart_renders_total",
+			"Requests for a rendered chart, by result: cached (the same was rendered before), rendered or error.", "result"),
+		duration: b.histogram("chart_render_duration_seconds", "Time to render a chart that was not rendered before.",
+			prometheus.ExponentialBuckets(0.001, 2, 12)),
+	}
+}
+
+// Cached tells that a chart was found rendered.
+func (c *Charts) Cached() {
+	if c != nil {
+		c.renders.WithLabelValues("cached").Inc()
+	}
+}
+
+// Rendered tells how long a chart took to render, or to fail.
+func (c *Charts) Rendered(took time.Duration, err error) {
+	switch {
+	case c == nil:
+	case err != nil:
+		c.renders.WithLabelValues(resultError).Inc()
+	default:
+		c.renders.WithLabelValues("rendered").Inc()
+		c.duration.Observe(took.Seconds())
+	}
+}
+
+// Classes are the metrics of pkg/class.
+type Classes struct {
+	filtered *prometheus.CounterVec
+}
+
+func newClasses(b *builder) *Classes {
+	return &Classes{filtered: b.counters("class_filtered_events_total",
+		"Events of objects of a type of this extension that were left to the instance which serves their class (garden, seed, shoot or other), by kind.",
+		"kind", "class")}
+}
+
+// Filtered tells of an event of an object of a kind that is of a class which the instance does not serve.
+func (c *Classes) Filtered(kind, class string) {
+	if c == nil {
+		return
+	}
+	switch class {
+	case "garden", "seed", "shoot":
+	default:
+		class = "other"
+	}
+	c.filtered.WithLabelValues(kind, class).Inc()
+}
+
+// DNS are the metrics of pkg/dns and of the packages below it.
+type DNS struct {
+	batchNames    prometheus.Histogram
+	flushDuration *prometheus.HistogramVec
+	writes        *prometheus.CounterVec
+	names         prometheus.Gauge
+	operation     *prometheus.HistogramVec
+}
+
+func newDNS(b *builder) *DNS {
+	return &DNS{
+		batchNames: b.histogram("dns_batch_names", "Names that changed since the last write for CoreDNS and went into the next one together.",
+			[]float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}),
+		flushDuration: b.histograms("dns_flush_duration_seconds", "Time to write what has changed to the ConfigMaps of CoreDNS, without the time to collect it, by result: success or error.",
+			prometheus.ExponentialBuckets(0.002, 2, 13), "result"),
+		writes: b.counters("dns_configmap_writes_total", "ConfigMaps of CoreDNS that were created, updated or deleted, by result: success or error.", "result"),
+		names:  b.gauge("dns_names", "Names that this instance has CoreDNS serve."),
+		operation: b.histograms("dns_operation_duration_seconds",
+			"Time until a record resolves (apply) or is removed (remove), by provider and result: success, conflict (with another DNSRecord), mistake (of a user) or error.",
+			[]float64{0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20}, "provider", "operation", "result"),
+	}
+}
+
+// Batch tells how many names go into one write.
+func (d *DNS) Batch(names int) {
+	if d != nil && names > 0 {
+		d.batchNames.Observe(float64(names))
+	}
+}
+
+// Flushed tells how long it took to write a batch, and how many names there are now.
+func (d *DNS) Flushed(took time.Duration, names int, err error) {
+	if d != nil {
+		d.flushDuration.WithLabelValues(resultOf(err)).Observe(took.Seconds())
+		d.names.Set(float64(names))
+	}
+}
+
+// Written tells of one ConfigMap.
+func (d *DNS) Written(err error) {
+	if d != nil {
+		d.writes.WithLabelValues(resultOf(err)).Inc()
+	}
+}
+
+// DNSOperation is what is done about a record.
+type DNSOperation string
+
+// The operations.
+const (
+	DNSApply  DNSOperation = "apply"
+	DNSRemove DNSOperation = "remove"
+)
+
+// DNSResult is how an operation ended.
+type DNSResult string
+
+// The results.
+const (
+	DNSSuccess  DNSResult = resultSuccess
+	DNSConflict DNSResult = "conflict"
+	DNSMistake  DNSResult = "mistake"
+	DNSError    DNSResult = resultError
+)
+
+// Operation tells how long a provider, of which there are as many as package dns has names, took for a record.
+func (d *DNS) Operation(provider string, operation DNSOperation, result DNSResult, took time.Duration) {
+	if d != nil {
+		d.operation.WithLabelValues(provider, string(operation), string(result)).Observe(took.Seconds())
+	}
+}
+
+// Resources are the metrics of pkg/resources.
+type Resources struct {
+	applies           *prometheus.CounterVec
+	plain, compressed prometheus.Counter
+	ratio             prometheus.Histogram
+}
+
+func newResources(b *builder) *Resources {
+	return &Resources{
+		applies: b.counters("managedresource_applies_total",
+			"ManagedResources that a controller wanted applied, by result: unchanged (nothing had to be written), written or error.", "result"),
+		plain:      b.counter("managedresource_uncompressed_bytes_total", "Size of the objects of ManagedResources before they were compressed."),
+		compressed: b.counter("managedresource_compressed_bytes_total", "Size of the objects of ManagedResources after they were compressed, as in their Secrets."),
+		ratio: b.histogram("managedresource_compression_ratio", "How many times smaller compression made the objects of a ManagedResource.",
+			[]float64{1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24}),
+	}
+}
+
+// Unchanged tells of a ManagedResource for which nothing had to be written.
+func (r *Resources) Unchanged() {
+	if r != nil {
+		r.applies.WithLabelValues("unchanged").Inc()
+	}
+}
+
+// Written tells of a ManagedResource that was written, or could not be applied.
+func (r *Resources) Written(err error) {
+	switch {
+	case r == nil:
+	case err != nil:
+		r.applies.WithLabelValues(resultError).Inc()
+	default:
+		r.applies.WithLabelValues("written").Inc()
+	}
+}
+
+// Compressed tells the size of objects in bytes before and after compression.
+func (r *Resources) Compressed(before, after int) {
+	if r != nil && after > 0 {
+		r.plain.Add(float64(before))
+		r.compressed.Add(float64(after))
+		r.ratio.Observe(float64(before) / float64(after))
+	}
+}
+
+// Pulls are the metrics of pkg/chart/oci. They are not part of a Set, as they exist only where charts come from a registry.
+type Pulls struct {
+	Hits, Pulls, Requests, Stale *prometheus.CounterVec
+	Misses, Corruptions          prometheus.Counter
+}
+
+// NewPulls returns the metrics of pulled charts and registers them.
+func NewPulls(registerer prometheus.Registerer) (*Pulls, error) {
+	b := &builder{registerer: registerer}
+	return &Pulls{
+		Hits:        b.counters("chart_cache_hits_total", "Charts from an OCI registry that were found in memory or on the disk.", "level"),
+		Misses:      b.counter("chart_cache_misses_total", "Charts from an OCI registry that were found neither in memory nor on the disk."),
+		Corruptions: b.counter("chart_cache_corruptions_total", "Charts on the disk that were not what their digest says, and were removed."),
+		Pulls:       b.counters("chart_pulls_total", "Pulls of charts, by result: Success, or why there was none.", "result"),
+		Requests:    b.counters("chart_registry_requests_total", "Requests to registries and their token servers, by status code, or \"error\" if there was no answer.", "registry", "method", "code"),
+		Stale:       b.counters("chart_stale_uses_total", "Charts that were used although the registry did not tell about them when it was time to ask, by reason.", "reason"),
+	}, b.err()
+}
+
+// Machines are the metrics of pkg/machine/driver. They are not part of a Set, as machines are made by a program of its own
+// (gardenlet-extension machine-controller), one for each shoot.
+type Machines struct {
+	operation *prometheus.HistogramVec
+}
+
+// NewMachines returns the metrics of a driver and registers them.
+func NewMachines(registerer prometheus.Registerer) (*Machines, error) {
+	b := &builder{registerer: registerer}
+	return &Machines{operation: b.histograms("machine_operation_duration_seconds",
+		"Time until a machine runs (create) or is gone (delete), by machine-controller-manager's code: OK, ResourceExhausted, DeadlineExceeded and so on.",
+		[]float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600}, "operation", "code")}, b.err()
+}
+
+// MachineOperation is what is done about a machine.
+type MachineOperation string
+
+// The operations.
+const (
+	MachineCreate MachineOperation = "create"
+	MachineDelete MachineOperation = "delete"
+)
+
+// Operation tells how long it took, and machine-controller-manager's name of the code that it ended with.
+func (m *Machines) Operation(operation MachineOperation, code string, took time.Duration) {
+	if m != nil {
+		m.operation.WithLabelValues(string(operation), code).Observe(took.Seconds())
+	}
 }

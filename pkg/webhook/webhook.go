@@ -16,6 +16,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,15 +225,12 @@ func newRegistrar(target, certificates client.Client, opts Options) (*registrar,
 	if err != nil {
 		return nil, err
 	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
 	store := certificate.NewStore(opts.Log)
 	return &registrar{
 		client: target,
 		authority: &certificate.Authority{
 			Client:      certificates,
-			Clock:       opts.Clock,
+			Clock:       cmp.Or[clock.Clock](opts.Clock, clock.RealClock{}),
 			Log:         opts.Log,
 			Identity:    opts.Identity,
 			Namespace:   opts.CertificateNamespace,

@@ -98,7 +98,7 @@ defaults.
 */ -}}
 {{- define "provider-local.commonConfig" -}}
 {{- $config := dict "apiVersion" "config.local.provider.extensions.gardener.cloud/v1alpha1" "kind" "ExtensionConfiguration" -}}
-{{- range $section := list "logLevel" "logFormat" "clientConnection" "controllers" "mock" "heartbeat" -}}
+{{- range $section := list "logLevel" "logFormat" "clientConnection" "controllers" "mock" -}}
 {{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
 {{- end -}}
 {{- with include "provider-local.kubeletPort" . -}}

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,12 +28,12 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	extensionsconfigv1alpha1 "github.com/gardener/gardener/extensions/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener/extensions/pkg/util"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	kubernetesclient "github.com/gardener/gardener/pkg/client/kubernetes"
 	"github.com/gardener/gardener/pkg/utils/flow"
-	"github.com/gardener/gardener/pkg/utils/secrets"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 )
@@ -258,32 +258,22 @@ var ErrNoCredentials = errors.New("the shoot has no credentials for us")
 // Connector returns the access to the API server of the shoot with a namespace in the seed, as it is at present.
 type Connector func(ctx context.Context, namespace string) (*rest.Config, error)
 
-// FromSecrets returns a Connector for the credentials that gardenlet leaves in the namespace of a shoot: the Secret
-// gardener-internal, or gardener if there is none, or if the variable GARDENER_SHOOT_CLIENT is "external". NewClientForShoot of
-// Gardener's extension library does the same, but returns a client that does not see later changes of its config. The reader asks
-// the API server or a cache of these Secrets.
-func FromSecrets(reader client.Reader) Connector {
-	names := []string{v1beta1constants.SecretNameGardenerInternal, v1beta1constants.SecretNameGardener}
-	if os.Getenv("GARDENER_SHOOT_CLIENT") == "external" {
-		names = names[1:]
-	}
+// FromSecrets returns a Connector for the credentials that gardenlet leaves in the namespace of a shoot, as Gardener's extension
+// library reads them: the Secret gardener-internal, or gardener if there is none, or if the variable GARDENER_SHOOT_CLIENT is
+// "external". The library's client is of no use, as it does not see later changes of its config. c reads from the API server or from
+// a cache of these Secrets.
+func FromSecrets(c client.Client) Connector {
+	unused := client.Options{Mapper: meta.NewDefaultRESTMapper(nil)} // The client is made without a request.
 	return func(ctx context.Context, namespace string) (*rest.Config, error) {
-		for _, name := range names {
-			secret := &corev1.Secret{}
-			err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
-			if apierrors.IsNotFound(err) {
-				continue
-			}
-			if err != nil {
-				return nil, fmt.Errorf("reading the credentials in Secret %s/%s: %w", namespace, name, err)
-			}
-			config, err := kubernetesclient.RESTConfigFromKubeconfig(secret.Data[secrets.DataKeyKubeconfig])
-			if err != nil {
-				return nil, fmt.Errorf("reading the kubeconfig in Secret %s/%s: %w", namespace, name, err)
-			}
-			return config, nil
+		config, _, err := util.NewClientForShoot(ctx, c, namespace, unused, extensionsconfigv1alpha1.RESTOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("shoot %s: %w", namespace, ErrNoCredentials)
+		case err != nil:
+			return nil, fmt.Errorf("reading the credentials in Secret %[1]s/%[2]s or %[1]s/%[3]s: %[4]w", namespace,
+				v1beta1constants.SecretNameGardenerInternal, v1beta1constants.SecretNameGardener, err)
 		}
-		return nil, fmt.Errorf("shoot %s: %w", namespace, ErrNoCredentials)
+		return config, nil
 	}
 }
 

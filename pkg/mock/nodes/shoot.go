@@ -115,7 +115,12 @@ func newShoot(opts Options, key client.ObjectKey, clients kubernetes.Interface, 
 	s.oscs = coreinformers.NewFilteredSecretInformer(clients, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{v1beta1constants.GardenRole: v1beta1constants.GardenRoleOperatingSystemConfig}.String()
 	})
-	s.watch(s.nodes, s.trimNode, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeUpdated, DeleteFunc: s.nodeDeleted})
+	s.watch(s.nodes, s.trimNode, cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: s.nodeAdded, DeleteFunc: s.nodeDeleted,
+		UpdateFunc: func(before, after any) {
+			s.nodeChanged(after.(*corev1.Node).Name, before.(*corev1.Node), after.(*corev1.Node))
+		},
+	})
 	s.watch(s.pods, trimPod, cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { s.podChanged(nil, obj) }, UpdateFunc: s.podChanged, DeleteFunc: func(obj any) { s.podChanged(obj, nil) },
 	})
@@ -369,13 +374,6 @@ func (s *shoot) nodeAdded(obj any, before bool) {
 	s.leases.AddAfter(node.Name, time.Duration(share*float64(renewal)))
 	for _, pod := range s.podsOn(node.Name) {
 		s.queue.Add(client.ObjectKeyFromObject(pod))
-	}
-}
-
-func (s *shoot) nodeUpdated(before, after any) {
-	old, node := before.(*corev1.Node), after.(*corev1.Node)
-	if old.ResourceVersion != node.ResourceVersion || old.ResourceVersion == "" {
-		s.nodeChanged(node.Name, old, node)
 	}
 }
 

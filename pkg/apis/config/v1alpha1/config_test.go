@@ -44,7 +44,6 @@ func TestDecodeFillsInDefaults(t *testing.T) {
 	g.Expect(config.DNS.CoreDNS.ConfirmTimeout.Duration).To(Equal(10 * time.Second))
 	g.Expect(config.Server.HealthProbes.Port).To(Equal(8081))
 	g.Expect(config.Backup.HostPath).To(Equal("/etc/gardener/local-backupbuckets"))
-	g.Expect(*config.Heartbeat.RenewIntervalSeconds).To(BeNumerically("==", 30))
 }
 
 func TestDecodeRefuses(t *testing.T) {
@@ -64,7 +63,6 @@ func TestDecodeRefuses(t *testing.T) {
 		"a bind address that is none":          {minimal + "server: {metrics: {bindAddress: here, port: 1}}\n", "server.metrics.bindAddress: Invalid value"},
 		"a log level that is none":             {minimal + "logLevel: loud\n", "logLevel: Unsupported value"},
 		"a log format that is none":            {minimal + "logFormat: xml\n", "logFormat: Unsupported value"},
-		"a heartbeat that never beats":         {minimal + "heartbeat: {renewIntervalSeconds: 0}\n", "heartbeat.renewIntervalSeconds: Invalid value"},
 		"a relative backup directory":          {minimal + "backup: {directory: backups}\n", "backup.directory: Invalid value"},
 		"a backup directory with dots":         {minimal + "backup: {hostPath: /a/../b}\n", "backup.hostPath: Invalid value"},
 		"the root as backup directory":         {minimal + "backup: {hostPath: /}\n", "backup.hostPath: Invalid value"},

@@ -5,6 +5,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -75,7 +76,6 @@ func SetDefaults(config *ExtensionConfiguration) {
 	setDefault(&config.Backup.Directory, DefaultBackupDirectory)
 	setDefault(&config.Backup.HostPath, DefaultBackupHostPath)
 	setMockDefaults(&config.Mock)
-	setPointerDefault(&config.Heartbeat.RenewIntervalSeconds, 30)
 }
 
 // SetAdmissionDefaults fills in what the user left out.
@@ -90,9 +90,7 @@ func SetAdmissionDefaults(config *AdmissionConfiguration) {
 // SetCloudControllerDefaults fills in what the user left out.
 func SetCloudControllerDefaults(config *CloudControllerConfiguration) {
 	setLoggingDefaults(&config.Logging)
-	if config.Server.Port == 0 {
-		config.Server.Port = 10258
-	}
+	setDefault(&config.Server.Port, 10258)
 	setPointerDefault(&config.ConcurrentSyncs, 5)
 }
 
@@ -106,12 +104,8 @@ func setMockDefaults(mock *MockConfiguration) {
 }
 
 func setConnectionDefaults(connection *componentbaseconfigv1alpha1.ClientConnectionConfiguration, qps float32, burst int32) {
-	if connection.QPS == 0 {
-		connection.QPS = qps
-	}
-	if connection.Burst == 0 {
-		connection.Burst = burst
-	}
+	setDefault(&connection.QPS, qps)
+	setDefault(&connection.Burst, burst)
 }
 
 func setLeaderElectionDefaults(leaderElection *componentbaseconfigv1alpha1.LeaderElectionConfiguration) {
@@ -197,17 +191,9 @@ func wellKnownServices(coreDNSNamespace string) []LoadBalancerService {
 	}
 }
 
-func setDefault[T ~string](field *T, value T) {
-	if *field == "" {
-		*field = value
-	}
-}
+func setDefault[T comparable](field *T, value T) { *field = cmp.Or(*field, value) }
 
-func setPointerDefault[T any](field **T, value T) {
-	if *field == nil {
-		*field = &value
-	}
-}
+func setPointerDefault[T any](field **T, value T) { *field = cmp.Or(*field, &value) }
 
 // byName returns the controllers by the names of their fields.
 func (c *ControllersConfiguration) byName() map[string]*ControllerConfiguration {

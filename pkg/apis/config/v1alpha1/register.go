@@ -17,21 +17,9 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha
 
 // AddToScheme adds the types of this package and their defaults to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	addType(scheme, SetDefaults)
-	addType(scheme, SetAdmissionDefaults)
-	addType(scheme, SetCloudControllerDefaults)
+	scheme.AddKnownTypes(SchemeGroupVersion, &ExtensionConfiguration{}, &AdmissionConfiguration{}, &CloudControllerConfiguration{})
+	scheme.AddTypeDefaultingFunc(&ExtensionConfiguration{}, func(obj any) { SetDefaults(obj.(*ExtensionConfiguration)) })
+	scheme.AddTypeDefaultingFunc(&AdmissionConfiguration{}, func(obj any) { SetAdmissionDefaults(obj.(*AdmissionConfiguration)) })
+	scheme.AddTypeDefaultingFunc(&CloudControllerConfiguration{}, func(obj any) { SetCloudControllerDefaults(obj.(*CloudControllerConfiguration)) })
 	return nil
-}
-
-// addType adds a type with its defaults.
-func addType[T any, C interface {
-	*T
-	runtime.Object
-}](scheme *runtime.Scheme, setDefaults func(C)) {
-	scheme.AddKnownTypes(SchemeGroupVersion, C(new(T)))
-	scheme.AddTypeDefaultingFunc(C(new(T)), func(obj any) {
-		if config, ok := obj.(C); ok {
-			setDefaults(config)
-		}
-	})
 }

@@ -10,7 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -56,8 +59,6 @@ type ExtensionConfiguration struct {
 	Nodes NodesConfiguration `json:"nodes"`
 	// Mock configures the mock provider.
 	Mock MockConfiguration `json:"mock"`
-	// Heartbeat configures the Lease by which Gardener sees that the instance is alive.
-	Heartbeat HeartbeatConfiguration `json:"heartbeat"`
 }
 
 // ControllersConfiguration are the controllers of an instance.
@@ -394,9 +395,201 @@ type CloudControllerDeployment struct {
 	Image string `json:"image,omitempty"`
 }
 
-// HeartbeatConfiguration is the Lease gardener-extension-heartbeat in the instance's namespace.
-type HeartbeatConfiguration struct {
-	// RenewIntervalSeconds is how often the Lease is renewed. Default 30.
+// MachinesConfiguration is how the machines of shoots are made.
+type MachinesConfiguration struct {
+	// ControllerImage is the image of the container that is put beside machine-controller-manager: gardenlet-extension's.
 	// +optional
-	RenewIntervalSeconds *int32 `json:"renewIntervalSeconds,omitempty"`
+	ControllerImage string `json:"controllerImage,omitempty"`
+	// RegistryMirrors are written to the containerd configuration of all machines.
+	// +optional
+	RegistryMirrors []RegistryMirror `json:"registryMirrors,omitempty"`
+	// Sizing is how the machine type of a CloudProfile bounds a machine, unless the worker pool's providerConfig says
+	// otherwise: Exact (default), Overcommit or Unlimited.
+	// +optional
+	Sizing localv1alpha1.MachineSizing `json:"sizing,omitempty"`
+	// AllowedSizings are what the providerConfig of a worker pool may choose. Default: Exact, Overcommit and Sizing. A machine
+	// that is Unlimited may take all of its node, past the quota of its project.
+	// +optional
+	AllowedSizings []localv1alpha1.MachineSizing `json:"allowedSizings,omitempty"`
+	// GPUResourceName is the resource of which a machine gets as many as its machine type has GPUs. Default:
+	// nvidia.com/gpu.
+	// +optional
+	GPUResourceName corev1.ResourceName `json:"gpuResourceName,omitempty"`
+	// EgressCIDRs are ranges that machines may reach besides those that every machine reaches: the machines of its shoot,
+	// the gateways and DNS servers of the seed, the seed's nodes, and public addresses. They are meant for registries and
+	// mirrors in private networks.
+	// +optional
+	EgressCIDRs []string `json:"egressCIDRs,omitempty"`
+	// NodeCIDRs are ranges from which Shoots may have their nodes besides private (RFC 1918), shared (RFC 6598) and unique
+	// local ones (RFC 4193). Each node of the seed sends to machines what is for such a range. The admission has the same
+	// field.
+	// +optional
+	NodeCIDRs []string `json:"nodeCIDRs,omitempty"`
+	// Remote is about machines in clusters other than the seed, to which kubeconfigs of users lead.
+	// +optional
+	Remote RemoteMachinesConfiguration `json:"remote,omitempty"`
+}
+
+// RemoteMachinesConfiguration is about machines in clusters other than the seed.
+type RemoteMachinesConfiguration struct {
+	// AllowedCIDRs are the ranges to which the servers of kubeconfigs may resolve. Default: all addresses. Loopback, link-local,
+	// multicast and unspecified ones are refused in any case.
+	// +optional
+	AllowedCIDRs []string `json:"allowedCIDRs,omitempty"`
+}
+
+// RegistryMirror is a mirror for the images of one registry.
+type RegistryMirror struct {
+	// Upstream is the registry as images name it, for example "registry.k8s.io".
+	Upstream string `json:"upstream"`
+	// Server is the URL of the registry itself, asked if no host has an image. Default: https:// and Upstream.
+	// +optional
+	Server string `json:"server,omitempty"`
+	// Hosts are the URLs of the mirrors, asked in this order.
+	Hosts []string `json:"hosts"`
+}
+
+// NodesConfiguration is what Nodes report.
+type NodesConfiguration struct {
+	// Capacity is what a Node has unless its machine type says so. Default: 100 CPUs and 100Gi of memory.
+	// +optional
+	Capacity NodeCapacity `json:"capacity,omitempty"`
+}
+
+// NodeCapacity is what a Node has.
+type NodeCapacity struct {
+	// CPU is the number of CPUs.
+	// +optional
+	CPU *resource.Quantity `json:"cpu,omitempty"`
+	// Memory is in bytes.
+	// +optional
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// MockConfiguration is how the mock provider serves extension objects of type mock (docs/usage/mock.md):
+// it makes every one of them ready without any infrastructure, or lets it wait and fail as the behaviours say.
+type MockConfiguration struct {
+	// Enabled switches the mock provider on. Default false.
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+	// ConcurrentSyncs is how many objects of each kind are reconciled at a time. Default 20.
+	// +optional
+	ConcurrentSyncs *int `json:"concurrentSyncs,omitempty"`
+	// Seed is what all chance is drawn from: the same seed has the same objects wait and fail in the same way.
+	// +optional
+	Seed int64 `json:"seed,omitempty"`
+	// Behaviours say which operations take time and which fail. For each operation on an object the first one counts that
+	// fits; an operation that none fits succeeds at once.
+	// +optional
+	Behaviours []MockBehaviour `json:"behaviours,omitempty"`
+	// Nodes configures the fake Nodes of Workers.
+	// +optional
+	Nodes MockNodes `json:"nodes,omitempty"`
+}
+
+// MockNodes are the fake Nodes of Workers.
+type MockNodes struct {
+	// Disabled has Workers succeed without Nodes, as for objects whose shoot has no API server. Default false.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+	// KubeletPort is the port on which the seed's instance answers for the kubelets of all fake Nodes, on all addresses.
+	// Default 10250.
+	// +optional
+	KubeletPort *int `json:"kubeletPort,omitempty"`
+}
+
+// MockBehaviour is how operations of a kind behave.
+type MockBehaviour struct {
+	// Kind is the kind of the objects, such as Infrastructure; empty for all.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// Operation is the operation; empty for all but ForceDelete.
+	// +optional
+	Operation MockOperation `json:"operation,omitempty"`
+	// Delay is how long each attempt takes.
+	// +optional
+	Delay *metav1.Duration `json:"delay,omitempty"`
+	// Jitter is how much longer an attempt may take, by chance.
+	// +optional
+	Jitter *metav1.Duration `json:"jitter,omitempty"`
+	// Failures is how many attempts of each operation on an object fail before one may succeed.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// ErrorRate is how probable it is that any other attempt fails, from 0 to 1.
+	// +optional
+	ErrorRate float64 `json:"errorRate,omitempty"`
+	// Error is what a failed attempt leaves on the object.
+	// +optional
+	Error MockError `json:"error,omitempty"`
+	// RetryAfter is when a failed attempt is followed by another one, unless Gardener asks before. Default 5s.
+	// +optional
+	RetryAfter *metav1.Duration `json:"retryAfter,omitempty"`
+}
+
+// MockOperation is an operation on an extension object.
+type MockOperation string
+
+const (
+	// MockOperationCreate is all from the first attempt on until one succeeds.
+	MockOperationCreate MockOperation = "Create"
+	// MockOperationReconcile is what follows after that.
+	MockOperationReconcile MockOperation = "Reconcile"
+	// MockOperationDelete is a deletion that nobody forces.
+	MockOperationDelete MockOperation = "Delete"
+	// MockOperationForceDelete is a deletion that a user has forced.
+	MockOperationForceDelete MockOperation = "ForceDelete"
+	// MockOperationMigrate is what an object in the old seed undergoes when a control plane is migrated.
+	MockOperationMigrate MockOperation = "Migrate"
+	// MockOperationRestore is what an object in the new seed undergoes.
+	MockOperationRestore MockOperation = "Restore"
+)
+
+// MockError is an error that Gardener reads from an extension object.
+type MockError struct {
+	// Message is its description. Default: "failure injected by the configuration of the mock provider".
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Codes are its error codes, by which Gardener tells what to do about it.
+	// +optional
+	Codes []gardencorev1beta1.ErrorCode `json:"codes,omitempty"`
+}
+
+// Logging is how a program logs.
+type Logging struct {
+	// LogLevel is "debug", "info" (default) or "error".
+	// +optional
+	LogLevel string `json:"logLevel,omitempty"`
+	// LogFormat is "json" (default) or "text".
+	// +optional
+	LogFormat string `json:"logFormat,omitempty"`
+}
+
+// LogOptions returns level and format, for those that know a configuration only by what it has in common with others.
+func (l Logging) LogOptions() (level, format string) { return l.LogLevel, l.LogFormat }
+
+// ServerConfiguration are the servers of an instance.
+type ServerConfiguration struct {
+	// HealthProbes serves /healthz and /readyz. Default: port 8081 on all addresses.
+	// +optional
+	HealthProbes *Server `json:"healthProbes,omitempty"`
+	// Metrics serves /metrics. Default: port 8080 on all addresses.
+	// +optional
+	Metrics *Server `json:"metrics,omitempty"`
+	// SecureMetrics serves /metrics by TLS, with a certificate that nobody has signed, and only to those who may get the
+	// non-resource URL /metrics in the cluster in which the program runs. The program needs to create TokenReviews and
+	// SubjectAccessReviews there. Default: false, /metrics is for all who reach the port.
+	// +optional
+	SecureMetrics bool `json:"secureMetrics,omitempty"`
+	// Webhooks serves the webhooks. Default: port 10443 on all addresses.
+	// +optional
+	Webhooks *Server `json:"webhooks,omitempty"`
+}
+
+// Server is an address to listen on.
+type Server struct {
+	// BindAddress is an IP address; empty for all of them.
+	// +optional
+	BindAddress string `json:"bindAddress,omitempty"`
+	// Port is a TCP port, 1 to 65535.
+	Port int `json:"port"`
 }

@@ -72,7 +72,6 @@ func Validate(config *ExtensionConfiguration) field.ErrorList {
 		unless(config.Nodes.Capacity.CPU.Sign() > 0, field.Invalid(field.NewPath("nodes", "capacity", "cpu"), config.Nodes.Capacity.CPU.String(), mustBePositive)),
 		unless(config.Nodes.Capacity.Memory.Sign() > 0, field.Invalid(field.NewPath("nodes", "capacity", "memory"), config.Nodes.Capacity.Memory.String(), mustBePositive)),
 		validateMock(field.NewPath("mock"), &config.Mock),
-		unless(*config.Heartbeat.RenewIntervalSeconds > 0, field.Invalid(field.NewPath("heartbeat", "renewIntervalSeconds"), *config.Heartbeat.RenewIntervalSeconds, mustBePositive)),
 	)
 }
 

@@ -111,18 +111,19 @@ func capabilities(of gardencorev1beta1.Capabilities, definitions []gardencorev1b
 // CompleteImages checks that the configuration has a container image for whatever machine images are offered, but for the
 // versions that are had from elsewhere. path is that of the offered machine images.
 func CompleteImages(config *localv1alpha1.CloudProfileConfig, offered []gardencorev1beta1.MachineImage, definitions []gardencorev1beta1.CapabilityDefinition,
-	elsewhere func(image, version string) bool, path *field.Path) field.ErrorList {
+	elsewhere sets.Set[ImageVersion], path *field.Path) field.ErrorList {
 	var (
 		errs     field.ErrorList
-		versions = versionsOf(config)
+		versions = Versions(config)
 	)
 	for i, image := range offered {
 		for j, version := range image.Versions {
-			if elsewhere != nil && elsewhere(image.Name, version.Version) {
+			key := ImageVersion{image.Name, version.Version}
+			if elsewhere.Has(key) {
 				continue
 			}
 			path := path.Index(i).Child("versions").Index(j)
-			found := versions[imageVersionKey{image.Name, version.Version}]
+			found := versions[key]
 			if found == nil {
 				errs = append(errs, field.Invalid(path.Child("version"), version.Version, fmt.Sprintf(
 					"no container image is known for it: add the version to the machine image %q in machineImages of spec.providerConfig", image.Name)))
@@ -168,36 +169,22 @@ func textOf(capabilities gardencorev1beta1.Capabilities) string {
 	return fmt.Sprintf("%q", sorted) // in the order of the names
 }
 
-type imageVersionKey struct{ image, version string }
+// ImageVersion names a version of a machine image.
+type ImageVersion struct{ Image, Version string }
 
-// versionsOf returns the versions of all machine images in a configuration. Of two that are the same it is the first.
-func versionsOf(config *localv1alpha1.CloudProfileConfig) map[imageVersionKey]*localv1alpha1.MachineImageVersion {
-	result := map[imageVersionKey]*localv1alpha1.MachineImageVersion{}
+// Versions returns the versions of all machine images in a configuration. Of two that are the same it is the first.
+func Versions(config *localv1alpha1.CloudProfileConfig) map[ImageVersion]*localv1alpha1.MachineImageVersion {
+	result := map[ImageVersion]*localv1alpha1.MachineImageVersion{}
 	for i := range config.MachineImages {
 		image := &config.MachineImages[i]
 		for j := range image.Versions {
-			key := imageVersionKey{image.Name, image.Versions[j].Version}
+			key := ImageVersion{image.Name, image.Versions[j].Version}
 			if result[key] == nil {
 				result[key] = &image.Versions[j]
 			}
 		}
 	}
 	return result
-}
-
-// FindVersion returns the version of a machine image in a configuration, nil if there is none.
-func FindVersion(config *localv1alpha1.CloudProfileConfig, image, version string) *localv1alpha1.MachineImageVersion {
-	for i := range config.MachineImages {
-		if config.MachineImages[i].Name != image {
-			continue
-		}
-		for j := range config.MachineImages[i].Versions {
-			if config.MachineImages[i].Versions[j].Version == version {
-				return &config.MachineImages[i].Versions[j]
-			}
-		}
-	}
-	return nil
 }
 
 // Serves reports whether a version of a machine image has a container image for machines with these capabilities.

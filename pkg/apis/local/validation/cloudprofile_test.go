@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -115,7 +116,7 @@ func TestEveryMachineImageThatIsOfferedNeedsContainerImages(t *testing.T) {
 		config      *localv1alpha1.CloudProfileConfig
 		offered     []gardencorev1beta1.MachineImage
 		definitions []gardencorev1beta1.CapabilityDefinition
-		elsewhere   func(string, string) bool
+		elsewhere   sets.Set[ImageVersion]
 		errs        []string
 	}{
 		"it has":                           {config: plain, offered: offered()},
@@ -132,7 +133,7 @@ func TestEveryMachineImageThatIsOfferedNeedsContainerImages(t *testing.T) {
 			errs: []string{`at[0].versions[0].version: Invalid value: "1.0.0": no container image is known for it: add the version to the machine image "local" in machineImages of spec.providerConfig`},
 		},
 		"the machine image is missing": {config: &localv1alpha1.CloudProfileConfig{}, offered: offered(), errs: []string{`at[0].versions[0].version`}},
-		"it is had from elsewhere":     {config: &localv1alpha1.CloudProfileConfig{}, offered: offered(), elsewhere: func(image, version string) bool { return image == "local" && version == "1.0.0" }},
+		"it is had from elsewhere":     {config: &localv1alpha1.CloudProfileConfig{}, offered: offered(), elsewhere: sets.New(ImageVersion{Image: "local", Version: "1.0.0"})},
 		"a flavor is missing": {
 			config: config(flavored(flavor("a", "amd64"))), offered: offered(of("amd64"), of("arm64")), definitions: definitions,
 			errs: []string{`at[0].versions[0].capabilityFlavors[1]: Invalid value`},

@@ -5,8 +5,11 @@
 package validation
 
 import (
+	"bytes"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -17,7 +20,7 @@ import (
 
 // Empty refuses a providerConfig where there is nothing to configure: what a user asks for must not be ignored.
 func Empty(config *runtime.RawExtension, path *field.Path) field.ErrorList {
-	if config == nil || len(config.Raw) == 0 || string(config.Raw) == "null" {
+	if raw := rawOf(config); len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(path, "there is nothing to configure for type "+localv1alpha1.Type+": take it out")}
@@ -28,7 +31,7 @@ func Empty(config *runtime.RawExtension, path *field.Path) field.ErrorList {
 // namespace is that of the Shoot.
 func Worker(namespace string, worker, old *gardencorev1beta1.Worker, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if old == nil || !sameConfig(worker.ProviderConfig, old.ProviderConfig) {
+	if old == nil || !bytes.Equal(rawOf(worker.ProviderConfig), rawOf(old.ProviderConfig)) {
 		errs = append(errs, workerConfig(namespace, worker, old, path.Child("providerConfig"))...)
 	}
 	if len(worker.DataVolumes) > 0 && (old == nil || len(old.DataVolumes) == 0) {
@@ -44,18 +47,11 @@ func Worker(namespace string, worker, old *gardencorev1beta1.Worker, path *field
 }
 
 func encrypted(worker *gardencorev1beta1.Worker) bool {
-	return worker.Volume != nil && worker.Volume.Encrypted != nil && *worker.Volume.Encrypted
-}
-
-func sameConfig(a, b *runtime.RawExtension) bool {
-	return string(rawOf(a)) == string(rawOf(b))
+	return worker.Volume != nil && ptr.Deref(worker.Volume.Encrypted, false)
 }
 
 func rawOf(config *runtime.RawExtension) []byte {
-	if config == nil {
-		return nil
-	}
-	return config.Raw
+	return ptr.Deref(config, runtime.RawExtension{}).Raw
 }
 
 func workerConfig(namespace string, worker, old *gardencorev1beta1.Worker, path *field.Path) field.ErrorList {

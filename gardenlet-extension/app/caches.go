@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupbucket"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/bastion"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
+)
+
+// caches says what the instance caches, beside all extension objects, Clusters, Namespaces and machines: only some objects, and
+// of them only some fields. As each kind has one cache for all controllers, no two of these may be about the same kind.
+func caches(config *configv1alpha1.ExtensionConfiguration) map[client.Object]cache.ByObject {
+	byObject := coredns.CacheOptions(config.DNS.CoreDNS.Namespace) // Services of type LoadBalancer; ConfigMaps and EndpointSlices of CoreDNS
+	maps.Copy(byObject, healthcheck.CacheOptions())                // Deployments machine-controller-manager, ManagedResources
+	maps.Copy(byObject, ingress.CacheOptions())                    // Ingresses
+	maps.Copy(byObject, bastion.CacheOptions())                    // Pods of bastions
+	maps.Copy(byObject, backupbucket.CacheOptions())               // Secrets that are generated for BackupBuckets
+	maps.Copy(byObject, machinecontrollermanager.CacheOptions())   // Roles of machine-controller-manager
+	return byObject
+}
+
+// uncached are further kinds that are read past the cache, as it has only some of their objects or fields.
+func uncached() []client.Object { return []client.Object{&appsv1.Deployment{}, &corev1.Pod{}} }

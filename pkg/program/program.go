@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package program has what the programs operator-extension and gardenlet-extension have in common beyond an instance: the
+// components that controllers share, the controllers of kinds that exist for all classes, and the command. What only one of them
+// has is in its own package app.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/charts/components"
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupbucket"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupentry"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/dnsrecord"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/extension"
+	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
+	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
+	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
+	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+)
+
+// Program is an instance with the components that its controllers share.
+type Program struct {
+	*instance.Instance
+
+	Options instance.Options
+	Config  *configv1alpha1.ExtensionConfiguration
+	Classes class.Set
+	Metrics *metrics.Set
+	Charts  *oci.Sources
+	// Renderer renders charts for the cluster, and Resources writes ManagedResources to it.
+	Renderer  *chart.Renderer
+	Resources *resources.Writer
+	// VPA reports whether the cluster knows VerticalPodAutoscalers, which Gardener brings where they are switched on.
+	VPA bool
+
+	store         *backup.Store
+	shootClusters *reconciler.Clusters
+	// place tells what this program writes for CoreDNS from what the other one does.
+	place string
+}
+
+// Run runs a program until ctx ends. It may serve the given classes; place is its name in what it writes for CoreDNS. add gives it
+// its controllers.
+func Run(ctx context.Context, opts instance.Options, place string, allowed []extensionsv1alpha1.ExtensionClass, add func(*Program) error) (err error) {
+	classes, err := class.New(opts.Config.ExtensionClasses, allowed...)
+	if err != nil {
+		return err
+	}
+	inst, err := instance.New(opts)
+	if err != nil {
+		return err
+	}
+	store, err := backup.Open(opts.Config.Backup.Directory)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	charts, err := oci.NewSources(opts.Config.Charts, components.FS, oci.Options{
+		Reader:     inst.GetAPIReader(),
+		Namespace:  opts.Namespace,
+		Registerer: ctrlmetrics.Registry,
+		Log:        inst.GetLogger().WithName("charts"),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, charts.Close()) }()
+
+	// They are served together with those of controller-runtime.
+	m, err := metrics.New(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	renderer, err := newRenderer(inst)
+	if err != nil {
+		return err
+	}
+	_, noVPA := inst.GetRESTMapper().RESTMapping(schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"})
+	if err := add(&Program{
+		Instance: inst, Options: opts, Config: opts.Config, Classes: classes.WithObserver(m.Classes), Metrics: m, Charts: charts,
+		Renderer: renderer.WithMetrics(m.Charts), Resources: resources.New(inst.GetClient()).WithMetrics(m.Resources), VPA: noVPA == nil,
+		store: store, shootClusters: reconciler.NewClusters(inst.GetClient()), place: place,
+	}); err != nil {
+		return err
+	}
+	return inst.Run(ctx)
+}
+
+// newRenderer returns a renderer of charts for the cluster, which is asked for its version.
+func newRenderer(inst *instance.Instance) (*chart.Renderer, error) {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(inst.GetConfig(), inst.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	version, err := client.ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("asking the API server for its version: %w", err)
+	}
+	return chart.NewRenderer(chart.Capabilities{KubeVersion: version.GitVersion})
+}
+
+// AddController adds the controller for objects of a kind unless it is disabled. What controllers for extension objects have in
+// common is for add.
+func (p *Program) AddController(kind string, config configv1alpha1.ControllerConfiguration, add func(reconciler.Shared) error) error {
+	if config.Disabled {
+		return nil
+	}
+	if err := add(reconciler.Shared{
+		Controller: p.ControllerOptions(config), Classes: p.Classes, ShootClusters: p.shootClusters,
+		IgnoreOperationAnnotation: p.Config.Controllers.IgnoreOperationAnnotation,
+	}); err != nil {
+		return fmt.Errorf("adding the controller for %ss: %w", kind, err)
+	}
+	return nil
+}
+
+// AddCommonControllers adds the controllers that both programs have. nodes are the fake Nodes for Workers of type mock, nil for none.
+func (p *Program) AddCommonControllers(nodes mock.Nodes) error {
+	controllers, hostPath := p.Config.Controllers, p.Config.Backup.HostPath
+	mockObjects := configv1alpha1.ControllerConfiguration{Disabled: !p.Config.Mock.Enabled, ConcurrentSyncs: p.Config.Mock.ConcurrentSyncs}
+	return errors.Join(
+		p.AddController("BackupBucket", controllers.BackupBucket, func(shared reconciler.Shared) error {
+			return backupbucket.AddToManager(p, backupbucket.Options{Shared: shared, Store: p.store, HostPath: hostPath})
+		}),
+		p.AddController("BackupEntry", controllers.BackupEntry, func(shared reconciler.Shared) error {
+			return backupentry.AddToManager(p, backupentry.Options{Shared: shared, Store: p.store, HostPath: hostPath})
+		}),
+		p.AddController("DNSRecord", controllers.DNSRecord, p.addDNSRecords),
+		p.AddController("Extension", controllers.Extension, func(shared reconciler.Shared) error {
+			return extension.AddToManager(p, extension.Options{Shared: shared, Resources: p.Resources, ForceDeleteTest: controllers.ForceDeleteTest})
+		}),
+		p.AddController("mock object", mockObjects, func(shared reconciler.Shared) error {
+			return mock.AddToManager(p, mock.Options{Shared: shared, Config: p.Config.Mock, HostPath: hostPath, Nodes: nodes})
+		}),
+	)
+}
+
+func (p *Program) addDNSRecords(shared reconciler.Shared) error {
+	dns := p.Config.DNS
+	providers, err := dnsrecord.NewProviders(p, coredns.SetupOptions{
+		DNS:            dns,
+		Place:          p.place,
+		ServiceAccount: types.NamespacedName{Namespace: p.Options.Namespace, Name: p.Options.Name},
+		Classes:        p.Classes,
+		Renderer:       p.Renderer,
+		Writer:         p.Resources,
+		Chart:          p.Charts.For(components.CoreDNS),
+		VPA:            p.VPA,
+		Metrics:        p.Metrics.DNS,
+	})
+	if err != nil {
+		return err
+	}
+	return dnsrecord.AddToManager(p, dnsrecord.Options{
+		Shared:          shared,
+		Providers:       providers,
+		DefaultProvider: dns.Provider,
+		DefaultTTL:      *dns.DefaultTTL,
+		ReservedDomains: dns.ReservedDomains,
+	})
+}
