@@ -309,6 +309,15 @@ func (p *Provider) update(names ...string) versions {
 	return out
 }
 
+// updateWhere renders the names of the records that a function chooses.
+func (p *Provider) updateWhere(chosen func(dns.Record) bool) {
+	for _, record := range p.desired.owners {
+		if chosen(record) {
+			p.update(record.Name)
+		}
+	}
+}
+
 // renderName puts a name into its ConfigMap, and returns those that this changes.
 func (p *Provider) renderName(name string) []*shard {
 	records := p.desired.effective(name)
@@ -391,19 +400,20 @@ func (p *Provider) writeShard(ctx context.Context, name string) error {
 
 // mustRestore reports whether a ConfigMap is not as it was written, as far as the cache tells.
 func (p *Provider) mustRestore(ctx context.Context, s *shard) (bool, error) {
-	wanted, found := p.configMap(s, s.generation), &corev1.ConfigMap{}
-	err := p.Cache.Get(ctx, client.ObjectKeyFromObject(wanted), found)
+	key, found := client.ObjectKey{Namespace: p.DNS.CoreDNS.Namespace, Name: s.name}, &corev1.ConfigMap{}
+	err := p.Cache.Get(ctx, key, found)
 	if apierrors.IsNotFound(err) {
 		s.exists = false
 		return len(s.entries) > 0, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading ConfigMap %s/%s from the cache: %w", wanted.Namespace, s.name, err)
+		return false, fmt.Errorf("reading ConfigMap %s from the cache: %w", key, err)
 	}
 	if order, err := resourceversion.CompareResourceVersion(found.ResourceVersion, s.resourceVersion); err == nil && order <= 0 {
 		return false, nil // It is the last one that was written, or the cache is behind.
 	}
 	s.exists = true
+	wanted := p.configMap(s, s.generation)
 	// This is what matters to CoreDNS and to the garbage collector.
 	isAsWritten := len(s.entries) > 0 && maps.Equal(found.Data, wanted.Data) && len(found.BinaryData) == 0 &&
 		equality.Semantic.DeepDerivative(wanted.Labels, found.Labels) &&

@@ -76,17 +76,6 @@ func (d *desired) remove(owner types.NamespacedName) []string {
 	return d.concerned(record.Name)
 }
 
-// names returns the names of the records that a function chooses.
-func (d *desired) names(chosen func(dns.Record) bool) []string {
-	var names []string
-	for _, record := range d.owners {
-		if chosen(record) {
-			names = append(names, record.Name)
-		}
-	}
-	return names
-}
-
 // candidates returns the records of a name that no wildcard keeps from it. The first one's holder has the name: the highest
 // class, then who came first. above are the first records of the wildcards that cover the name.
 func (d *desired) candidates(name string, above []dns.Record) []dns.Record {

@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
@@ -347,10 +348,8 @@ func (p *Provider) serviceChanged(service *corev1.Service, deleted bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if addresses := p.gateways.set(next); len(addresses) > 0 {
-		p.update(p.desired.names(func(record dns.Record) bool {
-			return slices.ContainsFunc(record.Values, func(value string) bool { return slices.Contains(addresses, value) })
-		})...)
+	if addresses := sets.New(p.gateways.set(next)...); addresses.Len() > 0 {
+		p.updateWhere(func(record dns.Record) bool { return addresses.HasAny(record.Values...) })
 	}
 }
 
@@ -363,7 +362,7 @@ func (p *Provider) namespaceChanged(namespace *corev1.Namespace, deleted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gateways.setZone(namespace.Name, zone) {
-		p.update(p.desired.names(func(record dns.Record) bool { return record.Owner.Namespace == namespace.Name })...)
+		p.updateWhere(func(record dns.Record) bool { return record.Owner.Namespace == namespace.Name })
 	}
 }
 
