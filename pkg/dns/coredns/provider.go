@@ -195,8 +195,8 @@ func (p *Provider) waitStarted(ctx context.Context) error {
 	return fmt.Errorf("the state of CoreDNS in namespace %s is not known yet: %w", p.DNS.CoreDNS.Namespace, cmp.Or(p.unprepared, ctx.Err()))
 }
 
-// Start implements manager.Runnable. It makes the state from what is in the cluster, prunes what nobody wants any more,
-// and then writes what changes until ctx is done.
+// Start implements manager.Runnable. It makes the state from what is in the cluster, and then writes what changes until ctx is
+// done.
 func (p *Provider) Start(ctx context.Context) error {
 	err := p.makeState(ctx)
 	if ctx.Err() != nil {
@@ -210,21 +210,23 @@ func (p *Provider) Start(ctx context.Context) error {
 	return nil
 }
 
+// makeState makes the state from what is in the cluster, and follows that from then on.
 func (p *Provider) makeState(ctx context.Context) error {
 	configMaps, err := p.waitPrepared(ctx)
 	if err != nil {
 		return err
 	}
-	if err := watch(ctx, p.Cache, func(object *extensionsv1alpha1.DNSRecord, _ bool) { p.dnsRecordChanged(ctx, object) }); err != nil {
+	dnsRecordChanged := func(object *extensionsv1alpha1.DNSRecord, _ bool) { p.dnsRecordChanged(ctx, object) }
+	if err := watch(ctx, p.Cache, &extensionsv1alpha1.DNSRecord{}, dnsRecordChanged); err != nil {
 		return err
 	}
-	if err := watch(ctx, p.Cache, p.serviceChanged); err != nil {
+	if err := watch(ctx, p.Cache, &corev1.Service{}, p.serviceChanged); err != nil {
 		return err
 	}
 	// Namespaces with a zone of their own are those of the control planes of shoots. They are watched as a whole, as the
 	// extension library watches them anyway; a second informer, for what is needed of them, would not save anything.
 	if _, ok := p.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok {
-		if err := watch(ctx, p.Cache, p.namespaceChanged); err != nil {
+		if err := watch(ctx, p.Cache, &corev1.Namespace{}, p.namespaceChanged); err != nil {
 			return err
 		}
 	}
@@ -232,7 +234,7 @@ func (p *Provider) makeState(ctx context.Context) error {
 		return err
 	}
 	// Whether a ConfigMap is as it should be can be told only once it is known what is to be in it.
-	return watch(ctx, p.Cache, p.configMapChanged)
+	return watch(ctx, p.Cache, &corev1.ConfigMap{}, p.configMapChanged)
 }
 
 // waitPrepared returns the ConfigMaps once what has to be read in the namespace of CoreDNS can be. An instance whose CoreDNS is
@@ -279,31 +281,25 @@ func ownerReference(ctx context.Context, reader client.Reader, name string) (met
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: name, UID: namespace.UID}, nil
 }
 
-// pointer is one to an object of type T.
-type pointer[T any] interface {
-	*T
-	client.Object
-}
-
-// watch calls a function with the objects of a kind that are there, with what changes from now on, and with what is deleted. It
+// watch calls a function with the objects of a kind that are there, and with those that are changed or deleted from now on. It
 // returns once the function was called with all that are there.
-func watch[T any, P pointer[T]](ctx context.Context, from Cache, changed func(object P, deleted bool)) error {
-	informer, err := from.GetInformer(ctx, P(new(T)))
+func watch[T client.Object](ctx context.Context, from Cache, kind T, changed func(object T, deleted bool)) error {
+	informer, err := from.GetInformer(ctx, kind)
 	if err != nil {
-		return fmt.Errorf("watching objects of type %T: %w", new(T), err)
+		return fmt.Errorf("watching objects of type %T: %w", kind, err)
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { changed(object.(P), false) },
-		UpdateFunc: func(_, object any) { changed(object.(P), false) },
+		AddFunc:    func(object any) { changed(object.(T), false) },
+		UpdateFunc: func(_, object any) { changed(object.(T), false) },
 		DeleteFunc: func(object any) {
 			if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 				object = missed.Obj
 			}
-			changed(object.(P), true)
+			changed(object.(T), true)
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("watching objects of type %T: %w", new(T), err)
+		return fmt.Errorf("watching objects of type %T: %w", kind, err)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return ctx.Err()
@@ -377,7 +373,8 @@ func (p *Provider) isElsewhere(object *extensionsv1alpha1.DNSRecord) bool {
 		object.Spec.Class != nil && *object.Spec.Class == extensionsv1alpha1.ExtensionClassGarden
 }
 
-// rebuild makes the state from the DNSRecords, and takes over where names are from the ConfigMaps.
+// rebuild makes the state from the DNSRecords, takes over where names are from the ConfigMaps, and prunes what nobody wants any
+// more.
 func (p *Provider) rebuild(ctx context.Context, configMaps *corev1.ConfigMapList) error {
 	objects := &extensionsv1alpha1.DNSRecordList{}
 	if err := p.Client.List(ctx, objects); err != nil {

@@ -450,6 +450,25 @@ func TestAStartKeepsWhatIsServedThoughTheLastAttemptFailed(t *testing.T) {
 	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", Not(ContainSubstring("invalid"))), "its deletion removes it")
 }
 
+func TestAStartMendsWhatSomebodyHasEditedMeanwhile(t *testing.T) {
+	g := NewWithT(t)
+	const zone, line = "local.gardener.cloud.zone", "a.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\n"
+	configMap := func(name string, data map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, Labels: map[string]string{LabelConfig: "true", LabelInstance: "garden"}, Annotations: map[string]string{AnnotationGeneration: "7"}},
+			Data:       data,
+		}
+	}
+	edited := configMap("coredns-custom-garden-0", map[string]string{zone: line, "evil.override": "rewrite stop name regex .* evil.default.svc.cluster.local answer auto"})
+	again := configMap("coredns-custom-garden-1", map[string]string{zone: line})
+	empty := configMap("coredns-custom-garden-2", nil)
+	c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"), edited, again, empty)
+	newProvider(t, c, func(o *Options) { o.Cache = listing{c, []client.Object{edited, again, empty}} })
+	g.Eventually(func() []corev1.ConfigMap { return c.configMaps(g) }).Should(ConsistOf(And(
+		HaveField("Name", edited.Name), HaveField("Data", map[string]string{zone: line}),
+	)))
+}
+
 func TestStartAgainWritesNothing(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"))
