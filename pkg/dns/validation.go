@@ -135,21 +135,12 @@ func normalizeValues(recordType string, values []string) ([]string, error) {
 		return nil, fmt.Errorf("spec.values: %d values are more than %d", len(values), maxValues)
 	}
 
-	var normalize func(string) (string, error)
-	switch recordType {
-	case TypeA:
-		normalize = ipv4
-	case TypeAAAA:
-		normalize = ipv6
-	case TypeTXT:
-		normalize = text
-	case TypeCNAME:
-		normalize = hostname
-		if len(values) != 1 {
-			return nil, fmt.Errorf("spec.values: a CNAME record has exactly one value, not %d", len(values))
-		}
-	default:
+	normalize, ok := map[string]func(string) (string, error){TypeA: ipv4, TypeAAAA: ipv6, TypeCNAME: hostname, TypeTXT: text}[recordType]
+	if !ok {
 		return nil, fmt.Errorf("spec.recordType: %q is none of A, AAAA, CNAME and TXT", recordType)
+	}
+	if recordType == TypeCNAME && len(values) != 1 {
+		return nil, fmt.Errorf("spec.values: a CNAME record has exactly one value, not %d", len(values))
 	}
 
 	normalized := make([]string, 0, len(values))

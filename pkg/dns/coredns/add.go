@@ -7,7 +7,14 @@ package coredns
 import (
 	"net/netip"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
@@ -19,11 +26,12 @@ import (
 
 // SetupOptions are what an instance of this extension uses CoreDNS with.
 type SetupOptions struct {
-	// DNS is the part of the instance's configuration on DNS.
+	// DNS is the part of the instance's configuration on DNS, with its defaults and validated.
 	DNS configv1alpha1.DNSConfiguration
-	// Place tells what this instance writes from what another one does, for example "garden".
+	// Place is the name of this instance, unique in the cluster: "garden" or "seed".
 	Place string
-	// ServiceAccount is the one of the instance, in the instance's namespace.
+	// ServiceAccount is the one of the instance, in the instance's Namespace: when that goes, the garbage collector takes
+	// what the instance has made for CoreDNS along. Empty if nobody owns it.
 	ServiceAccount types.NamespacedName
 	// Classes are the classes that the instance serves.
 	Classes class.Set
@@ -41,57 +49,62 @@ type SetupOptions struct {
 // AddToManager adds the Provider that writes records for CoreDNS and, unless told otherwise, the Server that deploys
 // CoreDNS.
 func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
-	dns := opts.DNS
-	provider, err := New(Options{
-		Client:          mgr.GetClient(),
-		Reader:          mgr.GetAPIReader(),
-		Informers:       mgr.GetCache(),
-		Log:             mgr.GetLogger().WithName("dns"),
-		Instance:        opts.Place,
-		Owner:           opts.ServiceAccount.Namespace,
-		Classes:         opts.Classes,
-		Namespace:       dns.CoreDNS.Namespace,
-		Zones:           dns.Zones,
-		Reserved:        dns.ReservedDomains,
-		DefaultTTL:      *dns.DefaultTTL,
-		ClusterDomain:   dns.CoreDNS.ClusterDomain,
-		DefaultProvider: dns.Provider,
-		Servers:         dns.CoreDNS.Servers,
-		BatchWindow:     dns.CoreDNS.BatchWindow.Duration,
-		ConfirmTimeout:  dns.CoreDNS.ConfirmTimeout.Duration,
-		Metrics:         opts.Metrics,
-	})
-	if err != nil {
-		return nil, err
+	options := Options{
+		SetupOptions: opts,
+		Client:       mgr.GetClient(),
+		Reader:       mgr.GetAPIReader(),
+		Cache:        mgr.GetCache(),
+		Exchange:     exchange,
+		Log:          mgr.GetLogger().WithName("coredns"),
 	}
-	if err := mgr.Add(provider); err != nil || !*dns.CoreDNS.Deploy {
+	provider := New(options)
+	if err := mgr.Add(provider); err != nil || !*opts.DNS.CoreDNS.Deploy {
 		return provider, err
 	}
+	return provider, (&Server{options}).AddToManager(mgr)
+}
 
-	server, err := NewServer(ServerOptions{
-		Client:         mgr.GetClient(),
-		Reader:         mgr.GetAPIReader(),
-		Log:            mgr.GetLogger().WithName("coredns"),
-		Renderer:       opts.Renderer,
-		Writer:         opts.Writer,
-		Chart:          opts.Chart,
-		Instance:       opts.Place,
-		ServiceAccount: opts.ServiceAccount,
-		Namespace:      dns.CoreDNS.Namespace,
-		Values: ServerValues{
-			Image:             dns.CoreDNS.Image,
-			Replicas:          *dns.CoreDNS.Replicas,
-			Zones:             dns.Zones,
-			ClientNetworks:    dns.CoreDNS.ClientNetworks,
-			ClusterIP:         clusterIP(dns.CoreDNS),
-			PriorityClassName: dns.CoreDNS.PriorityClassName,
-			VPA:               opts.VPA,
+// CacheOptions returns how a manager has to cache what a Provider reads, so that the cache holds just that: of all
+// Services those of type LoadBalancer, and the ConfigMaps and EndpointSlices of CoreDNS' namespace. The manager can read
+// no others of these kinds from its cache, so other readers of them need a client that bypasses it. Namespaces, of which
+// a Provider reads the zones, are all cached: the extension library asks of any whether it is one of a shoot.
+func CacheOptions(namespace string) map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&corev1.Service{}: {
+			Field:     fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer)),
+			Transform: stripService,
 		},
-	})
-	if err != nil {
-		return nil, err
+		&corev1.ConfigMap{}: {
+			Namespaces: map[string]cache.Config{namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{LabelConfig: "true"})}},
+		},
+		&discoveryv1.EndpointSlice{}: {
+			Namespaces: map[string]cache.Config{namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: ServiceName})}},
+		},
 	}
-	return provider, server.AddToManager(mgr)
+}
+
+// stripService leaves of a Service what makes it a gateway, and what the controller for Services of type LoadBalancer goes
+// by. What is left must not be written back as a whole: writers send patches of single fields.
+func stripService(object any) (any, error) {
+	service, ok := object.(*corev1.Service)
+	if !ok {
+		return object, nil
+	}
+	spec := service.Spec
+	return &corev1.Service{
+		TypeMeta: service.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: service.Namespace, Name: service.Name, UID: service.UID, ResourceVersion: service.ResourceVersion,
+			Generation: service.Generation, CreationTimestamp: service.CreationTimestamp, DeletionTimestamp: service.DeletionTimestamp,
+		},
+		Spec: corev1.ServiceSpec{
+			Type: spec.Type, ClusterIPs: spec.ClusterIPs, IPFamilies: spec.IPFamilies, IPFamilyPolicy: spec.IPFamilyPolicy, Ports: spec.Ports,
+			LoadBalancerClass: spec.LoadBalancerClass, LoadBalancerIP: spec.LoadBalancerIP,
+			AllocateLoadBalancerNodePorts: spec.AllocateLoadBalancerNodePorts,
+			ExternalTrafficPolicy:         spec.ExternalTrafficPolicy, HealthCheckNodePort: spec.HealthCheckNodePort,
+		},
+		Status: service.Status,
+	}, nil
 }
 
 // clusterIP is the address that CoreDNS' Service asks for; none if it is meant for another cluster.

@@ -36,10 +36,10 @@ func BenchmarkApply(b *testing.B) {
 				}
 				c := newCluster(gateways...)
 				p := newProvider(b, c, seedClasses(g), func(o *Options) {
-					o.BatchWindow = 50 * time.Millisecond
-					o.ConfirmTimeout = time.Minute
+					o.DNS.CoreDNS.BatchWindow.Duration = 50 * time.Millisecond
+					o.DNS.CoreDNS.ConfirmTimeout.Duration = time.Minute
 					// The server is measured elsewhere; this one just remembers.
-					o.Exchanger = agreeing{c}
+					o.Exchange = agreeing{c}.Exchange
 				})
 				g.Eventually(p.started).Should(BeClosed())
 				c.tellServices(g)

@@ -5,6 +5,7 @@
 package coredns
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,10 +19,10 @@ import (
 
 	miekgdns "github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
@@ -115,13 +116,12 @@ type shard struct {
 	entries map[string]entry
 	size    int
 
-	// version counts the changes of the entries; written is the version that the ConfigMap has, and why it has no later one.
-	version uint64
-	written *progress
+	// version counts the changes of the entries. written is the version that the ConfigMap has, and failure why it has no later
+	// one.
+	version, written uint64
+	failure          error
 	// names is how many names have changed since the last write.
 	names int
-	// sent is what the last write sent, whether or not it succeeded.
-	sent *corev1.ConfigMap
 	// exists tells that there is such a ConfigMap; resourceVersion and generation are those of the last write that succeeded.
 	exists          bool
 	resourceVersion string
@@ -131,70 +131,67 @@ type shard struct {
 // shards spreads names over ConfigMaps. A name stays where it is, and new ones go where there is room, so that a change
 // of some names touches few ConfigMaps, however many there are.
 type shards struct {
-	prefix string
-	all    map[string]*shard
-	where  map[string]*shard
-	// former are the lines of the names as they were loaded, until it is known what is to stay of them.
-	former map[string][]string
+	// names are the names of all ConfigMaps that there may be.
+	names []string
+	all   map[string]*shard
+	where map[string]*shard
 }
 
 func newShards(prefix string) *shards {
-	return &shards{prefix: prefix, all: map[string]*shard{}, where: map[string]*shard{}, former: map[string][]string{}}
+	s := &shards{all: map[string]*shard{}, where: map[string]*shard{}}
+	for number := range maxShards {
+		s.names = append(s.names, prefix+strconv.Itoa(number))
+	}
+	return s
 }
 
 // shardPrefix is what the names of the ConfigMaps of an instance start with.
 func shardPrefix(instance string) string { return ConfigMapPrefix + instance + "-" }
 
-// names returns the names of all ConfigMaps that there may be.
-func (s *shards) names() []string {
-	names := make([]string, 0, maxShards)
-	for number := range maxShards {
-		names = append(names, s.prefix+strconv.Itoa(number))
-	}
-	return names
-}
-
 // may reports whether there may be a ConfigMap of that name.
-func (s *shards) may(name string) bool {
-	suffix, ok := strings.CutPrefix(name, s.prefix)
-	number, err := strconv.ParseUint(suffix, 10, 8)
-	return ok && err == nil && number < maxShards && suffix == strconv.FormatUint(number, 10)
-}
+func (s *shards) may(name string) bool { return slices.Contains(s.names, name) }
 
-// load takes over where names are, from a ConfigMap of an earlier run.
+// load takes over the entries of a ConfigMap of an earlier run, as far as they can be told and no other one has their names.
 func (s *shards) load(name string, data map[string]string) *shard {
-	loaded := s.get(name)
+	loaded, lines := s.get(name), map[string][]string{}
 	for key, value := range data {
-		if !strings.HasSuffix(key, suffixZone) {
+		zone, ok := strings.CutSuffix(key, suffixZone)
+		if !ok {
 			continue
 		}
 		for line := range strings.Lines(value) {
 			owner, _, ok := strings.Cut(line, "\t")
-			if ok {
-				name := strings.TrimSuffix(owner, ".")
-				s.where[name] = loaded
-				s.former[name] = append(s.former[name], strings.TrimSuffix(line, "\n"))
+			name := strings.TrimSuffix(owner, ".")
+			if in := s.where[name]; !ok || in != nil && (in != loaded || in.entries[name].zone != zone) {
+				continue
 			}
+			s.where[name] = loaded
+			loaded.entries[name] = entry{name: name, zone: zone}
+			lines[name] = append(lines[name], strings.TrimSuffix(line, "\n")+"\n")
 		}
+	}
+	for name, e := range loaded.entries {
+		e.override, e.lines = data[e.key()], strings.Join(lines[name], "")
+		loaded.entries[name] = e
+		loaded.size += e.size()
 	}
 	return loaded
 }
 
 // put writes an entry in place of what its name had. It returns the shards that are touched.
 func (s *shards) put(e entry) []*shard {
-	target, moved := s.where[e.name], false
+	var touched []*shard
+	target := s.where[e.name]
 	if target != nil {
-		old, ok := target.entries[e.name]
-		if ok && old == e {
+		old := target.entries[e.name]
+		if old == e {
 			return nil
 		}
-		grown := target.size - old.size() + e.size()
-		moved = grown > maxShardSize
+		if target.size-old.size()+e.size() > maxShardSize {
+			touched, target = s.remove(e.name), nil
+		}
 	}
-
-	var touched []*shard
-	if target == nil || moved {
-		touched = s.remove(e.name)
+	if target == nil {
 		target = s.room(e.size())
 	}
 	target.size += e.size() - target.entries[e.name].size()
@@ -210,27 +207,24 @@ func (s *shards) remove(name string) []*shard {
 	if !ok {
 		return nil
 	}
-	delete(s.where, name)
-	old, ok := from.entries[name]
-	if !ok {
-		return nil
-	}
-	delete(from.entries, name)
-	from.size -= old.size()
+	from.size -= from.entries[name].size()
 	from.version++
+	delete(from.entries, name)
+	delete(s.where, name)
 	return []*shard{from}
 }
 
-// formerValues returns the values and the TTL that a name had for a type as it was loaded; none for a type that isn't served.
-func (s *shards) formerValues(name, recordType string) ([]string, int64) {
-	if !slices.Contains([]string{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME, dns.TypeTXT}, recordType) {
+// values returns the values and the TTL that a name has for a type; none for a type that isn't served.
+func (s *shards) values(name, recordType string) ([]string, int64) {
+	in := s.where[name]
+	if in == nil || !slices.Contains([]string{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME, dns.TypeTXT}, recordType) {
 		return nil, 0
 	}
 	var (
 		values []string
 		ttl    int64
 	)
-	for _, line := range s.former[name] {
+	for line := range strings.Lines(in.entries[name].lines) {
 		if rr, err := miekgdns.NewRR(line); err == nil && rr != nil && rr.Header().Rrtype == miekgdns.StringToType[recordType] {
 			values, ttl = append(values, dns.ValueOf(rr)), int64(rr.Header().Ttl)
 		}
@@ -239,32 +233,20 @@ func (s *shards) formerValues(name, recordType string) ([]string, int64) {
 	return values, ttl
 }
 
-// prune forgets all names that have a place and no entry.
-func (s *shards) prune() {
-	maps.DeleteFunc(s.where, func(name string, in *shard) bool {
-		_, ok := in.entries[name]
-		return !ok
-	})
-	s.former = nil
-}
-
 // room returns the first shard with room, or a new one. There are few shards, so they are just looked through.
 func (s *shards) room(size int) *shard {
-	for number := 0; ; number++ {
-		name := s.prefix + strconv.Itoa(number)
-		candidate, ok := s.all[name]
-		if !ok {
-			return s.get(name)
-		}
-		if candidate.size+size <= shardSize || len(candidate.entries) == 0 || number == maxShards-1 {
+	for _, name := range s.names {
+		candidate := s.get(name)
+		if candidate.size+size <= shardSize || len(candidate.entries) == 0 {
 			return candidate
 		}
 	}
+	return s.get(s.names[maxShards-1])
 }
 
 func (s *shards) get(name string) *shard {
 	if _, ok := s.all[name]; !ok {
-		s.all[name] = &shard{name: name, entries: map[string]entry{}, written: newProgress()}
+		s.all[name] = &shard{name: name, entries: map[string]entry{}}
 	}
 	return s.all[name]
 }
@@ -286,14 +268,25 @@ func (s *shard) data() map[string]string {
 	return data
 }
 
-// revisions are versions of ConfigMaps that somebody waits for.
-type revisions map[*shard]uint64
+// versions are those of ConfigMaps that somebody waits for.
+type versions map[*shard]uint64
 
 // await returns nil once all are written, or why one is not.
-func (r revisions) await(ctx context.Context) error {
-	for s, version := range r {
-		if err := s.written.await(ctx, version); err != nil {
-			return err
+func (p *Provider) await(ctx context.Context, wanted versions) error {
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.written.Broadcast()
+	})
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s, version := range wanted {
+		for s.written < version {
+			if ctx.Err() != nil {
+				return cmp.Or(s.failure, ctx.Err())
+			}
+			p.written.Wait()
 		}
 	}
 	return nil
@@ -301,31 +294,40 @@ func (r revisions) await(ctx context.Context) error {
 
 // update renders names, has the ConfigMaps written that this changes, and returns what has to be written until all of the
 // names are as they are wanted.
-func (p *Provider) update(names ...string) revisions {
-	pending := revisions{}
+func (p *Provider) update(names ...string) versions {
+	out := versions{}
 	for _, name := range names {
 		for _, s := range p.renderName(name) {
 			s.names++
-			pending[s] = s.version
-			p.queue.AddAfter(s.name, p.BatchWindow)
+			out[s] = s.version
+			p.queue.AddAfter(s.name, p.DNS.CoreDNS.BatchWindow.Duration)
 		}
 		if in, ok := p.shards.where[name]; ok {
-			pending[in] = in.version
+			out[in] = in.version
 		}
 	}
-	return pending
+	return out
+}
+
+// updateWhere renders the names of the records that a function chooses.
+func (p *Provider) updateWhere(chosen func(dns.Record) bool) {
+	for _, record := range p.desired.owners {
+		if chosen(record) {
+			p.update(record.Name)
+		}
+	}
 }
 
 // renderName puts a name into its ConfigMap, and returns those that this changes.
 func (p *Provider) renderName(name string) []*shard {
 	records := p.desired.effective(name)
-	zone, ok := dns.ZoneOf(name, p.Zones)
+	zone, ok := dns.ZoneOf(name, p.DNS.Zones)
 	if len(records) == 0 || !ok {
 		return p.shards.remove(name)
 	}
 	service := ""
 	if found, ok := p.gateways.find(records); ok {
-		service = found.service.Name + "." + found.service.Namespace + ".svc." + p.ClusterDomain
+		service = found.service.Name + "." + found.service.Namespace + ".svc." + p.DNS.CoreDNS.ClusterDomain
 	}
 	return p.shards.put(render(name, zone, records, service))
 }
@@ -349,56 +351,82 @@ func (p *Provider) write(ctx context.Context) {
 	}
 }
 
-// writeShard writes a ConfigMap that has changed, or deletes it if nothing is in it. What changes meanwhile is in the queue
-// again.
+// writeShard writes a ConfigMap that has changed, or that somebody else has, or deletes it if nothing is in it. What changes
+// meanwhile is in the queue again.
 func (p *Provider) writeShard(ctx context.Context, name string) error {
 	p.mu.Lock()
-	s := p.shards.all[name]
-	version, exists, remove := s.version, s.exists, len(s.entries) == 0
-	if remove && !exists {
-		s.written.report(version, nil)
-	}
-	if s.written.has(version) {
-		p.mu.Unlock()
-		return nil
-	}
-	// Generations grow even if the ConfigMap with the last one is lost, as the time does.
-	start := p.Clock.Now()
-	generation := max(s.generation+1, uint64(max(start.UnixMicro(), 0))) // #nosec G115 -- not negative.
-	configMap := p.configMap(s, generation)
-	s.sent, s.exists = configMap.DeepCopy(), !remove // the answer of the API server is written to configMap
-	p.Metrics.Batch(s.names)
-	s.names = 0
-	names := len(p.shards.where)
-	p.mu.Unlock()
-
-	var err error
-	if remove {
-		err = client.IgnoreNotFound(p.Client.Delete(ctx, configMap))
-	} else {
-		err = p.createOrUpdate(ctx, configMap, exists)
-	}
-	p.Metrics.Written(err)
-	p.Metrics.Flushed(p.Clock.Since(start), names, err)
-
-	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil {
-		s.exists = exists
-		err = fmt.Errorf("writing ConfigMap %s/%s: %w", p.Namespace, name, err)
-		s.written.report(0, err)
-		return err
+	s := p.shards.get(name)
+	version, remove := s.version, len(s.entries) == 0
+	if s.written == version {
+		if restore, err := p.mustRestore(ctx, s); err != nil || !restore {
+			return err
+		}
+		start := time.Now()
+		if p.restores.IsInBackOffSinceUpdate(name, start) {
+			p.queue.AddAfter(name, p.restores.Get(name))
+			return nil
+		}
+		p.restores.Next(name, start)
+		p.Log.Info("Restoring a ConfigMap that is not as it was written", "configMap", name)
 	}
-	s.generation = generation
-	if !remove {
-		s.resourceVersion = configMap.ResourceVersion
+	if s.exists || !remove {
+		// Generations grow even if the ConfigMap with the last one is lost, as the time does.
+		start := time.Now()
+		generation := max(s.generation+1, uint64(start.UnixMicro())) // #nosec G115 -- not negative.
+		configMap := p.configMap(s, generation)
+		exists := s.exists
+		p.Metrics.Batch(s.names)
+		s.names = 0
+
+		p.mu.Unlock()
+		err := p.send(ctx, configMap, exists, remove)
+		p.mu.Lock()
+		p.Metrics.Written(err)
+		p.Metrics.Flushed(time.Since(start), len(p.shards.where), err)
+		if err != nil {
+			s.failure = fmt.Errorf("writing ConfigMap %s/%s: %w", configMap.Namespace, name, err)
+			return s.failure
+		}
+		s.exists, s.generation = !remove, generation
+		if !remove {
+			s.resourceVersion = configMap.ResourceVersion
+		}
 	}
-	s.written.report(version, nil)
+	s.written, s.failure = version, nil
+	p.written.Broadcast()
 	return nil
 }
 
-// createOrUpdate writes a ConfigMap whatever is there: what was edited by hand in between is not to survive.
-func (p *Provider) createOrUpdate(ctx context.Context, configMap *corev1.ConfigMap, exists bool) error {
+// mustRestore reports whether a ConfigMap is not as it was written, as far as the cache tells.
+func (p *Provider) mustRestore(ctx context.Context, s *shard) (bool, error) {
+	key, found := client.ObjectKey{Namespace: p.DNS.CoreDNS.Namespace, Name: s.name}, &corev1.ConfigMap{}
+	err := p.Cache.Get(ctx, key, found)
+	if apierrors.IsNotFound(err) {
+		s.exists = false
+		return len(s.entries) > 0, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading ConfigMap %s from the cache: %w", key, err)
+	}
+	if order, err := resourceversion.CompareResourceVersion(found.ResourceVersion, s.resourceVersion); err == nil && order <= 0 {
+		return false, nil // It is the last one that was written, or the cache is behind.
+	}
+	s.exists = true
+	wanted := p.configMap(s, s.generation)
+	// This is what matters to CoreDNS and to the garbage collector.
+	isAsWritten := len(s.entries) > 0 && maps.Equal(found.Data, wanted.Data) && len(found.BinaryData) == 0 &&
+		equality.Semantic.DeepDerivative(wanted.Labels, found.Labels) &&
+		equality.Semantic.DeepDerivative(wanted.Annotations, found.Annotations) &&
+		equality.Semantic.DeepDerivative(wanted.OwnerReferences, found.OwnerReferences)
+	return !isAsWritten, nil
+}
+
+// send writes a ConfigMap whatever is there: what was edited by hand in between is not to survive.
+func (p *Provider) send(ctx context.Context, configMap *corev1.ConfigMap, exists, remove bool) error {
+	if remove {
+		return client.IgnoreNotFound(p.Client.Delete(ctx, configMap))
+	}
 	if !exists {
 		if err := p.Client.Create(ctx, configMap); !apierrors.IsAlreadyExists(err) {
 			return err
@@ -415,7 +443,7 @@ func (p *Provider) createOrUpdate(ctx context.Context, configMap *corev1.ConfigM
 func (p *Provider) configMap(s *shard, generation uint64) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       p.Namespace,
+			Namespace:       p.DNS.CoreDNS.Namespace,
 			Name:            s.name,
 			Labels:          p.labels(),
 			Annotations:     map[string]string{AnnotationGeneration: strconv.FormatUint(generation, 10)},
@@ -426,53 +454,12 @@ func (p *Provider) configMap(s *shard, generation uint64) *corev1.ConfigMap {
 }
 
 func (p *Provider) labels() map[string]string {
-	return map[string]string{LabelConfig: "true", LabelInstance: p.Instance}
+	return map[string]string{LabelConfig: "true", LabelInstance: p.Place}
 }
 
-// configMapChanged restores a ConfigMap that somebody else has changed, deleted or created, later and later if that happens
-// again and again.
-func (p *Provider) configMapChanged(object any, deleted bool) {
-	_, missed := object.(toolscache.DeletedFinalStateUnknown)
-	found, ok := unwrap[*corev1.ConfigMap](object)
-	if !ok || !p.shards.may(found.Name) {
-		return
+// configMapChanged has a ConfigMap looked at: it may have been changed by somebody else.
+func (p *Provider) configMapChanged(found *corev1.ConfigMap, _ bool) {
+	if p.shards.may(found.Name) {
+		p.queue.AddAfter(found.Name, p.DNS.CoreDNS.BatchWindow.Duration)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.shards.get(found.Name)
-	order, err := resourceversion.CompareResourceVersion(found.ResourceVersion, s.resourceVersion)
-	isOlder := err == nil && order < 0 && !missed
-	switch {
-	case isOlder || deleted && !s.exists || !deleted && (found.ResourceVersion == s.resourceVersion || isAsWritten(found, s.sent)):
-		return
-	case deleted:
-		p.Log.Info("A ConfigMap is gone, writing it again", "configMap", s.name)
-		s.exists = false
-	default:
-		p.Log.Info("A ConfigMap was changed by somebody else, restoring it", "configMap", s.name)
-		s.exists = true
-	}
-	if s.written.has(s.version) {
-		p.restores.Next(s.name, p.Clock.Now())
-	}
-	s.version++
-	p.queue.AddAfter(s.name, max(p.BatchWindow, p.restores.Get(s.name)))
-}
-
-// isAsWritten compares what matters to CoreDNS and to the garbage collector.
-func isAsWritten(found, written *corev1.ConfigMap) bool {
-	if written == nil {
-		return false
-	}
-	for key, value := range written.Labels {
-		if found.Labels[key] != value {
-			return false
-		}
-	}
-	for _, reference := range written.OwnerReferences {
-		if !slices.ContainsFunc(found.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == reference.UID }) {
-			return false
-		}
-	}
-	return found.Annotations[AnnotationGeneration] == written.Annotations[AnnotationGeneration] && len(found.BinaryData) == 0 && maps.Equal(found.Data, written.Data)
 }

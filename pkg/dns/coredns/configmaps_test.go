@@ -103,7 +103,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		s := newShards("x-")
 		s.load("x-0", map[string]string{key: value})
-		values, ttl := s.formerValues(name, recordType)
+		values, ttl := s.values(name, recordType)
 		record := dns.Record{Name: name, Type: recordType, Values: values, TTL: ttl}
 		for line := range strings.Lines(render(name, testZone, []dns.Record{record}, "").lines) {
 			if rr, err := miekgdns.NewRR(line); err != nil || rr == nil {
@@ -237,7 +237,7 @@ func TestThereAreNoMoreConfigMapsThanAnInstanceMayWrite(t *testing.T) {
 		s.put(large)
 	}
 	g.Expect(s.all).To(HaveLen(maxShards))
-	g.Expect(s.names()).To(ContainElements("x-0", fmt.Sprintf("x-%d", maxShards-1)))
+	g.Expect(s.names).To(ContainElements("x-0", fmt.Sprintf("x-%d", maxShards-1)))
 	for name := range s.all {
 		g.Expect(s.may(name)).To(BeTrue(), name)
 	}

@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	miekgdns "github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
@@ -26,30 +26,20 @@ import (
 const (
 	firstBackoff = 5 * time.Millisecond
 	maxBackoff   = 250 * time.Millisecond
+	queryTimeout = 2 * time.Second
 	// maxUDPSize is what the answers of a few dozen addresses fit in.
 	maxUDPSize = 4096
 	tcp, udp   = "tcp", "udp"
 )
 
-// Exchanger asks a DNS server. network is "tcp" or "udp", server is host:port.
-type Exchanger interface {
-	Exchange(ctx context.Context, network, server string, query *miekgdns.Msg) (*miekgdns.Msg, error)
-}
+// Exchange asks a DNS server. network is "tcp" or "udp", server is host:port.
+type Exchange func(ctx context.Context, network, server string, query *miekgdns.Msg) (*miekgdns.Msg, error)
 
-// NewExchanger returns an Exchanger that really asks. A query takes at most timeout.
-func NewExchanger(timeout time.Duration) Exchanger {
-	return exchanger{timeout: timeout}
-}
-
-type exchanger struct {
-	timeout time.Duration
-}
-
-// Exchange implements Exchanger.
-func (e exchanger) Exchange(ctx context.Context, network, server string, query *miekgdns.Msg) (*miekgdns.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+// exchange is an Exchange that really asks.
+func exchange(ctx context.Context, network, server string, query *miekgdns.Msg) (*miekgdns.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	dnsClient := miekgdns.Client{Net: network, Timeout: e.timeout}
+	dnsClient := miekgdns.Client{Net: network, Timeout: queryTimeout}
 	answer, _, err := dnsClient.ExchangeContext(ctx, query, server)
 	if network := (*net.OpError)(nil); errors.As(err, &network) {
 		network.Source = nil // Our own port is another one each time.
@@ -57,251 +47,215 @@ func (e exchanger) Exchange(ctx context.Context, network, server string, query *
 	return answer, err
 }
 
-// mark is a state of a ConfigMap that is waited for.
-type mark struct {
-	shard, zone string
-	generation  uint64
+// answer is what a server has of a name and type.
+type answer struct {
+	// values are sorted.
+	values []string
+	rcode  int
 }
 
-// progress is a number that grows, and that callers wait for.
-type progress struct {
-	mu    sync.Mutex
-	value uint64
-	// last is why there was nothing to report; nil if there was.
-	last    error
-	changed chan struct{}
+// String implements fmt.Stringer.
+func (a answer) String() string {
+	if len(a.values) == 0 {
+		return "no such record (" + miekgdns.RcodeToString[a.rcode] + ")"
+	}
+	return strings.Join(a.values, ", ")
 }
 
-func newProgress() *progress { return &progress{changed: make(chan struct{})} }
-
-// report takes over a value, or why there is none.
-func (p *progress) report(value uint64, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.value, p.last = max(p.value, value), err
-	close(p.changed)
-	p.changed = make(chan struct{})
+// expectation is an answer that a server has to give. verify returns what is wrong with one.
+type expectation struct {
+	network, name, recordType string
+	verify                    func(answer) error
 }
 
-func (p *progress) has(value uint64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.value >= value
+// isServed expects the generation of a ConfigMap, or a later one. A server that doesn't know the ConfigMap is at none.
+func isServed(configMap, zone string, generation uint64) expectation {
+	name := configMap + "." + dns.ReservedLabel + "." + zone
+	return expectation{udp, name, dns.TypeTXT, func(a answer) error {
+		served, err := strconv.ParseUint(strings.Join(a.values, " "), 10, 64)
+		switch {
+		case err == nil && served >= generation:
+			return nil
+		case err == nil || a.rcode == miekgdns.RcodeNameError:
+			return fmt.Errorf("it does not serve ConfigMap %s as it is yet, but an older generation", configMap)
+		default:
+			return fmt.Errorf("expected a generation, got %s", a)
+		}
+	}}
 }
 
-// await returns nil once a value is reached.
-func (p *progress) await(ctx context.Context, value uint64) error {
-	for {
-		p.mu.Lock()
-		reached, last, changed := p.value >= value, p.last, p.changed
-		p.mu.Unlock()
-		if reached {
+// isAnswered expects just these values.
+func isAnswered(network, name, recordType string, values []string) expectation {
+	wanted := slices.Sorted(slices.Values(values))
+	return expectation{network, name, recordType, func(a answer) error {
+		if !slices.Equal(a.values, wanted) {
+			return fmt.Errorf("expected %s, got %s", strings.Join(wanted, ", "), a)
+		}
+		return nil
+	}}
+}
+
+// confirm returns nil once all servers answer with a record in both views, or what was wrong last. What is expected is worked
+// out anew for each try, as a gateway may come or go meanwhile.
+func (p *Provider) confirm(ctx context.Context, record dns.Record) (last error) {
+	for backoff := firstBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		err := p.confirmOnce(ctx, record, backoff)
+		if err == nil {
 			return nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return orElse(last, ctx.Err())
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if ctx.Err() != nil {
+			return last
 		}
 	}
 }
 
-// confirmer waits until servers serve a state. However many wait, each server is asked by one poll for each ConfigMap,
-// and only as long as somebody waits.
-type confirmer struct {
-	exchanger Exchanger
-
-	mu    sync.Mutex
-	polls map[pollKey]*poll
-}
-
-type pollKey struct {
-	server, shard, zone string
-}
-
-// poll is the generation that a server is at. waiting is how many wait for it, and wanted what the last of them waits for.
-type poll struct {
-	*progress
-	waiting int
-	wanted  uint64
-}
-
-func newConfirmer(exchanger Exchanger) *confirmer {
-	return &confirmer{exchanger: exchanger, polls: map[pollKey]*poll{}}
-}
-
-// wait returns nil once a server is at a mark or after it.
-func (c *confirmer) wait(ctx context.Context, server string, m mark) error {
-	key := pollKey{server: server, shard: m.shard, zone: m.zone}
-	c.mu.Lock()
-	p, running := c.polls[key]
-	if !running {
-		p = &poll{progress: newProgress()}
-		c.polls[key] = p
-		// The poll is everybody's, so it doesn't end with the context of the one who started it.
-		go c.run(context.WithoutCancel(ctx), key, p)
+// confirmOnce returns at once if all is as expected, and else after backoff.
+func (p *Provider) confirmOnce(ctx context.Context, record dns.Record, backoff time.Duration) error {
+	servers, err := p.servers(ctx)
+	var expected []expectation
+	if err == nil {
+		expected, err = p.expectations(record)
 	}
-	p.waiting++
-	p.wanted = max(p.wanted, m.generation)
-	c.mu.Unlock()
-
-	err := p.await(ctx, m.generation)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.waiting--
 	if err != nil {
-		return fmt.Errorf("server %s does not serve ConfigMap %s as it is yet: %w", server, m.shard, err)
+		pause(ctx, backoff)
+		return err
+	}
+	for _, server := range servers {
+		for _, e := range expected {
+			if err := p.check(ctx, server, e, backoff); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// run polls until nobody waits any more.
-func (c *confirmer) run(ctx context.Context, key pollKey, p *poll) {
-	backoff, before := firstBackoff, uint64(0)
-	for {
-		generation, err := c.generation(ctx, key)
+// expectations returns what a server that is up to date must answer: to clients from outside, who ask by TCP, the values
+// as they are, and to those in the cluster, who ask by UDP, the gateway's addresses if there is one. Without one both get
+// the same from the same place, so one question is enough.
+func (p *Provider) expectations(record dns.Record) ([]expectation, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 
-		c.mu.Lock()
-		if p.waiting == 0 || err == nil && generation >= p.wanted {
-			delete(c.polls, key)
-			p.report(generation, err)
-			c.mu.Unlock()
-			return
-		}
-		c.mu.Unlock()
-		if err == nil {
-			err = errors.New("it serves an older generation")
-		}
-		p.report(generation, err)
-
-		if generation > before {
-			backoff, before = firstBackoff, generation
-		}
-		pause(ctx, backoff)
-		backoff = min(2*backoff, maxBackoff)
+	in, ok := p.shards.where[record.Name]
+	if !ok || !in.exists {
+		return nil, errors.New("it is not written")
 	}
+	name := p.probe(record.Name)
+	expected := []expectation{
+		isServed(in.name, in.entries[record.Name].zone, in.generation),
+		isAnswered(tcp, name, record.Type, record.Values),
+	}
+	if found, ok := p.gateways.find(p.desired.effective(record.Name)); ok {
+		for _, recordType := range []string{dns.TypeA, dns.TypeAAAA} {
+			addresses := found.ofType(recordType)
+			if len(addresses) > 0 && (record.Type == recordType || record.Type == dns.TypeCNAME) {
+				expected = append(expected, isAnswered(udp, name, recordType, addresses))
+			}
+		}
+	}
+	return expected, nil
+}
+
+// probe returns the name to ask for: of a wildcard, one that only the wildcard covers.
+func (p *Provider) probe(name string) string {
+	parent, ok := strings.CutPrefix(name, "*.")
+	if !ok {
+		return name
+	}
+	for _, label := range []string{"provider-local-probe", "probe", "p"} {
+		candidate := label + "." + parent
+		if _, taken := p.desired.byName[candidate]; !taken && len(candidate) <= maxKeyLength {
+			return candidate
+		}
+	}
+	return "0." + parent
+}
+
+// check returns what is wrong with a server's answer. However many want to know it, a server is asked one question once at a
+// time, and only as long as somebody wants to know. Whoever asks waits for backoff if the answer is wrong, and all others with
+// it.
+func (p *Provider) check(ctx context.Context, server string, e expectation, backoff time.Duration) error {
+	what := fmt.Sprintf("asking server %s for %s %s by %s", server, e.name, e.recordType, e.network)
+	everybodys := context.WithoutCancel(ctx)
+	asked := p.questions.DoChan(what, func() (any, error) {
+		got, err := p.ask(everybodys, server, e)
+		if err != nil || e.verify(got) != nil {
+			pause(everybodys, backoff)
+		}
+		return got, err
+	})
+	select {
+	case result := <-asked:
+		err := result.Err
+		if err == nil {
+			err = e.verify(result.Val.(answer))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *Provider) ask(ctx context.Context, server string, e expectation) (answer, error) {
+	query := new(miekgdns.Msg)
+	query.SetQuestion(miekgdns.Fqdn(e.name), miekgdns.StringToType[e.recordType])
+	query.SetEdns0(maxUDPSize, false)
+	reply, err := p.Exchange(ctx, e.network, server, query)
+	if err != nil {
+		return answer{}, err
+	}
+	got := answer{rcode: reply.Rcode}
+	for _, rr := range reply.Answer {
+		if rr.Header().Rrtype == query.Question[0].Qtype {
+			got.values = append(got.values, dns.ValueOf(rr))
+		}
+	}
+	slices.Sort(got.values)
+	return got, nil
 }
 
 // pause returns after a duration, or when ctx is done.
 func pause(ctx context.Context, duration time.Duration) {
-	timer := time.NewTimer(duration)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+	ctx, cancel := context.WithTimeout(ctx, duration)
+	defer cancel()
+	<-ctx.Done()
 }
 
-// generation asks a server which generation of a ConfigMap it serves. A server that doesn't know the ConfigMap is at
-// none.
-func (c *confirmer) generation(ctx context.Context, key pollKey) (uint64, error) {
-	name := key.shard + "." + dns.ReservedLabel + "." + key.zone
-	values, code, err := c.ask(ctx, udp, key.server, name, dns.TypeTXT)
-	switch {
-	case err != nil:
-		return 0, err
-	case code == miekgdns.RcodeNameError:
-		return 0, nil
-	case len(values) != 1:
-		return 0, fmt.Errorf("asking server %s for %s TXT by %s: %s", key.server, name, udp, describe(code, values))
-	}
-	generation, err := strconv.ParseUint(values[0], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("asking server %s for %s TXT by %s: %q is not a generation", key.server, name, udp, values[0])
-	}
-	return generation, nil
-}
-
-// expectation is an answer that a server has to give.
-type expectation struct {
-	network, name, recordType string
-	values                    []string
-}
-
-// check asks a server and returns an error that says what was asked and what came back if the answer is another.
-func (c *confirmer) check(ctx context.Context, server string, expected expectation) error {
-	values, code, err := c.ask(ctx, expected.network, server, expected.name, expected.recordType)
-	if err != nil {
-		return err
-	}
-	wanted := slices.Sorted(slices.Values(expected.values))
-	if !slices.Equal(values, wanted) {
-		return fmt.Errorf("asking server %s for %s %s by %s: expected %s, got %s", server, expected.name, expected.recordType, expected.network, strings.Join(wanted, ", "), describe(code, values))
-	}
-	return nil
-}
-
-// ask returns the sorted values of a type in the answer to a query.
-func (c *confirmer) ask(ctx context.Context, network, server, name, recordType string) ([]string, int, error) {
-	query := new(miekgdns.Msg)
-	query.SetQuestion(miekgdns.Fqdn(name), miekgdns.StringToType[recordType])
-	query.SetEdns0(maxUDPSize, false)
-	answer, err := c.exchanger.Exchange(ctx, network, server, query)
-	if err != nil {
-		return nil, 0, fmt.Errorf("asking server %s for %s %s by %s: %w", server, name, recordType, network, err)
-	}
-
-	var values []string
-	for _, rr := range answer.Answer {
-		if rr.Header().Rrtype == query.Question[0].Qtype {
-			values = append(values, dns.ValueOf(rr))
-		}
-	}
-	slices.Sort(values)
-	return values, answer.Rcode, nil
-}
-
-func describe(code int, values []string) string {
-	if len(values) == 0 {
-		return "no such record (" + miekgdns.RcodeToString[code] + ")"
-	}
-	return strings.Join(values, ", ")
-}
-
-func orElse(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
-}
-
-// servers returns the addresses of all CoreDNS that are ready to be asked.
+// servers returns the addresses of all CoreDNS that are ready to be asked. A pod with two families is in two EndpointSlices: to
+// ask it twice is to see that it answers by both.
 func (p *Provider) servers(ctx context.Context) ([]string, error) {
-	if len(p.Servers) > 0 {
-		return p.Servers, nil
+	if servers := p.DNS.CoreDNS.Servers; len(servers) > 0 {
+		return servers, nil
 	}
+	namespace := p.DNS.CoreDNS.Namespace
 	list := &discoveryv1.EndpointSliceList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: ServiceName}); err != nil {
-		return nil, fmt.Errorf("listing the EndpointSlices of Service %s/%s: %w", p.Namespace, ServiceName, err)
+	if err := p.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: ServiceName}); err != nil {
+		return nil, fmt.Errorf("listing the EndpointSlices of Service %s/%s: %w", namespace, ServiceName, err)
 	}
 	var servers []string
-	for _, slice := range list.Items {
-		servers = append(servers, endpoints(slice)...)
+	for _, endpoints := range list.Items {
+		port := slices.IndexFunc(endpoints.Ports, func(port discoveryv1.EndpointPort) bool {
+			return port.Port != nil && ptr.Deref(port.Protocol, "") == corev1.ProtocolTCP
+		})
+		for _, endpoint := range endpoints.Endpoints {
+			if port < 0 || !ptr.Deref(endpoint.Conditions.Ready, true) {
+				continue
+			}
+			for _, address := range endpoint.Addresses {
+				servers = append(servers, net.JoinHostPort(address, strconv.Itoa(int(*endpoints.Ports[port].Port))))
+			}
+		}
 	}
 	if len(servers) == 0 {
-		return nil, errors.New("no pod of CoreDNS in namespace " + p.Namespace + " is ready")
+		return nil, errors.New("no pod of CoreDNS in namespace " + namespace + " is ready")
 	}
 	slices.Sort(servers)
 	return slices.Compact(servers), nil
-}
-
-// endpoints returns the ready addresses of a slice. A pod with two families is in two slices: to ask it twice is to see
-// that it answers by both.
-func endpoints(slice discoveryv1.EndpointSlice) []string {
-	port := int32(0)
-	for _, candidate := range slice.Ports {
-		if candidate.Port != nil && candidate.Protocol != nil && *candidate.Protocol == corev1.ProtocolTCP {
-			port = *candidate.Port
-		}
-	}
-	var servers []string
-	for _, endpoint := range slice.Endpoints {
-		if port == 0 || (endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready) {
-			continue
-		}
-		for _, address := range endpoint.Addresses {
-			servers = append(servers, net.JoinHostPort(address, strconv.Itoa(int(port))))
-		}
-	}
-	return servers
 }

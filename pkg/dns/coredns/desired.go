@@ -7,11 +7,14 @@ package coredns
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
@@ -19,45 +22,32 @@ import (
 // desired is what all owners want. It knows nothing of clusters or servers.
 type desired struct {
 	owners map[types.NamespacedName]dns.Record
-	// elsewhere are the owners whose records another instance serves: their names are taken.
-	elsewhere map[types.NamespacedName]struct{}
 	// byName are the owners by the name of their record.
-	byName map[string]map[types.NamespacedName]struct{}
+	byName map[string]sets.Set[types.NamespacedName]
+	// gardenElsewhere means that another instance serves the records of the garden: their names are taken.
+	gardenElsewhere bool
 }
 
-func newDesired() *desired {
+func newDesired(gardenElsewhere bool) *desired {
 	return &desired{
-		owners:    map[types.NamespacedName]dns.Record{},
-		elsewhere: map[types.NamespacedName]struct{}{},
-		byName:    map[string]map[types.NamespacedName]struct{}{},
+		owners:          map[types.NamespacedName]dns.Record{},
+		byName:          map[string]sets.Set[types.NamespacedName]{},
+		gardenElsewhere: gardenElsewhere,
 	}
 }
 
 // set takes a record in place of what its owner had and returns the names that this concerns; none if nothing changed.
 func (d *desired) set(record dns.Record) []string {
-	old, ok := d.owners[record.Owner]
-	if _, elsewhere := d.elsewhere[record.Owner]; ok && !elsewhere && equal(old, record) {
+	if old, ok := d.owners[record.Owner]; ok && reflect.DeepEqual(old, record) {
 		return nil
 	}
 	names := d.remove(record.Owner)
 	d.owners[record.Owner] = record
-	add(d.byName, record.Name, record.Owner)
-	for _, name := range d.concerned(record.Name) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+	if d.byName[record.Name] == nil {
+		d.byName[record.Name] = sets.New[types.NamespacedName]()
 	}
-	return names
-}
-
-// setElsewhere takes over that another instance serves a record, and returns the names that this concerns.
-func (d *desired) setElsewhere(record dns.Record) []string {
-	if _, ok := d.elsewhere[record.Owner]; ok && equal(d.owners[record.Owner], record) {
-		return nil
-	}
-	names := d.set(record)
-	d.elsewhere[record.Owner] = struct{}{}
-	return names
+	d.byName[record.Name].Insert(record.Owner)
+	return append(names, d.concerned(record.Name)...)
 }
 
 // concerned returns a name, and with a wildcard the names that it covers: to whom they go may change with it.
@@ -80,45 +70,32 @@ func (d *desired) remove(owner types.NamespacedName) []string {
 		return nil
 	}
 	delete(d.owners, owner)
-	delete(d.elsewhere, owner)
-	drop(d.byName, record.Name, owner)
+	if d.byName[record.Name].Delete(owner); d.byName[record.Name].Len() == 0 {
+		delete(d.byName, record.Name)
+	}
 	return d.concerned(record.Name)
 }
 
-// names returns the names of the records that a function chooses, sorted.
-func (d *desired) names(chosen func(dns.Record) bool) []string {
-	var names []string
-	for _, record := range d.owners {
-		if chosen(record) {
-			names = append(names, record.Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// first returns the record whose holder has a name: the highest class, then who came first. above are the first records of
-// the wildcards that cover the name.
-func (d *desired) first(name string, above []dns.Record) (dns.Record, bool) {
-	var (
-		first dns.Record
-		found bool
-	)
+// candidates returns the records of a name that no wildcard keeps from it. The first one's holder has the name: the highest
+// class, then who came first. above are the first records of the wildcards that cover the name.
+func (d *desired) candidates(name string, above []dns.Record) []dns.Record {
+	var candidates []dns.Record
 	for owner := range d.byName[name] {
 		record := d.owners[owner]
-		if _, covered := coveredBy(record, above); !covered && (!found || precedes(record, first)) {
-			first, found = record, true
+		if _, covered := coveredBy(record, above); !covered {
+			candidates = append(candidates, record)
 		}
 	}
-	return first, found
+	slices.SortFunc(candidates, byPrecedence)
+	return candidates
 }
 
 // above returns the first records of the wildcards that cover a name, from the top of the tree downwards.
 func (d *desired) above(name string) []dns.Record {
 	var above []dns.Record
 	for _, wildcard := range dns.WildcardsAbove(name) {
-		if record, ok := d.first(wildcard, above); ok {
-			above = append(above, record)
+		if candidates := d.candidates(wildcard, above); len(candidates) > 0 {
+			above = append(above, candidates[0])
 		}
 	}
 	return above
@@ -127,53 +104,40 @@ func (d *desired) above(name string) []dns.Record {
 // coveredBy returns the wildcard of another holder that keeps a record from its name: one of a higher class, or an older
 // one. What is made for an Ingress in the seed is below the wildcard of the seed on purpose.
 func coveredBy(record dns.Record, above []dns.Record) (dns.Record, bool) {
-	if record.Ingress {
+	i := slices.IndexFunc(above, func(wildcard dns.Record) bool {
+		return !record.Ingress && wildcard.Holder() != record.Holder() && byPrecedence(wildcard, record) < 0
+	})
+	if i < 0 {
 		return dns.Record{}, false
 	}
-	for _, wildcard := range above {
-		if wildcard.Holder() != record.Holder() && precedes(wildcard, record) {
-			return wildcard, true
-		}
-	}
-	return dns.Record{}, false
+	return above[i], true
 }
 
-// effective returns the records that are served under a name, sorted by type. They are all of one holder, so that nobody
-// adds a type to the name of somebody else. Of each type the newest of its records has it. An alias can't stand beside
-// anything else (RFC 1034, section 3.6.2): there the older side stays, so that a newcomer can't take a name that is in use
-// out of service.
+// effective returns the records that this instance serves under a name, sorted by type.
 func (d *desired) effective(name string) []dns.Record {
 	records := d.ofHolder(name)
-	if len(records) > 0 {
-		if _, ok := d.elsewhere[records[0].Owner]; ok {
-			return nil
-		}
+	if d.gardenElsewhere && len(records) > 0 && records[0].Class == extensionsv1alpha1.ExtensionClassGarden {
+		return nil
 	}
 	return records
 }
 
-// ofHolder is effective, wherever the records are served.
+// ofHolder returns the records that are served under a name, wherever that is. They are all of one holder, so that nobody adds
+// a type to the name of somebody else. Of each type the newest of its records has it. An alias can't stand beside anything
+// else (RFC 1034, section 3.6.2): there the older side stays, so that a newcomer can't take a name that is in use out of
+// service.
 func (d *desired) ofHolder(name string) []dns.Record {
-	above := d.above(name)
-	first, ok := d.first(name, above)
-	if !ok {
-		return nil
-	}
 	byType := map[string]dns.Record{}
-	for owner := range d.byName[name] {
-		record := d.owners[owner]
-		if _, covered := coveredBy(record, above); covered || record.Holder() != first.Holder() {
-			continue
-		}
-		if other, ok := byType[record.Type]; !ok || newer(record, other) {
-			byType[record.Type] = record
+	candidates := d.candidates(name, d.above(name))
+	for _, record := range candidates {
+		if record.Holder() == candidates[0].Holder() {
+			byType[record.Type] = record // The newest comes last.
 		}
 	}
-
 	if alias, ok := byType[dns.TypeCNAME]; ok && len(byType) > 1 {
 		delete(byType, dns.TypeCNAME)
 		others := slices.Collect(maps.Values(byType))
-		if !slices.ContainsFunc(others, func(other dns.Record) bool { return newer(alias, other) }) {
+		if !slices.ContainsFunc(others, func(other dns.Record) bool { return byAge(other, alias) < 0 }) {
 			return []dns.Record{alias}
 		}
 	}
@@ -206,34 +170,12 @@ func (d *desired) conflict(record dns.Record) error {
 	return nil
 }
 
-// precedes reports whether a goes before b: by its class, then as it is older.
-func precedes(a, b dns.Record) bool {
-	if a, b := a.Holder().Rank(), b.Holder().Rank(); a != b {
-		return a > b
-	}
-	return newer(b, a)
+// byPrecedence orders records by their classes, from the highest downwards, and within a class by age.
+func byPrecedence(a, b dns.Record) int {
+	return cmp.Or(cmp.Compare(b.Holder().Rank(), a.Holder().Rank()), byAge(a, b))
 }
 
-func newer(a, b dns.Record) bool {
-	return cmp.Or(compareTime(a.Created, b.Created), cmp.Compare(a.Owner.Namespace, b.Owner.Namespace), cmp.Compare(a.Owner.Name, b.Owner.Name)) > 0
-}
-
-func compareTime(a, b time.Time) int { return a.Compare(b) }
-
-func equal(a, b dns.Record) bool {
-	return a.Name == b.Name && a.Type == b.Type && a.Class == b.Class && a.TTL == b.TTL && a.Ingress == b.Ingress && a.Created.Equal(b.Created) && slices.Equal(a.Values, b.Values)
-}
-
-func add[K, V comparable](index map[K]map[V]struct{}, key K, value V) {
-	if index[key] == nil {
-		index[key] = map[V]struct{}{}
-	}
-	index[key][value] = struct{}{}
-}
-
-func drop[K, V comparable](index map[K]map[V]struct{}, key K, value V) {
-	delete(index[key], value)
-	if len(index[key]) == 0 {
-		delete(index, key)
-	}
+// byAge orders records from the oldest to the newest.
+func byAge(a, b dns.Record) int {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Owner.Namespace, b.Owner.Namespace), cmp.Compare(a.Owner.Name, b.Owner.Name))
 }

@@ -32,6 +32,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
@@ -169,7 +170,7 @@ func (c *cluster) data(g Gomega) map[string]string {
 	return data
 }
 
-// server is an Exchanger that answers as CoreDNS does, from the ConfigMaps.
+// server is a DNS server that answers as CoreDNS does, from the ConfigMaps.
 type server struct {
 	cluster *cluster
 
@@ -267,16 +268,22 @@ func newProvider(tb testing.TB, c *cluster, change ...func(*Options)) *environme
 	g.Expect(err).NotTo(HaveOccurred())
 	s := &server{cluster: c}
 	options := Options{
-		Client: c, Reader: c, Informers: c, Log: logr.Discard(), Exchanger: s,
-		Instance: "garden", Owner: "extension-garden", Classes: classes,
-		Namespace: testNamespace, Zones: []string{testZone}, DefaultTTL: 120, ClusterDomain: "cluster.local",
-		Servers: []string{"192.0.2.53:53"}, BatchWindow: time.Millisecond, ConfirmTimeout: 5 * time.Second,
+		SetupOptions: SetupOptions{
+			DNS: configv1alpha1.DNSConfiguration{
+				Zones: []string{testZone}, DefaultTTL: new(int64(120)), Provider: configv1alpha1.DNSProviderCoreDNS,
+				CoreDNS: configv1alpha1.CoreDNSConfiguration{
+					Namespace: testNamespace, ClusterDomain: "cluster.local", Servers: []string{"192.0.2.53:53"},
+					BatchWindow: &metav1.Duration{Duration: time.Millisecond}, ConfirmTimeout: &metav1.Duration{Duration: 5 * time.Second},
+				},
+			},
+			Place: "garden", ServiceAccount: types.NamespacedName{Namespace: "extension-garden"}, Classes: classes,
+		},
+		Client: c, Reader: c, Cache: c, Log: logr.Discard(), Exchange: s.Exchange,
 	}
 	for _, f := range change {
 		f(&options)
 	}
-	provider, err := New(options)
-	g.Expect(err).NotTo(HaveOccurred())
+	provider := New(options)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

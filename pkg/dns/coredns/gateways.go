@@ -6,17 +6,16 @@ package coredns
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
-	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
@@ -45,7 +44,6 @@ type gateways struct {
 	// namespace is that of the gateway which is preferred where no zone's is.
 	namespace string
 	services  map[types.NamespacedName]gateway
-	byAddress map[string]map[types.NamespacedName]struct{}
 	// zones are the zones of the namespaces that are in one only.
 	zones map[string]string
 }
@@ -54,7 +52,6 @@ func newGateways(namespace string) *gateways {
 	return &gateways{
 		namespace: namespace,
 		services:  map[types.NamespacedName]gateway{},
-		byAddress: map[string]map[types.NamespacedName]struct{}{},
 		zones:     map[string]string{},
 	}
 }
@@ -72,71 +69,51 @@ func (g *gateways) setZone(namespace, zone string) bool {
 	return true
 }
 
-// set takes over a Service and returns the addresses for which it makes a difference.
-func (g *gateways) set(service *corev1.Service) []string {
-	key := client.ObjectKeyFromObject(service)
-	next := gatewayOf(service)
-	if len(next.addresses) == 0 || len(next.clusterIPs) == 0 {
-		return g.remove(key)
-	}
-	old, ok := g.services[key]
-	if ok && slices.Equal(old.addresses, next.addresses) && slices.Equal(old.clusterIPs, next.clusterIPs) {
+// set takes over what is known of a Service and returns the addresses for which it makes a difference.
+func (g *gateways) set(next gateway) []string {
+	old := g.services[next.service]
+	if slices.Equal(old.addresses, next.addresses) && slices.Equal(old.clusterIPs, next.clusterIPs) {
 		return nil
 	}
-	changed := append(g.remove(key), next.addresses...)
-	g.services[key] = next
-	for _, address := range next.addresses {
-		add(g.byAddress, address, key)
+	g.services[next.service] = next
+	if len(next.addresses) == 0 {
+		delete(g.services, next.service)
 	}
-	slices.Sort(changed)
-	return slices.Compact(changed)
+	return sets.List(sets.New(slices.Concat(old.addresses, next.addresses)...))
 }
 
-// remove forgets a Service and returns the addresses that it had.
-func (g *gateways) remove(key types.NamespacedName) []string {
-	old := g.services[key]
-	delete(g.services, key)
-	for _, address := range old.addresses {
-		drop(g.byAddress, address, key)
-	}
-	return slices.Clone(old.addresses)
-}
-
-// find returns the one gateway that all records of a name point to. It has an address in the cluster of every family
-// that the records have, as a rewrite is for a name, not for a type: without one, clients would lose that family. Where
-// several gateways share the address, as all do that have the host's, rank tells which it is.
+// find returns the one gateway that all records of a name point to. Where several gateways share the address, as all do that
+// have the host's, rank tells which it is.
 func (g *gateways) find(records []dns.Record) (gateway, bool) {
-	var candidates map[types.NamespacedName]struct{}
-	for _, record := range records {
-		if record.Type == dns.TypeTXT {
-			return gateway{}, false
-		}
-		for _, value := range record.Values {
-			found := g.byAddress[value]
-			if candidates == nil {
-				candidates = maps.Clone(found)
-			}
-			maps.DeleteFunc(candidates, func(key types.NamespacedName, _ struct{}) bool {
-				_, ok := found[key]
-				return !ok
-			})
-			if len(candidates) == 0 {
-				return gateway{}, false
-			}
+	var candidates []gateway
+	for _, candidate := range g.services {
+		if len(records) > 0 && candidate.serves(records) {
+			candidates = append(candidates, candidate)
 		}
 	}
+	if len(candidates) == 0 {
+		return gateway{}, false
+	}
+	return slices.MinFunc(candidates, func(a, b gateway) int {
+		return cmp.Or(cmp.Compare(g.rank(a.service, records), g.rank(b.service, records)),
+			cmp.Compare(a.service.Namespace, b.service.Namespace), cmp.Compare(a.service.Name, b.service.Name))
+	}), true
+}
 
-	for _, key := range slices.SortedFunc(maps.Keys(candidates), func(a, b types.NamespacedName) int {
-		return cmp.Or(cmp.Compare(g.rank(a, records), g.rank(b, records)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	}) {
-		found := g.services[key]
-		if !slices.ContainsFunc(records, func(record dns.Record) bool {
-			return record.Type != dns.TypeCNAME && len(found.ofType(record.Type)) == 0
-		}) {
-			return found, true
+// serves reports whether all records of a name point to a gateway that has an address in the cluster of every family that the
+// records have. A rewrite is for a name, not for a type: without one, clients would lose that family.
+func (g gateway) serves(records []dns.Record) bool {
+	for _, record := range records {
+		for _, value := range record.Values {
+			if !slices.Contains(g.addresses, value) {
+				return false
+			}
+		}
+		if record.Type == dns.TypeTXT || record.Type != dns.TypeCNAME && len(g.ofType(record.Type)) == 0 {
+			return false
 		}
 	}
-	return gateway{}, false
+	return true
 }
 
 // rank tells how likely a gateway is the one that the records of a name mean, where their values don't tell; the lowest
@@ -168,10 +145,17 @@ func (g gateway) ofType(recordType string) []string {
 	return addresses
 }
 
+// gatewayOf returns what is known of a Service; one that is no gateway has no addresses.
 func gatewayOf(service *corev1.Service) gateway {
 	g := gateway{service: client.ObjectKeyFromObject(service)}
-	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil {
-		return g
+	for _, ip := range service.Spec.ClusterIPs {
+		// A headless Service has "None" here: its name leads to its pods, not to an address of its own.
+		if address, err := netip.ParseAddr(ip); err == nil {
+			g.clusterIPs = append(g.clusterIPs, address.String())
+		}
+	}
+	if len(g.clusterIPs) == 0 || service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil {
+		return gateway{service: g.service}
 	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		if address, err := netip.ParseAddr(ingress.IP); err == nil {
@@ -181,45 +165,15 @@ func gatewayOf(service *corev1.Service) gateway {
 			g.addresses = append(g.addresses, strings.ToLower(strings.TrimSuffix(ingress.Hostname, ".")))
 		}
 	}
-	slices.Sort(g.addresses)
-	g.addresses = slices.Compact(g.addresses)
-	for _, ip := range service.Spec.ClusterIPs {
-		// A headless Service has "None" here: its name leads to its pods, not to an address of its own.
-		if address, err := netip.ParseAddr(ip); err == nil {
-			g.clusterIPs = append(g.clusterIPs, address.String())
-		}
-	}
 	return g
-}
-
-// watchesNamespaces reports whether there are namespaces with a zone of their own: those of the control planes of shoots.
-// They are watched as a whole, as the extension library watches them anyway; a second informer, for what is needed of
-// them, would not save anything.
-func (p *Provider) watchesNamespaces() bool {
-	_, ok := p.Classes.Only(extensionsv1alpha1.ExtensionClassShoot)
-	return ok
-}
-
-// gatewayNamespace is where the gateway is that no zone has to itself.
-func (p *Provider) gatewayNamespace() string {
-	if _, ok := p.Classes.Only(extensionsv1alpha1.ExtensionClassShoot, extensionsv1alpha1.ExtensionClassSeed); ok {
-		return seedGateways
-	}
-	return gardenGateways
 }
 
 // singleZone returns the zone of a control plane that is in just one, or an empty text. As gardenlet exposes it, a
 // control plane in one zone is behind the gateway of that zone, any other behind the one of all zones.
 func singleZone(namespace client.Object) string {
-	single := ""
-	for zone := range strings.SplitSeq(namespace.GetAnnotations()[resourcesv1alpha1.HighAvailabilityConfigZones], ",") {
-		switch {
-		case zone == "" || zone == single:
-		case single != "":
-			return ""
-		default:
-			single = zone
-		}
+	zones := sets.New(strings.Split(namespace.GetAnnotations()[resourcesv1alpha1.HighAvailabilityConfigZones], ",")...).Delete("")
+	if zones.Len() != 1 {
+		return ""
 	}
-	return single
+	return zones.UnsortedList()[0]
 }

@@ -37,7 +37,7 @@ func TestFindReturnsTheGatewayThatServesAllOfAName(t *testing.T) {
 
 	found := newGateways(seedGateways)
 	for _, s := range []*corev1.Service{later, dual, single, mapped, headless, clusterIP} {
-		found.set(s)
+		found.set(gatewayOf(s))
 	}
 
 	a := func(values ...string) dns.Record { return dns.Record{Type: "A", Values: values} }
@@ -73,16 +73,15 @@ func TestGatewaysTellWhichAddressesChanged(t *testing.T) {
 	g := NewWithT(t)
 	found := newGateways(seedGateways)
 	s := service("istio-ingress", "gateway", "172.18.255.1", "10.4.0.1")
-	g.Expect(found.set(s)).To(ConsistOf("172.18.255.1"))
-	g.Expect(found.set(s)).To(BeEmpty(), "nothing changed")
+	g.Expect(found.set(gatewayOf(s))).To(ConsistOf("172.18.255.1"))
+	g.Expect(found.set(gatewayOf(s))).To(BeEmpty(), "nothing changed")
 	s.Status.LoadBalancer.Ingress[0].IP = "172.18.255.2"
-	g.Expect(found.set(s)).To(ConsistOf("172.18.255.1", "172.18.255.2"))
+	g.Expect(found.set(gatewayOf(s))).To(ConsistOf("172.18.255.1", "172.18.255.2"))
 	s.Spec.ClusterIPs = []string{"10.4.0.9"}
-	g.Expect(found.set(s)).To(ConsistOf("172.18.255.2"))
+	g.Expect(found.set(gatewayOf(s))).To(ConsistOf("172.18.255.2"))
 	s.DeletionTimestamp = new(metav1.Now())
-	g.Expect(found.set(s)).To(ConsistOf("172.18.255.2"))
+	g.Expect(found.set(gatewayOf(s))).To(ConsistOf("172.18.255.2"))
 	g.Expect(found.services).To(BeEmpty())
-	g.Expect(found.byAddress).To(BeEmpty())
 }
 
 func TestTheCacheKeepsOfAServiceWhatMakesItAGateway(t *testing.T) {
@@ -112,7 +111,7 @@ func ofShoot(shoot, name string, values ...string) dns.Record {
 func seedClasses(g Gomega) func(*Options) {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
 	g.Expect(err).NotTo(HaveOccurred())
-	return func(o *Options) { o.Instance, o.Classes = "seed", classes }
+	return func(o *Options) { o.Place, o.Classes = "seed", classes }
 }
 
 // listing are informers that tell of objects when they are asked for, as real ones do at a start.
@@ -197,7 +196,7 @@ func TestFindTellsGatewaysThatShareAnAddressApart(t *testing.T) {
 				found.setZone(namespace, singleZone(inZones(namespace, zones)))
 			}
 			for _, key := range test.among {
-				found.set(service(key.Namespace, key.Name, address, "10.4.0.1"))
+				found.set(gatewayOf(service(key.Namespace, key.Name, address, "10.4.0.1")))
 			}
 			result, ok := found.find([]dns.Record{test.record})
 			g.Expect(ok).To(BeTrue())
@@ -210,8 +209,8 @@ func TestADistinctAddressCountsMoreThanAZone(t *testing.T) {
 	g := NewWithT(t)
 	found := newGateways(seedGateways)
 	found.setZone("shoot--zone-1", "1")
-	found.set(service("istio-ingress--1", "istio-ingressgateway", "172.18.255.11", "10.4.0.11"))
-	found.set(service("istio-ingress", "istio-ingressgateway", "172.18.255.1", "10.4.0.10"))
+	found.set(gatewayOf(service("istio-ingress--1", "istio-ingressgateway", "172.18.255.11", "10.4.0.11")))
+	found.set(gatewayOf(service("istio-ingress", "istio-ingressgateway", "172.18.255.1", "10.4.0.10")))
 	result, ok := found.find([]dns.Record{ofShoot("shoot--zone-1", "api.a.local.gardener.cloud", "172.18.255.1")})
 	g.Expect(ok).To(BeTrue())
 	g.Expect(result.service.Namespace).To(Equal("istio-ingress"))
@@ -284,7 +283,7 @@ func TestARestartKnowsTheZonesBeforeItWrites(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	c := newCluster(listed[1], listed[2], object)
 	start := func() *environment {
-		p := newProvider(t, c, seedClasses(g), func(o *Options) { o.Informers = listing{c, listed} })
+		p := newProvider(t, c, seedClasses(g), func(o *Options) { o.Cache = listing{c, listed} })
 		g.Eventually(p.started).Should(BeClosed())
 		return p
 	}

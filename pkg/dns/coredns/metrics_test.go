@@ -12,7 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
@@ -22,11 +24,15 @@ func TestBatchesAndWritesAreCounted(t *testing.T) {
 	m, err := metrics.New(registry)
 	g.Expect(err).NotTo(HaveOccurred())
 	c := newCluster()
-	p, err := New(Options{
-		Client: c.Client, Reader: c.Client, Informers: c, Instance: "garden", Namespace: testNamespace, Zones: []string{testZone},
-		ClusterDomain: "cluster.local", ConfirmTimeout: 1, Metrics: m.DNS,
+	p := New(Options{
+		SetupOptions: SetupOptions{
+			DNS: configv1alpha1.DNSConfiguration{
+				Zones: []string{testZone}, CoreDNS: configv1alpha1.CoreDNSConfiguration{Namespace: testNamespace, ClusterDomain: "cluster.local", BatchWindow: &metav1.Duration{}},
+			},
+			Place: "garden", Metrics: m.DNS,
+		},
+		Client: c.Client, Reader: c.Client, Cache: c,
 	})
-	g.Expect(err).NotTo(HaveOccurred())
 	want := func(owner, name string) {
 		p.mu.Lock()
 		defer p.mu.Unlock()

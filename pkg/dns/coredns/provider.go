@@ -16,24 +16,35 @@
 package coredns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
-	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 const (
@@ -47,55 +58,25 @@ const (
 	ConfigMapPrefix = "coredns-custom-"
 	// ServiceName is the name of CoreDNS' Service.
 	ServiceName = "coredns"
-
-	queryTimeout = 2 * time.Second
 )
 
-// Options are what a Provider needs.
+// Options are what a Provider and a Server need.
 type Options struct {
+	SetupOptions
 	// Client reads from the manager's cache and writes.
 	Client client.Client
 	// Reader reads from the API server.
 	Reader client.Reader
-	// Informers are those of the manager's cache, made with CacheOptions.
-	Informers Informers
-	Log       logr.Logger
-	// Clock is that of the generations. Default: the real one.
-	Clock clock.PassiveClock
-	// Exchanger asks CoreDNS. Default: one that really does.
-	Exchanger Exchanger
-	// Metrics count the writes. None if nil.
-	Metrics *metrics.DNS
-
-	// Instance is the name of this instance, unique in the cluster: "garden" or "seed".
-	Instance string
-	// Owner is the Namespace of the instance: when it goes, the garbage collector takes the instance's ConfigMaps along.
-	// Empty for none.
-	Owner string
-	// Classes are those of the DNSRecords that this instance serves.
-	Classes class.Set
-	// Namespace is that of CoreDNS and its ConfigMaps.
-	Namespace string
-	// Zones are the domains that CoreDNS serves.
-	Zones []string
-	// Reserved are domains that shoots may not choose names in.
-	Reserved []string
-	// DefaultTTL is the TTL in seconds of a record without one.
-	DefaultTTL int64
-	// ClusterDomain is the domain of the cluster's Services.
-	ClusterDomain string
-	// DefaultProvider serves the DNSRecords that don't say who is to serve them. Default: this one.
-	DefaultProvider configv1alpha1.DNSProvider
-	// Servers are the addresses (host:port) of CoreDNS. Default: the ready endpoints of its Service.
-	Servers []string
-	// BatchWindow is how long changes are collected before they are written.
-	BatchWindow time.Duration
-	// ConfirmTimeout bounds Apply and Remove.
-	ConfirmTimeout time.Duration
+	// Cache is the manager's, made with CacheOptions. It has the ConfigMaps, which Client reads from the API server.
+	Cache Cache
+	// Exchange asks CoreDNS.
+	Exchange Exchange
+	Log      logr.Logger
 }
 
-// Informers are what is used of a controller-runtime cache.
-type Informers interface {
+// Cache is what is used of a controller-runtime cache.
+type Cache interface {
+	client.Reader
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
@@ -103,7 +84,8 @@ type Informers interface {
 type Provider struct {
 	Options
 
-	confirmer *confirmer
+	// questions are those that are asked right now.
+	questions singleflight.Group
 	// started is closed once the state of the cluster is known.
 	started chan struct{}
 	// queue has the names of the ConfigMaps to write, and restores how long those wait that somebody else keeps changing.
@@ -114,6 +96,8 @@ type Provider struct {
 	desired  *desired
 	gateways *gateways
 	shards   *shards
+	// written wakes those who wait for a ConfigMap to be written.
+	written *sync.Cond
 	// unprepared is why the state of the cluster is not known yet.
 	unprepared error
 	// owner owns the ConfigMaps.
@@ -122,68 +106,55 @@ type Provider struct {
 
 var _ dns.Provider = (*Provider)(nil)
 
-// New returns a Provider. An error is a mistake in the options.
-func New(opts Options) (*Provider, error) {
-	switch {
-	case opts.Client == nil || opts.Reader == nil || opts.Informers == nil:
-		return nil, errors.New("a client, a reader and informers are needed")
-	case opts.Instance == "" || opts.Namespace == "" || opts.ClusterDomain == "":
-		return nil, errors.New("the name of the instance, the namespace of CoreDNS and the cluster's domain are needed")
-	case len(opts.Zones) == 0:
-		return nil, errors.New("at least one zone is needed")
-	case opts.ConfirmTimeout <= 0 || opts.BatchWindow < 0:
-		return nil, errors.New("the confirm timeout must be more than 0 and the batch window not less")
+// New returns a Provider.
+func New(opts Options) *Provider {
+	gateways := gardenGateways
+	if _, ok := opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot, extensionsv1alpha1.ExtensionClassSeed); ok {
+		gateways = seedGateways
 	}
-	if opts.DefaultProvider == "" {
-		opts.DefaultProvider = configv1alpha1.DNSProviderCoreDNS
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
-	if opts.Exchanger == nil {
-		opts.Exchanger = NewExchanger(queryTimeout)
-	}
+	_, garden := opts.Classes.Only(extensionsv1alpha1.ExtensionClassGarden)
 	p := &Provider{
-		Options:   opts,
-		confirmer: newConfirmer(opts.Exchanger),
-		started:   make(chan struct{}),
-		queue:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, maxRetry)),
-		restores:  flowcontrol.NewBackOff(firstRetry, maxRestore),
-		desired:   newDesired(),
-		shards:    newShards(shardPrefix(opts.Instance)),
+		Options:  opts,
+		started:  make(chan struct{}),
+		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, maxRetry)),
+		restores: flowcontrol.NewBackOff(firstRetry, maxRestore),
+		desired:  newDesired(!garden),
+		gateways: newGateways(gateways),
+		shards:   newShards(shardPrefix(opts.Place)),
 	}
-	p.gateways = newGateways(p.gatewayNamespace())
-	return p, nil
+	p.written = sync.NewCond(&p.mu)
+	return p
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: there is one writer.
 func (p *Provider) NeedLeaderElection() bool { return true }
 
-// Apply implements dns.Provider. It waits for at most ConfirmTimeout; what it was given stays wanted even if it returns
-// an error, so trying again is to look again.
+// Apply implements dns.Provider. It waits for at most the timeout for confirmations; what it was given stays wanted even if it
+// returns an error, so trying again is to look again.
 func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 	record := request.Record
-	if _, err := record.Zone(p.Zones); err != nil {
+	if _, err := record.Zone(p.DNS.Zones); err != nil {
 		return dns.ConfigurationProblem(err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.ConfirmTimeout)
+	timeout := p.DNS.CoreDNS.ConfirmTimeout.Duration
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := p.waitStarted(ctx); err != nil {
 		return err
 	}
 
 	p.mu.Lock()
-	pending := p.update(append(p.desired.set(record), record.Name)...)
+	wanted := p.update(append(p.desired.set(record), record.Name)...)
 	conflict := p.desired.conflict(record)
 	p.mu.Unlock()
 	if conflict != nil {
 		return conflict
 	}
-	if err := pending.await(ctx); err != nil {
+	if err := p.await(ctx, wanted); err != nil {
 		return fmt.Errorf("writing %s record %s: %w", record.Type, record.Name, err)
 	}
 	if err := p.confirm(ctx, record); err != nil {
-		return fmt.Errorf("%s record %s is written and doesn't resolve within %s: %w", record.Type, record.Name, p.ConfirmTimeout, err)
+		return fmt.Errorf("%s record %s is written and doesn't resolve within %s: %w", record.Type, record.Name, timeout, err)
 	}
 	return nil
 }
@@ -191,7 +162,7 @@ func (p *Provider) Apply(ctx context.Context, request dns.Request) error {
 // Remove implements dns.Provider. It waits until it is written, not until it is served: nobody needs a name to be gone.
 func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 	owner := request.Record.Owner
-	ctx, cancel := context.WithTimeout(ctx, p.ConfirmTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.DNS.CoreDNS.ConfirmTimeout.Duration)
 	defer cancel()
 	if err := p.waitStarted(ctx); err != nil {
 		return err
@@ -199,15 +170,15 @@ func (p *Provider) Remove(ctx context.Context, request dns.Request) error {
 
 	p.mu.Lock()
 	names := p.desired.remove(owner)
-	pending := p.update(names...)
+	wanted := p.update(names...)
 	if len(names) == 0 {
 		// An earlier attempt, or the start, may have left it out of what is not written yet.
 		for _, s := range p.shards.all {
-			pending[s] = s.version
+			wanted[s] = s.version
 		}
 	}
 	p.mu.Unlock()
-	if err := pending.await(ctx); err != nil {
+	if err := p.await(ctx, wanted); err != nil {
 		return fmt.Errorf("removing the record of DNSRecord %s: %w", owner, err)
 	}
 	return nil
@@ -221,84 +192,258 @@ func (p *Provider) waitStarted(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Errorf("the state of CoreDNS in namespace %s is not known yet: %w", p.Namespace, orElse(p.unprepared, ctx.Err()))
+	return fmt.Errorf("the state of CoreDNS in namespace %s is not known yet: %w", p.DNS.CoreDNS.Namespace, cmp.Or(p.unprepared, ctx.Err()))
 }
 
-// confirm returns nil once all servers answer with a record in both views. What is expected is worked out anew for each
-// try, as a gateway may come or go meanwhile.
-func (p *Provider) confirm(ctx context.Context, record dns.Record) error {
-	backoff := firstBackoff
-	for {
-		err := p.confirmOnce(ctx, record)
-		if err == nil {
-			return nil
-		}
-		pause(ctx, backoff)
-		if ctx.Err() != nil {
-			return err
-		}
-		backoff = min(2*backoff, maxBackoff)
+// Start implements manager.Runnable. It makes the state from what is in the cluster, and then writes what changes until ctx is
+// done.
+func (p *Provider) Start(ctx context.Context) error {
+	err := p.makeState(ctx)
+	if ctx.Err() != nil {
+		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("making the state of CoreDNS from the cluster: %w", err)
+	}
+	close(p.started)
+	p.write(ctx)
+	return nil
 }
 
-func (p *Provider) confirmOnce(ctx context.Context, record dns.Record) error {
-	servers, err := p.servers(ctx)
+// makeState makes the state from what is in the cluster, and follows that from then on.
+func (p *Provider) makeState(ctx context.Context) error {
+	configMaps, err := p.waitPrepared(ctx)
 	if err != nil {
 		return err
 	}
-	m, expected, err := p.expectations(record)
-	if err != nil {
+	dnsRecordChanged := func(object *extensionsv1alpha1.DNSRecord, _ bool) { p.dnsRecordChanged(ctx, object) }
+	if err := watch(ctx, p.Cache, &extensionsv1alpha1.DNSRecord{}, dnsRecordChanged); err != nil {
 		return err
 	}
-	for _, server := range servers {
-		if err := p.confirmer.wait(ctx, server, m); err != nil {
+	if err := watch(ctx, p.Cache, &corev1.Service{}, p.serviceChanged); err != nil {
+		return err
+	}
+	// Namespaces with a zone of their own are those of the control planes of shoots. They are watched as a whole, as the
+	// extension library watches them anyway; a second informer, for what is needed of them, would not save anything.
+	if _, ok := p.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); ok {
+		if err := watch(ctx, p.Cache, &corev1.Namespace{}, p.namespaceChanged); err != nil {
 			return err
 		}
-		for _, e := range expected {
-			if err := p.confirmer.check(ctx, server, e); err != nil {
-				return err
+	}
+	if err := p.rebuild(ctx, configMaps); err != nil {
+		return err
+	}
+	// Whether a ConfigMap is as it should be can be told only once it is known what is to be in it.
+	return watch(ctx, p.Cache, &corev1.ConfigMap{}, p.configMapChanged)
+}
+
+// waitPrepared returns the ConfigMaps once what has to be read in the namespace of CoreDNS can be. An instance whose CoreDNS is
+// just being deployed isn't allowed to read there yet. An informer would wait longer and longer for that, so it is made only
+// when it is known to work.
+func (p *Provider) waitPrepared(ctx context.Context) (configMaps *corev1.ConfigMapList, err error) {
+	backoff := wait.Backoff{Duration: firstRetry, Factor: 2, Cap: maxRetry / 2, Steps: math.MaxInt}
+	err = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		var err error
+		if configMaps, err = p.prepare(ctx); err != nil {
+			p.Log.Info("Waiting for the namespace of CoreDNS", "namespace", p.DNS.CoreDNS.Namespace, "reason", err.Error())
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.unprepared = err
+		}
+		return err == nil, nil
+	})
+	return configMaps, err
+}
+
+// prepare reads in the namespace of CoreDNS and learns who owns the ConfigMaps.
+func (p *Provider) prepare(ctx context.Context) (*corev1.ConfigMapList, error) {
+	if name := p.ServiceAccount.Namespace; name != "" {
+		owner, err := ownerReference(ctx, p.Reader, name)
+		if err != nil {
+			return nil, err
+		}
+		p.owner = []metav1.OwnerReference{owner}
+	}
+	namespace := p.DNS.CoreDNS.Namespace
+	configMaps := &corev1.ConfigMapList{}
+	if err := p.Reader.List(ctx, configMaps, client.InNamespace(namespace), client.MatchingLabels(p.labels())); err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps in namespace %s: %w", namespace, err)
+	}
+	return configMaps, nil
+}
+
+// ownerReference returns the reference to a Namespace as an owner. Namespaced and cluster-scoped objects may have it.
+func ownerReference(ctx context.Context, reader client.Reader, name string) (metav1.OwnerReference, error) {
+	namespace := &corev1.Namespace{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("reading Namespace %s of this instance: %w", name, err)
+	}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: name, UID: namespace.UID}, nil
+}
+
+// watch calls a function with the objects of a kind that are there, and with those that are changed or deleted from now on. It
+// returns once the function was called with all that are there.
+func watch[T client.Object](ctx context.Context, from Cache, kind T, changed func(object T, deleted bool)) error {
+	informer, err := from.GetInformer(ctx, kind)
+	if err != nil {
+		return fmt.Errorf("watching objects of type %T: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { changed(object.(T), false) },
+		UpdateFunc: func(_, object any) { changed(object.(T), false) },
+		DeleteFunc: func(object any) {
+			if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = missed.Obj
 			}
-		}
+			changed(object.(T), true)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching objects of type %T: %w", kind, err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return ctx.Err()
 	}
 	return nil
 }
 
-// expectations returns what a server that is up to date must answer: to clients from outside, who ask by TCP, the values
-// as they are, and to those in the cluster, who ask by UDP, the gateway's addresses if there is one. Without one both get
-// the same from the same place, so one question is enough.
-func (p *Provider) expectations(record dns.Record) (mark, []expectation, error) {
+// dnsRecordChanged drops what no reconcile will drop: a DNSRecord that went without one, as Gardener's library skips
+// the deletion of what it takes for never created, one that is another instance's or extension's now,
+// and one that another provider serves. It follows the DNSRecords of another instance whose names are taken.
+func (p *Provider) dnsRecordChanged(ctx context.Context, changed *extensionsv1alpha1.DNSRecord) {
+	key := client.ObjectKeyFromObject(changed)
+	// The event may be older than what is there now: a record of the same name may have been created again.
+	current := &extensionsv1alpha1.DNSRecord{}
+	err := p.Client.Get(ctx, key, current)
+	if client.IgnoreNotFound(err) != nil {
+		p.Log.Error(err, "Reading a DNSRecord from the cache", "dnsRecord", key)
+		return
+	}
+	if err == nil && p.isMine(current) {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
-	in, ok := p.shards.where[record.Name]
-	if !ok || !in.exists {
-		return mark{}, nil, errors.New("it is not written")
-	}
-	m := mark{shard: in.name, zone: in.entries[record.Name].zone, generation: in.generation}
-
-	name := p.probe(record.Name)
-	expected := []expectation{{network: tcp, name: name, recordType: record.Type, values: record.Values}}
-	if found, ok := p.gateways.find(p.desired.effective(record.Name)); ok {
-		for _, recordType := range []string{dns.TypeA, dns.TypeAAAA} {
-			addresses := found.ofType(recordType)
-			if len(addresses) > 0 && (record.Type == recordType || record.Type == dns.TypeCNAME) {
-				expected = append(expected, expectation{network: udp, name: name, recordType: recordType, values: addresses})
-			}
+	if err == nil && p.isElsewhere(current) {
+		if record, err := dns.New(current, p.DNS.Zones, *p.DNS.DefaultTTL); err == nil {
+			p.update(p.desired.set(record)...)
+			return
 		}
 	}
-	return m, expected, nil
+	if names := p.desired.remove(key); len(names) > 0 {
+		p.Log.Info("Dropping the record of a DNSRecord that is gone or no more to be served here", "dnsRecord", key)
+		p.update(names...)
+	}
 }
 
-// probe returns the name to ask for: of a wildcard, one that only the wildcard covers.
-func (p *Provider) probe(name string) string {
-	if len(name) < 2 || name[:2] != "*." {
-		return name
+// serviceChanged renders the names again whose gateway may be another now.
+func (p *Provider) serviceChanged(service *corev1.Service, deleted bool) {
+	next := gatewayOf(service)
+	if deleted {
+		next = gateway{service: next.service}
 	}
-	for _, label := range []string{"provider-local-probe", "probe", "p"} {
-		candidate := label + name[1:]
-		if _, taken := p.desired.byName[candidate]; !taken && len(candidate) <= maxKeyLength {
-			return candidate
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if addresses := sets.New(p.gateways.set(next)...); addresses.Len() > 0 {
+		p.updateWhere(func(record dns.Record) bool { return addresses.HasAny(record.Values...) })
+	}
+}
+
+// namespaceChanged renders the names of a namespace again if its control plane is in another zone now.
+func (p *Provider) namespaceChanged(namespace *corev1.Namespace, deleted bool) {
+	zone := ""
+	if !deleted {
+		zone = singleZone(namespace)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gateways.setZone(namespace.Name, zone) {
+		p.updateWhere(func(record dns.Record) bool { return record.Owner.Namespace == namespace.Name })
+	}
+}
+
+func (p *Provider) isMine(object *extensionsv1alpha1.DNSRecord) bool {
+	return object.Spec.Type == dns.Type && p.Classes.Has(object) && dns.IsServedBy(configv1alpha1.DNSProviderCoreDNS, object, p.DNS.Provider)
+}
+
+// isElsewhere reports whether another instance serves a DNSRecord whose name goes before all that this one serves: the
+// garden's, which the instance of a seed in the same cluster must leave alone.
+func (p *Provider) isElsewhere(object *extensionsv1alpha1.DNSRecord) bool {
+	return object.Spec.Type == dns.Type && object.DeletionTimestamp == nil && !p.Classes.Has(object) &&
+		object.Spec.Class != nil && *object.Spec.Class == extensionsv1alpha1.ExtensionClassGarden
+}
+
+// rebuild makes the state from the DNSRecords, takes over where names are from the ConfigMaps, and prunes what nobody wants any
+// more.
+func (p *Provider) rebuild(ctx context.Context, configMaps *corev1.ConfigMapList) error {
+	objects := &extensionsv1alpha1.DNSRecordList{}
+	if err := p.Client.List(ctx, objects); err != nil {
+		return fmt.Errorf("listing DNSRecords: %w", err)
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range configMaps.Items {
+		if found := &configMaps.Items[i]; p.shards.may(found.Name) {
+			s := p.shards.load(found.Name, found.Data)
+			s.exists = true
+			s.generation, _ = strconv.ParseUint(found.Annotations[AnnotationGeneration], 10, 64)
 		}
 	}
-	return "0" + name[1:]
+	for i := range objects.Items {
+		object := &objects.Items[i]
+		var record dns.Record
+		var err error
+		switch {
+		case p.isElsewhere(object):
+			record, err = dns.New(object, p.DNS.Zones, *p.DNS.DefaultTTL)
+		case p.isMine(object) && stays(object):
+			record, err = p.restored(object)
+		default:
+			continue
+		}
+		if err != nil {
+			// Its reconcile tells its author.
+			p.Log.Info("Leaving out a DNSRecord", "dnsRecord", client.ObjectKeyFromObject(object), "reason", err.Error())
+			continue
+		}
+		p.desired.set(record)
+	}
+	p.update(slices.Sorted(maps.Keys(p.shards.where))...) // Names stay where they are, and make room if nobody wants them.
+	p.update(slices.Sorted(maps.Keys(p.desired.byName))...)
+	p.Log.Info("Serving the DNSRecords that were reconciled before", "names", len(p.desired.byName), "configMaps", len(p.shards.all))
+	return nil
+}
+
+// stays reports whether a DNSRecord was reconciled and is to stay: one that wasn't yet will be, and one that is going or is
+// migrated to another seed is not to come back by a restart.
+func stays(object *extensionsv1alpha1.DNSRecord) bool {
+	if object.DeletionTimestamp != nil || object.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationMigrate {
+		return false
+	}
+	last := object.Status.LastOperation
+	if last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate {
+		return false
+	}
+	return v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated) != nil
+}
+
+// restored returns the record of a DNSRecord as it was served before a restart: what it asks for if it was seen to resolve;
+// what the ConfigMaps have of it if its spec has become invalid since; and neither if the ConfigMaps don't have its name,
+// as they do have one whose last attempt failed only after it was written.
+func (p *Provider) restored(object *extensionsv1alpha1.DNSRecord) (dns.Record, error) {
+	name, nameErr := dns.NormalizeName(object.Spec.Name)
+	values, ttl := p.shards.values(name, string(object.Spec.RecordType))
+	created := v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated)
+	record, err := dns.New(object, p.DNS.Zones, *p.DNS.DefaultTTL)
+	switch {
+	case err != nil && (nameErr != nil || len(values) == 0):
+		return dns.Record{}, err
+	case err != nil:
+		record = dns.Identify(object)
+		record.Name, record.Values, record.TTL = name, values, ttl
+	case created.Status != gardencorev1beta1.ConditionTrue && len(values) == 0:
+		return dns.Record{}, errors.New("it was not served before")
+	}
+	return record, record.CheckReserved(p.DNS.ReservedDomains)
 }

@@ -72,7 +72,7 @@ func TestApplyAgainWritesNothing(t *testing.T) {
 
 func TestManyChangesAreFewWrites(t *testing.T) {
 	g := NewWithT(t)
-	p := newProvider(t, newCluster(), func(o *Options) { o.BatchWindow = 100 * time.Millisecond })
+	p := newProvider(t, newCluster(), func(o *Options) { o.DNS.CoreDNS.BatchWindow.Duration = 100 * time.Millisecond })
 	var group sync.WaitGroup
 	errs := make(chan error, 50)
 	for i := range 50 {
@@ -101,7 +101,7 @@ func TestApplyFailsAsLongAsTheRecordDoesNotResolve(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := newProvider(t, newCluster(), func(o *Options) { o.ConfirmTimeout = time.Second })
+			p := newProvider(t, newCluster(), func(o *Options) { o.DNS.CoreDNS.ConfirmTimeout.Duration = time.Second })
 			g.Eventually(p.started).Should(BeClosed())
 			p.server.set(func(*server) { test.spoil(p) })
 
@@ -215,7 +215,7 @@ func TestTheInstanceOfASeedLeavesTheNamesOfTheGardenAlone(t *testing.T) {
 	seed := func(o *Options) {
 		classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		o.Instance, o.Classes = "seed", classes
+		o.Place, o.Classes = "seed", classes
 	}
 	shoots := of("shoot", "shoot--p--a", 0, record("a", "x.local.gardener.cloud", "A", "203.0.113.66"))
 	for name, ofGarden := range map[string]*extensionsv1alpha1.DNSRecord{
@@ -249,7 +249,7 @@ func TestTheInstanceOfASeedLeavesTheNamesOfTheGardenAlone(t *testing.T) {
 // TestARecordIsGoneOnlyWhenThatIsWritten removes a record again whose first removal took too long, as its reconcile does.
 func TestARecordIsGoneOnlyWhenThatIsWritten(t *testing.T) {
 	g := NewWithT(t)
-	p := newProvider(t, newCluster(), func(o *Options) { o.ConfirmTimeout = time.Second })
+	p := newProvider(t, newCluster(), func(o *Options) { o.DNS.CoreDNS.ConfirmTimeout.Duration = time.Second })
 	a := record("a", "a.local.gardener.cloud", "A", "192.0.2.1")
 	g.Expect(p.apply(ctx, a)).To(Succeed())
 
@@ -271,7 +271,7 @@ func TestAStartLeavesOutWhatIsReservedByNow(t *testing.T) {
 	p := newProvider(t, newCluster(shoots, seeds), func(o *Options) {
 		classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
 		g.Expect(err).NotTo(HaveOccurred())
-		o.Classes, o.Reserved = classes, []string{"internal.local.gardener.cloud"}
+		o.Classes, o.DNS.ReservedDomains = classes, []string{"internal.local.gardener.cloud"}
 	})
 	g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(map[string]string{
 		"local.gardener.cloud.zone": "x.internal.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\n",
@@ -450,6 +450,25 @@ func TestAStartKeepsWhatIsServedThoughTheLastAttemptFailed(t *testing.T) {
 	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", Not(ContainSubstring("invalid"))), "its deletion removes it")
 }
 
+func TestAStartMendsWhatSomebodyHasEditedMeanwhile(t *testing.T) {
+	g := NewWithT(t)
+	const zone, line = "local.gardener.cloud.zone", "a.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\n"
+	configMap := func(name string, data map[string]string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, Labels: map[string]string{LabelConfig: "true", LabelInstance: "garden"}, Annotations: map[string]string{AnnotationGeneration: "7"}},
+			Data:       data,
+		}
+	}
+	edited := configMap("coredns-custom-garden-0", map[string]string{zone: line, "evil.override": "rewrite stop name regex .* evil.default.svc.cluster.local answer auto"})
+	again := configMap("coredns-custom-garden-1", map[string]string{zone: line})
+	empty := configMap("coredns-custom-garden-2", nil)
+	c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"), edited, again, empty)
+	newProvider(t, c, func(o *Options) { o.Cache = listing{c, []client.Object{edited, again, empty}} })
+	g.Eventually(func() []corev1.ConfigMap { return c.configMaps(g) }).Should(ConsistOf(And(
+		HaveField("Name", edited.Name), HaveField("Data", map[string]string{zone: line}),
+	)))
+}
+
 func TestStartAgainWritesNothing(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"))
@@ -532,7 +551,8 @@ func TestServersAreTheReadyEndpoints(t *testing.T) {
 		},
 	}
 	c := newCluster(slice)
-	p := &Provider{Options: Options{Client: c, Namespace: testNamespace}}
+	p := &Provider{Options: Options{Client: c}}
+	p.DNS.CoreDNS.Namespace = testNamespace
 	g.Expect(p.servers(ctx)).To(Equal([]string{"10.0.0.1:9053", "10.0.0.2:9053"}))
 
 	g.Expect(c.Delete(ctx, slice)).To(Succeed())
@@ -542,7 +562,7 @@ func TestServersAreTheReadyEndpoints(t *testing.T) {
 
 func TestOneServerIsAskedOnceForAllWhoWait(t *testing.T) {
 	g := NewWithT(t)
-	p := newProvider(t, newCluster(), func(o *Options) { o.ConfirmTimeout = 300 * time.Millisecond })
+	p := newProvider(t, newCluster(), func(o *Options) { o.DNS.CoreDNS.ConfirmTimeout.Duration = 300 * time.Millisecond })
 	g.Eventually(p.started).Should(BeClosed())
 	p.server.set(func(s *server) { s.behind = true })
 	var group sync.WaitGroup
@@ -552,27 +572,28 @@ func TestOneServerIsAskedOnceForAllWhoWait(t *testing.T) {
 		})
 	}
 	group.Wait()
-	p.server.set(func(s *server) { g.Expect(s.queries).To(BeNumerically("<", 100)) })
-	g.Eventually(func() int {
-		p.confirmer.mu.Lock()
-		defer p.confirmer.mu.Unlock()
-		return len(p.confirmer.polls)
-	}).Should(BeZero(), "polls end when nobody waits")
+	queries := 0
+	count := func() int {
+		before := queries
+		p.server.set(func(s *server) { queries = s.queries })
+		return queries - before
+	}
+	g.Expect(count()).To(BeNumerically("<", 100))
+	g.Eventually(count, "10s", 2*maxBackoff).Should(BeZero(), "nobody asks when nobody waits")
 }
 
 // TestAnErrorOfCoreDNSIsTheSameEachTime tries again while no CoreDNS is up to date, as a reconcile does, which writes a status with
 // a new text only.
 func TestAnErrorOfCoreDNSIsTheSameEachTime(t *testing.T) {
-	for name, change := range map[string]func(*Options){
-		"none runs": func(o *Options) { o.Exchanger, o.Servers = NewExchanger(time.Second), []string{"127.0.0.1:1"} },
-		"it is behind": func(o *Options) {
-			o.Exchanger.(*server).behind = true
-		},
+	for name, change := range map[string]func(*environment){
+		"none runs":    func(e *environment) { e.Exchange, e.DNS.CoreDNS.Servers = exchange, []string{"127.0.0.1:1"} },
+		"it is behind": func(e *environment) { e.server.set(func(s *server) { s.behind = true }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := newProvider(t, newCluster(), change, func(o *Options) { o.ConfirmTimeout = 300 * time.Millisecond })
+			p := newProvider(t, newCluster(), func(o *Options) { o.DNS.CoreDNS.ConfirmTimeout.Duration = 300 * time.Millisecond })
 			g.Eventually(p.started).Should(BeClosed())
+			change(p)
 			attempt := func(name, value string) string {
 				err := p.apply(ctx, record(name, name+".local.gardener.cloud", "A", value))
 				g.Expect(err).To(HaveOccurred())

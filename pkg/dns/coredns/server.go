@@ -6,31 +6,27 @@ package coredns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
 
-	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -45,79 +41,28 @@ const (
 	classSeed = "seed"
 )
 
-// ServerOptions are what a Server needs.
-type ServerOptions struct {
-	Client client.Client
-	// Reader reads Namespaces from the API server.
-	Reader   client.Reader
-	Log      logr.Logger
-	Renderer *chart.Renderer
-	Writer   *resources.Writer
-
-	// Instance is the name of this instance, unique in the cluster: "garden" or "seed".
-	Instance string
-	// ServiceAccount is that of this instance, in the Namespace which owns what is deployed.
-	ServiceAccount types.NamespacedName
-	// Namespace is the one to deploy CoreDNS to.
-	Namespace string
-	// Chart is the chart of CoreDNS. Default: charts/components/coredns in the program.
-	Chart chart.Source
-	// Values are those of charts/components/coredns.
-	Values ServerValues
-}
-
-// ServerValues are the values of charts/components/coredns that an instance sets.
-type ServerValues struct {
-	Image    string
-	Replicas int32
-	Zones    []string
-	// ClientNetworks may ask for names outside of the zones; none means the default of the chart.
-	ClientNetworks    []string
-	ClusterIP         string
-	PriorityClassName string
-	// VPA reports whether the cluster has VerticalPodAutoscalers.
-	VPA bool
-}
-
 // Server is a controller that ensures that one CoreDNS is in the cluster, though several instances may be, and that this
 // instance may write to it. It deploys by ManagedResources of class seed in namespace garden, which the garbage collector
 // removes when the Namespaces of all instances that use them are gone.
 type Server struct {
-	ServerOptions
-}
-
-// NewServer returns a Server. An error is a mistake in the options.
-func NewServer(opts ServerOptions) (*Server, error) {
-	switch {
-	case opts.Values.Image == "":
-		return nil, errors.New("the image of CoreDNS is needed: set dns.coreDNS.image, or dns.coreDNS.deploy to false")
-	case opts.Instance == "" || opts.Namespace == "" || opts.ServiceAccount.Name == "" || opts.ServiceAccount.Namespace == "":
-		return nil, errors.New("the name of the instance, its ServiceAccount and the namespace of CoreDNS are needed")
-	}
-	if opts.Chart == nil {
-		opts.Chart = chart.Embedded(components.FS, components.CoreDNS)
-	}
-	return &Server{ServerOptions: opts}, nil
+	Options
 }
 
 // AddToManager has the Server deploy at the start, and again when somebody changes or deletes what it deployed.
 func (s *Server) AddToManager(mgr manager.Manager) error {
-	c, err := controller.New("coredns", mgr, controller.Options{
-		Reconciler:         s,
-		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, time.Minute),
-		SkipNameValidation: new(true), // tests run several instances in one process
-	})
-	if err != nil {
-		return err
-	}
 	deploy := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	deployed := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetNamespace() == v1beta1constants.GardenNamespace && slices.Contains([]string{ManagedResourceName, s.ownName()}, object.GetName())
 	})
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &resourcesv1alpha1.ManagedResource{}, deploy, deployed)); err != nil {
-		return err
-	}
-	return c.Watch(controllerutils.EnqueueOnce)
+	return builder.ControllerManagedBy(mgr).
+		Named("coredns").
+		WithOptions(controller.Options{
+			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, time.Minute),
+			SkipNameValidation: new(true), // tests run several instances in one process
+		}).
+		Watches(&resourcesv1alpha1.ManagedResource{}, deploy, builder.WithPredicates(deployed)).
+		WatchesRawSource(controllerutils.EnqueueOnce).
+		Complete(s)
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -127,7 +72,7 @@ func (s *Server) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 
 // Deploy brings the ManagedResources into the state that they should have. It is idempotent.
 func (s *Server) Deploy(ctx context.Context) error {
-	owner, err := OwnerReference(ctx, s.Reader, s.ServiceAccount.Namespace)
+	owner, err := ownerReference(ctx, s.Reader, s.ServiceAccount.Namespace)
 	if err != nil {
 		return err
 	}
@@ -141,7 +86,7 @@ func (s *Server) Deploy(ctx context.Context) error {
 		OwnerReferences: []metav1.OwnerReference{owner},
 		Objects:         s.permissions(),
 	}); err != nil {
-		return fmt.Errorf("deploying the permissions in namespace %s: %w", s.Namespace, err)
+		return fmt.Errorf("deploying the permissions in namespace %s: %w", s.DNS.CoreDNS.Namespace, err)
 	}
 	return nil
 }
@@ -169,7 +114,7 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 		return s.join(ctx, current, owner)
 	}
 
-	rendered, err := s.Renderer.Render(ctx, s.Chart, chart.Release{Name: "coredns", Namespace: s.Namespace}, s.Values.values())
+	rendered, err := s.Renderer.Render(ctx, s.Chart, chart.Release{Name: "coredns", Namespace: s.DNS.CoreDNS.Namespace}, s.values())
 	if err != nil {
 		return err
 	}
@@ -185,11 +130,11 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 
 // join adds this instance to the owners, so that CoreDNS outlives the instance that deployed it.
 func (s *Server) join(ctx context.Context, current *resourcesv1alpha1.ManagedResource, owner metav1.OwnerReference) error {
-	if slices.ContainsFunc(current.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
-		return nil
-	}
 	joined := current.DeepCopy()
 	joined.OwnerReferences = withOwner(current.OwnerReferences, owner)
+	if len(joined.OwnerReferences) == len(current.OwnerReferences) {
+		return nil
+	}
 	patch := client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{})
 	if err := s.Client.Patch(ctx, joined, patch); err != nil {
 		return fmt.Errorf("joining the owners of ManagedResource %s: %w", client.ObjectKeyFromObject(current), err)
@@ -225,13 +170,13 @@ func withOwner(owners []metav1.OwnerReference, owner metav1.OwnerReference) []me
 // permissions are what a Provider of this instance needs in CoreDNS' namespace. It finds its ConfigMaps by their label, which
 // a Role can't name, nor can it the name of what is created; what is there it may change only where it is its own.
 func (s *Server) permissions() []client.Object {
-	meta := metav1.ObjectMeta{Namespace: s.Namespace, Name: "gardener-extension-provider-local-" + s.Instance}
+	meta := metav1.ObjectMeta{Namespace: s.DNS.CoreDNS.Namespace, Name: "gardener-extension-provider-local-" + s.Place}
 	return []client.Object{
 		&rbacv1.Role{
 			ObjectMeta: meta,
 			Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "create"}},
-				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: newShards(shardPrefix(s.Instance)).names(), Verbs: []string{"update", "delete"}},
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: newShards(shardPrefix(s.Place)).names, Verbs: []string{"update", "delete"}},
 				{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch"}},
 			},
 		},
@@ -243,19 +188,21 @@ func (s *Server) permissions() []client.Object {
 	}
 }
 
-func (s *Server) ownName() string { return ManagedResourceName + "-" + s.Instance }
+func (s *Server) ownName() string { return ManagedResourceName + "-" + s.Place }
 
-func (v ServerValues) values() map[string]any {
+// values are those of the chart.
+func (s *Server) values() map[string]any {
+	config := s.DNS.CoreDNS
 	values := map[string]any{
-		"image":             v.Image,
-		"replicas":          v.Replicas,
-		"zones":             v.Zones,
-		"clusterIP":         v.ClusterIP,
-		"priorityClassName": v.PriorityClassName,
-		"vpa":               map[string]any{"enabled": v.VPA},
+		"image":             config.Image,
+		"replicas":          *config.Replicas,
+		"zones":             s.DNS.Zones,
+		"clusterIP":         clusterIP(config),
+		"priorityClassName": config.PriorityClassName,
+		"vpa":               map[string]any{"enabled": s.VPA},
 	}
-	if len(v.ClientNetworks) > 0 {
-		values["clientNetworks"] = v.ClientNetworks
+	if len(config.ClientNetworks) > 0 { // Else those of the chart may ask.
+		values["clientNetworks"] = config.ClientNetworks
 	}
 	return values
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/gardener/gardener/pkg/utils/managedresources"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -57,14 +58,16 @@ func newServer(t *testing.T, c client.Client, instance, home, image string) *Ser
 	g := NewWithT(t)
 	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
 	g.Expect(err).NotTo(HaveOccurred())
-	server, err := NewServer(ServerOptions{
-		Client: c, Reader: c, Log: logr.Discard(), Renderer: renderer, Writer: resources.New(c),
-		Instance: instance, ServiceAccount: types.NamespacedName{Namespace: home, Name: "gardener-extension-provider-local-" + instance},
-		Namespace: "gardener-extension-provider-local-coredns",
-		Values:    ServerValues{Image: image, Replicas: 2, Zones: []string{testZone}, ClusterIP: "10.4.0.53", PriorityClassName: "gardener-garden-system-200", VPA: true},
-	})
-	g.Expect(err).NotTo(HaveOccurred())
-	return server
+	return &Server{Options{
+		SetupOptions: SetupOptions{
+			DNS: configv1alpha1.DNSConfiguration{Zones: []string{testZone}, CoreDNS: configv1alpha1.CoreDNSConfiguration{
+				Namespace: "gardener-extension-provider-local-coredns", Image: image, Replicas: new(int32(2)), ClusterIP: "10.4.0.53", PriorityClassName: "gardener-garden-system-200",
+			}},
+			Place: instance, ServiceAccount: types.NamespacedName{Namespace: home, Name: "gardener-extension-provider-local-" + instance},
+			Renderer: renderer, Writer: resources.New(c), Chart: chart.Embedded(components.FS, components.CoreDNS), VPA: true,
+		},
+		Client: c, Reader: c, Log: logr.Discard(),
+	}}
 }
 
 func shared(g Gomega, c client.Client) *resourcesv1alpha1.ManagedResource {
@@ -180,15 +183,10 @@ func TestNothingIsWrittenToACoreDNSThatIsBeingDeleted(t *testing.T) {
 	g.Expect(shared(g, c).Spec.SecretRefs).To(BeEmpty())
 }
 
-func TestTheServerNeedsAnImage(t *testing.T) {
-	_, err := NewServer(ServerOptions{Instance: "garden"})
-	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("dns.coreDNS.image")))
-}
-
 func TestTheChartRendersToTheGoldenFile(t *testing.T) {
 	g := NewWithT(t)
 	server := newServer(t, fake.NewFakeClient(), "garden", gardenNamespace, "registry.example.org/coredns@sha256:0123")
-	rendered, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.Namespace}, server.Values.values())
+	rendered, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.DNS.CoreDNS.Namespace}, server.values())
 	g.Expect(err).NotTo(HaveOccurred())
 	var out bytes.Buffer
 	for _, object := range rendered.Objects {
@@ -203,8 +201,8 @@ func TestTheChartRendersToTheGoldenFile(t *testing.T) {
 func TestTheCorefileOfSeveralZones(t *testing.T) {
 	g := NewWithT(t)
 	server := newServer(t, fake.NewFakeClient(), "garden", gardenNamespace, "coredns:1")
-	server.Values.Zones = []string{testZone, "other.example"}
-	rendered, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.Namespace}, server.Values.values())
+	server.DNS.Zones = []string{testZone, "other.example"}
+	rendered, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.DNS.CoreDNS.Namespace}, server.values())
 	g.Expect(err).NotTo(HaveOccurred())
 
 	blocks := map[string][]string{}
@@ -258,7 +256,7 @@ func TestTheChartRefusesValuesThatDoNotBelongIntoACorefile(t *testing.T) {
 		"a network":     func(v map[string]any) { v["clientNetworks"] = []string{"0.0.0.0/0') || true"} },
 		"no image":      func(v map[string]any) { v["image"] = "" },
 	} {
-		values := ServerValues{Image: "x", Zones: []string{testZone}}.values()
+		values := newServer(t, fake.NewFakeClient(), "garden", gardenNamespace, "x").values()
 		change(values)
 		_, err := renderer.Render(ctx, chart.Embedded(components.FS, components.CoreDNS), chart.Release{Name: "coredns", Namespace: "x"}, values)
 		var refused *chart.ValuesError

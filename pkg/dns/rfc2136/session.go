@@ -12,6 +12,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	miekgdns "github.com/miekg/dns"
@@ -30,6 +31,50 @@ const fudge = 300
 // sessionTimeouts is how many times the timeout of one exchange all of a session may take.
 const sessionTimeouts = 4
 
+// slots bounds how much is done at a time for each of any number of names. It forgets a name that is not in use.
+type slots struct {
+	max int
+
+	mu    sync.Mutex
+	freed *sync.Cond
+	inUse map[string]int
+}
+
+func newSlots(limit int) *slots {
+	s := &slots{max: limit, inUse: map[string]int{}}
+	s.freed = sync.NewCond(&s.mu)
+	return s
+}
+
+// acquire waits for one of the slots of a name. Release it after use.
+func (s *slots) acquire(ctx context.Context, name string) error {
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.freed.Broadcast()
+	})
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.inUse[name] >= s.max {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.freed.Wait()
+	}
+	s.inUse[name]++
+	return nil
+}
+
+func (s *slots) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inUse[name]--; s.inUse[name] == 0 {
+		delete(s.inUse, name)
+	}
+	s.freed.Broadcast()
+}
+
 // session is a connection to a server.
 type session struct {
 	*Provider
@@ -37,7 +82,6 @@ type session struct {
 	address string
 	key     *key
 	conn    net.Conn
-	release func()
 	// end is when the last exchange has to be over: a server that is slow on purpose is not to keep a worker.
 	end time.Time
 }
@@ -46,13 +90,12 @@ type session struct {
 func (p *Provider) connect(ctx context.Context, address string, key *key) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	release, err := p.slots.acquire(ctx, address)
-	if err != nil {
+	if err := p.slots.acquire(ctx, address); err != nil {
 		return nil, fmt.Errorf("server %s has %d exchanges running already: %w", address, maxConnections, err)
 	}
 	conn, err := p.Dial(ctx, "tcp", address)
 	if err != nil {
-		release()
+		p.slots.release(address)
 	}
 	if errors.Is(err, errNotAllowed) {
 		return nil, dns.ConfigurationProblem(fmt.Errorf("server %s %w", address, errNotAllowed))
@@ -60,13 +103,13 @@ func (p *Provider) connect(ctx context.Context, address string, key *key) (*sess
 	if err != nil {
 		return nil, noAnswer(ctx, address, err)
 	}
-	return &session{Provider: p, address: address, key: key, conn: conn, release: release, end: time.Now().Add(sessionTimeouts * p.Timeout)}, nil
+	return &session{Provider: p, address: address, key: key, conn: conn, end: time.Now().Add(sessionTimeouts * p.Timeout)}, nil
 }
 
 func (s *session) close() {
 	// All that counts has been answered.
 	_ = s.conn.Close()
-	s.release()
+	s.slots.release(s.address)
 }
 
 // answer is what a server has under a name and type.
@@ -80,8 +123,7 @@ type answer struct {
 
 // query asks for the name and type of a record. The answer has to be the server's own.
 func (s *session) query(ctx context.Context, record dns.Record) (answer, error) {
-	message := new(miekgdns.Msg)
-	message.SetQuestion(miekgdns.Fqdn(record.Name), miekgdns.StringToType[record.Type])
+	message := new(miekgdns.Msg).SetQuestion(miekgdns.Fqdn(record.Name), miekgdns.StringToType[record.Type])
 	message.RecursionDesired = false
 	what := "asking for " + record.Type + " " + record.Name
 	reply, err := s.exchange(ctx, message, what)
@@ -110,8 +152,7 @@ func (s *session) query(ctx context.Context, record dns.Record) (answer, error) 
 // the answers missing if any of the others is not as it was written, and one of those taken if the name is an alias, unless
 // that is among what goes. Beside a wildcard that is an alias, the record can stand.
 func (s *session) replace(ctx context.Context, record dns.Record, zone string, others []localv1alpha1.WrittenRecord, claim claim) error {
-	message := new(miekgdns.Msg)
-	message.SetUpdate(miekgdns.Fqdn(zone))
+	message := new(miekgdns.Msg).SetUpdate(miekgdns.Fqdn(zone))
 	mayBeAlias := record.Type == dns.TypeCNAME || claim.takesAlias()
 	for _, other := range others {
 		addRemoval(message, other)
@@ -141,16 +182,14 @@ func (s *session) remove(ctx context.Context, written localv1alpha1.WrittenRecor
 		logf.FromContext(ctx).Info("Leaving a record that is gone or another's by now", "server", written.Server, "name", written.Name, "type", written.Type)
 		return nil
 	}
-	message := new(miekgdns.Msg)
-	message.SetUpdate(miekgdns.Fqdn(written.Zone))
+	message := new(miekgdns.Msg).SetUpdate(miekgdns.Fqdn(written.Zone))
 	addRemoval(message, written)
 	what := "removing " + written.Type + " " + written.Name
 	err = s.update(ctx, message, what)
 	if isAnswer(err, missing...) && written.Mark != "" {
 		// If there is nothing of that name and type, the mark goes alone. Otherwise it stays: the other seed of a migration,
 		// which makes the same one, has written there.
-		message = new(miekgdns.Msg)
-		message.SetUpdate(miekgdns.Fqdn(written.Zone))
+		message = new(miekgdns.Msg).SetUpdate(miekgdns.Fqdn(written.Zone))
 		message.RRsetNotUsed(resourceRecords(written)[:1])
 		message.Remove(markRecords(written.Name, 0, written.Mark))
 		err = s.update(ctx, message, what)
@@ -223,34 +262,26 @@ func (s *session) exchange(ctx context.Context, message *miekgdns.Msg, what stri
 	return reply, nil
 }
 
-// unreachable is the error for a server of which there is no answer. Its text is always the same: whoever names a server does
-// not learn whether a port is closed, filtered, or open and of something else. The log has the cause.
-type unreachable struct {
-	address string
-	cause   error
-}
-
-func noAnswer(ctx context.Context, address string, cause error) error {
-	logf.FromContext(ctx).Info("No answer of a DNS server", "server", address, "reason", cause.Error())
-	return &unreachable{address: address, cause: cause}
+// serverError is a server's error, or that there is no answer of it.
+type serverError struct {
+	text string
+	// rcode is the code of the answer, and cause why there is none.
+	rcode int
+	cause error
 }
 
 // Error implements error.
-func (e *unreachable) Error() string {
-	return "no answer of server " + e.address + ": see whether it runs and answers by TCP"
-}
+func (e *serverError) Error() string { return e.text }
 
 // Unwrap returns the cause.
-func (e *unreachable) Unwrap() error { return e.cause }
+func (e *serverError) Unwrap() error { return e.cause }
 
-// rcodeError is an answer of a server that is an error.
-type rcodeError struct {
-	rcode int
-	text  string
+// noAnswer returns the error for a server of which there is no answer. Its text is always the same: whoever names a server does
+// not learn whether a port is closed, filtered, or open and of something else. The log has the cause.
+func noAnswer(ctx context.Context, address string, cause error) error {
+	logf.FromContext(ctx).Info("No answer of a DNS server", "server", address, "reason", cause.Error())
+	return &serverError{text: "no answer of server " + address + ": see whether it runs and answers by TCP", cause: cause}
 }
-
-// Error implements error.
-func (e *rcodeError) Error() string { return e.text }
 
 var (
 	// refusals are answers that nothing was done because of what the server is, or allows. They need not be signed.
@@ -263,7 +294,7 @@ var (
 
 // isAnswer reports whether an error is one of these answers of a server.
 func isAnswer(err error, rcodes ...int) bool {
-	var problem *rcodeError
+	var problem *serverError
 	return errors.As(err, &problem) && slices.Contains(rcodes, problem.rcode)
 }
 
@@ -272,10 +303,7 @@ func isUsersMistake(err error) bool {
 }
 
 func rcodeName(rcode int) string {
-	if name, ok := miekgdns.RcodeToString[rcode]; ok {
-		return name
-	}
-	return "RCODE" + strconv.Itoa(rcode)
+	return cmp.Or(miekgdns.RcodeToString[rcode], "RCODE"+strconv.Itoa(rcode))
 }
 
 // meanings say what an answer means and what to do about it. Without a code it may pass by itself.
@@ -304,15 +332,13 @@ var signatureMeanings = map[uint16]string{
 
 // problem returns the error for an answer.
 func (s *session) problem(what string, rcode int) error {
-	problem := &rcodeError{rcode: rcode, text: fmt.Sprintf("%s: server %s answers %s", what, s.address, rcodeName(rcode))}
+	problem := &serverError{rcode: rcode, text: fmt.Sprintf("%s: server %s answers %s", what, s.address, rcodeName(rcode))}
 	meaning := meanings[rcode]
 	switch {
+	case rcode == miekgdns.RcodeRefused && s.key != nil:
+		problem.text += ": " + fmt.Sprintf(meaning.text, "the key "+s.key.name)
 	case rcode == miekgdns.RcodeRefused:
-		with := "unsigned messages"
-		if s.key != nil {
-			with = "the key " + s.key.name
-		}
-		problem.text += ": " + fmt.Sprintf(meaning.text, with)
+		problem.text += ": " + fmt.Sprintf(meaning.text, "unsigned messages")
 	case meaning.text != "":
 		problem.text += ": " + meaning.text
 	}

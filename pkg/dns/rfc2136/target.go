@@ -54,20 +54,13 @@ var algorithms = []string{"hmac-sha1", "hmac-sha224", "hmac-sha256", "hmac-sha38
 // errNoSecret is the cause if a Secret that is named isn't there.
 var errNoSecret = errors.New("does not exist")
 
-// target is where a record goes.
+// target is where a record goes, or as much of that as the Secret of a DNSRecord says.
 type target struct {
-	// server is HOST:PORT.
+	// server is HOST:PORT; in a Secret, the port may be missing.
 	server string
 	// zone has the record.
 	zone string
 	// key is nil if nothing is to be signed.
-	key *key
-}
-
-// credentials are what the Secret of a DNSRecord says.
-type credentials struct {
-	server, zone string
-	// key is nil if there is none.
 	key *key
 }
 
@@ -84,13 +77,13 @@ func (k *key) String() string { return k.name }
 
 // target finds out where a record goes: what the providerConfig says counts most, then the Secret, then the options.
 func (p *Provider) target(ctx context.Context, request dns.Request) (target, error) {
-	secret, err := p.credentials(ctx, request.Secret)
+	out, err := p.credentials(ctx, request.Secret)
 	if err != nil {
 		return target{}, err
 	}
-	server, zones := cmp.Or(secret.server, p.Server), p.Zones
-	if secret.zone != "" {
-		zones = []string{secret.zone}
+	server, zones := cmp.Or(out.server, p.Server), p.Zones
+	if out.zone != "" {
+		zones = []string{out.zone}
 	}
 	if config := request.Config.RFC2136; config != nil {
 		server = cmp.Or(config.Server, server)
@@ -101,13 +94,13 @@ func (p *Provider) target(ctx context.Context, request dns.Request) (target, err
 
 	switch {
 	case server == "":
-		return target{}, dns.ConfigurationProblem(fmt.Errorf("no server is known: set spec.providerConfig.rfc2136.server, %s in the Secret, or dns.rfc2136.server in the configuration of the instance", KeyServer))
+		err = fmt.Errorf("no server is known: set spec.providerConfig.rfc2136.server, %s in the Secret, or dns.rfc2136.server in the configuration of the instance", KeyServer)
 	case len(zones) == 0:
-		return target{}, dns.ConfigurationProblem(fmt.Errorf("no zone is known: set spec.providerConfig.rfc2136.zones, %s in the Secret, or dns.rfc2136.zones in the configuration of the instance", KeyZone))
-	}
-	out := target{key: secret.key}
-	if out.server, err = ParseServer(server); err == nil {
-		out.zone, err = zoneOf(request.Record, zones)
+		err = fmt.Errorf("no zone is known: set spec.providerConfig.rfc2136.zones, %s in the Secret, or dns.rfc2136.zones in the configuration of the instance", KeyZone)
+	default:
+		if out.server, err = ParseServer(server); err == nil {
+			out.zone, err = zoneOf(request.Record, zones)
+		}
 	}
 	if err != nil {
 		return target{}, dns.ConfigurationProblem(err)
@@ -140,27 +133,28 @@ func zoneOf(record dns.Record, zones []string) (string, error) {
 
 // credentials reads a Secret; there are none if no Secret is named. Many DNSRecords may have the same one, so it is remembered
 // for a moment.
-func (p *Provider) credentials(ctx context.Context, ref corev1.SecretReference) (credentials, error) {
+func (p *Provider) credentials(ctx context.Context, ref corev1.SecretReference) (target, error) {
 	if ref == (corev1.SecretReference{}) {
-		return credentials{}, nil
+		return target{}, nil
 	}
 	if ref.Name == "" || ref.Namespace == "" {
-		return credentials{}, dns.ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"))
+		return target{}, dns.ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"))
 	}
 	if known, ok := p.secrets.Get(ref); ok {
-		return known.(credentials), nil
+		return known.(target), nil
 	}
+	what := fmt.Sprintf("the Secret %s/%s which spec.secretRef names", ref.Namespace, ref.Name)
 	secret := &corev1.Secret{}
 	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, secret)
 	if apierrors.IsNotFound(err) {
-		return credentials{}, dns.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names %w: create it", ref.Namespace, ref.Name, errNoSecret))
+		return target{}, dns.ConfigurationProblem(fmt.Errorf("%s %w: create it", what, errNoSecret))
 	}
 	if err != nil {
-		return credentials{}, fmt.Errorf("reading the Secret %s/%s which spec.secretRef names: %w", ref.Namespace, ref.Name, err)
+		return target{}, fmt.Errorf("reading %s: %w", what, err)
 	}
 	out, err := parseSecret(secret.Data)
 	if err != nil {
-		return credentials{}, dns.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names: %w", ref.Namespace, ref.Name, err))
+		return target{}, dns.ConfigurationProblem(fmt.Errorf("%s: %w", what, err))
 	}
 	p.secrets.Add(ref, out, secretAge)
 	return out, nil
@@ -173,9 +167,9 @@ func (p *Provider) forget(ref corev1.SecretReference, err error) {
 	}
 }
 
-func parseSecret(data map[string][]byte) (credentials, error) {
+func parseSecret(data map[string][]byte) (target, error) {
 	value := func(key string) string { return strings.TrimSpace(string(data[key])) }
-	out := credentials{server: value(KeyServer), zone: value(KeyZone)}
+	out := target{server: value(KeyServer), zone: value(KeyZone)}
 	name, secret, algorithm := value(KeyTSIGKeyName), value(KeyTSIGSecret), value(KeyTSIGSecretAlgorithm)
 	switch {
 	case name == "" && secret == "":

@@ -142,7 +142,7 @@ func TestKeysAreReadAsServersHaveThem(t *testing.T) {
 			g := NewWithT(t)
 			actual, err := parseSecret(toBytes(map[string]string{KeyTSIGKeyName: "Seed", KeyTSIGSecret: testSecret + "\n", KeyTSIGSecretAlgorithm: algorithm}))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(actual).To(Equal(credentials{key: &key{name: "seed.", algorithm: expected, secret: testSecret}}))
+			g.Expect(actual).To(Equal(target{key: &key{name: "seed.", algorithm: expected, secret: testSecret}}))
 			g.Expect(actual.key.String()).To(Equal("seed."))
 		})
 	}
