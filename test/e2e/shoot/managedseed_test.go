@@ -238,7 +238,7 @@ func startStatusController(cluster *landscape.Cluster) (stop func()) {
 		GinkgoHelper()
 		Expect(os.RemoveAll(folder)).To(Succeed())
 		Expect(command.Process.Signal(os.Interrupt)).To(Succeed(), "it still runs")
-		Expect(command.Wait()).To(Succeed())
+		Expect(command.Wait()).To(MatchError("exit status 130"), "an interrupt is how it ends")
 	}
 }
 
