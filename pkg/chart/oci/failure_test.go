@@ -194,9 +194,9 @@ func TestARegistryThatHangsDoesNotHangAReconcile(t *testing.T) {
 		change func(*setup)
 		door   func(http.ResponseWriter, *http.Request) bool
 	}{
-		"before the headers":    {func(o *setup) { o.Headers = 20 * time.Millisecond }, hang("manifests", false)},
-		"in the archive":        {func(o *setup) { o.Pull = 50 * time.Millisecond }, hang("blobs", true)},
-		"longer than the total": {func(o *setup) { o.Total = 50 * time.Millisecond }, hang("blobs", false)},
+		"before the headers":    {func(o *setup) { o.Headers = 200 * time.Millisecond }, hang("manifests", false)},
+		"in the archive":        {func(o *setup) { o.Pull = 500 * time.Millisecond }, hang("blobs", true)},
+		"longer than the total": {func(o *setup) { o.Total = 500 * time.Millisecond }, hang("blobs", false)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry, w := newRegistry(t), newWorld(t, tt.change)
