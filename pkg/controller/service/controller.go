@@ -177,7 +177,9 @@ func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) (re
 	}
 
 	ingress, problem := r.allocator.Assign(service)
-	if err := r.writeStatus(ctx, service, ingress, join(problem, portProblem)); err != nil {
+	problem = join(problem, portProblem)
+	// With an error that is no problem yet, the next attempt finds out whether it has its node ports.
+	if err := r.writeStatus(ctx, service, ingress, problem, portErr == nil || problem != nil); err != nil {
 		return reconcile.Result{}, errors.Join(err, portErr)
 	}
 	r.wake(r.allocator.Keep(client.ObjectKeyFromObject(service), loadbalancer.AddressesOf(ingress)...))
@@ -193,16 +195,16 @@ func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) (re
 // current version makes another reconcile.
 func isOutdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
-// writeStatus writes addresses and condition if they differ from those of the Service, and an Event for a problem that is
-// new.
-func (r *reconciler) writeStatus(ctx context.Context, service *corev1.Service, ingress []corev1.LoadBalancerIngress, problem *loadbalancer.Problem) error {
+// writeStatus writes addresses, and the condition if it is known, if they differ from those of the Service, and an Event for a
+// problem that is new.
+func (r *reconciler) writeStatus(ctx context.Context, service *corev1.Service, ingress []corev1.LoadBalancerIngress, problem *loadbalancer.Problem, isKnown bool) error {
 	condition := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: reasonAssigned, Message: "It has all addresses and fixed node ports"}
 	if problem != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, problem.Reason, problem.Message
 	}
 
 	changed := service.DeepCopy()
-	isNew := meta.SetStatusCondition(&changed.Status.Conditions, condition)
+	isNew := isKnown && meta.SetStatusCondition(&changed.Status.Conditions, condition)
 	changed.Status.LoadBalancer.Ingress = ingress
 	if !isNew && apiequality.Semantic.DeepEqual(service.Status.LoadBalancer.Ingress, ingress) {
 		return nil

@@ -472,6 +472,8 @@ func TestANodePortIsNotFoughtFor(t *testing.T) {
 		}
 		_, err := b.run(t, s)
 		g.Expect(err).To(MatchError(ContainSubstring("taking node port 30433 from Service default/other")))
+		g.Expect(b.address(t, s)).NotTo(BeEmpty(), "it has its address all the same")
+		g.Expect(b.get(t, s).Status.Conditions).To(BeEmpty(), "it is not known yet whether it gets its node port")
 
 		b.refusePorts = func(patched *corev1.Service) error {
 			if patched.Name == s.Name {
