@@ -22,7 +22,6 @@ const (
 	PerSecond          = "per second"
 	Milliseconds       = "milliseconds"
 	CPUPerMinute       = "CPU ms per minute"
-	RequestsPerMinute  = "requests per minute, but for Leases"
 )
 
 // FloorScenario is how the rows begin that say what the API server alone takes. " n=N create" or " n=N delete" follows.
