@@ -136,7 +136,7 @@ test-machines: need-qemu $(LANDSCAPE)
 	@$(LANDSCAPE) build
 	@go test -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
 
-## bench: measure this extension beside Gardener's in-tree one, docs/development/performance.md; QUICK=1 in 15 minutes, BENCH_ARGS='--scenario garden'
+## bench: measure this extension beside Gardener's in-tree one, docs/development/performance.md; QUICK=1 in 20 minutes, BENCH_ARGS='--scenario garden'
 .PHONY: bench
 bench: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 bench: export TEST_ASSET_ETCD := $(BIN)/etcd

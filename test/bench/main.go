@@ -67,7 +67,7 @@ func newCommand() *cobra.Command {
 	}
 	set := cmd.Flags()
 	set.StringSliceVar(&f.scenarios, "scenario", names, "scenarios to run")
-	set.BoolVar(&f.quick, "quick", false, "fewer objects and rounds, in 15 minutes")
+	set.BoolVar(&f.quick, "quick", false, "fewer objects and rounds, in 20 minutes")
 	set.IntVar(&f.n, "n", 0, "objects of class garden, of type mock and of an instance that restarts; 0 for the scenarios' own numbers")
 	set.IntVar(&f.rounds, "rounds", 0, "how often the programs take turns; default 3, or 1 with --quick")
 	set.IntVar(&f.capped, "capped", -1, "objects for the in-tree extension with its limit, 0 for none; default 100, or 20 with --quick")

@@ -94,8 +94,10 @@ func (r *Result) Rows() []Row {
 		if row.Ours != nil && row.PeerUncapped != nil && *row.PeerUncapped != 0 {
 			row.Ratio = new(*row.Ours / *row.PeerUncapped)
 		}
-		judge(&row)
 		out = append(out, row)
+	}
+	for i := range out {
+		judge(&out[i], out)
 	}
 	return out
 }

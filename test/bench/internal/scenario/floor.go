@@ -60,7 +60,7 @@ func (b *Bench) floor(ctx context.Context) error {
 				if round == 0 {
 					continue
 				}
-				scenario := fmt.Sprintf("API server alone n=%d %s", n, half.name)
+				scenario := fmt.Sprintf("%s n=%d %s", report.FloorScenario, n, half.name)
 				b.Result.Add(scenario, report.Seconds, world.Ours, seconds)
 				b.Result.Add(scenario, report.PerSecond, world.Ours, float64(n)/seconds)
 				b.Say("%-61s %7.2f s", scenario, seconds)

@@ -125,10 +125,8 @@ func (s both) watch(ctx context.Context, scenario string) error {
 		}
 	}
 	begin := time.Now()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(s.garden.Idle):
+	if err := pause(ctx, s.garden.Idle); err != nil {
+		return err
 	}
 
 	var (
@@ -155,7 +153,7 @@ func (s both) watch(ctx context.Context, scenario string) error {
 	result, program := s.garden.Result, s.garden.program
 	result.Add(scenario, report.AnonymousRSS, program, rss)
 	result.Add(scenario, report.PeakRSS, program, peakRSS)
-	result.Add(scenario, "CPU ms per minute", program, float64((cpuAfter-cpuBefore).Milliseconds())/minutes)
+	result.Add(scenario, report.CPUPerMinute, program, float64((cpuAfter-cpuBefore).Milliseconds())/minutes)
 	result.Add(scenario, "requests per minute, but for Leases", program, float64(requests)/minutes)
 	s.garden.Say("%-14s %-46s %7.1f MB anonymous", program, scenario, rss)
 	return nil

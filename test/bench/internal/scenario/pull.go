@@ -35,6 +35,7 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
+	"github.com/gardener/gardener-extension-provider-local/test/bench/internal/report"
 	"github.com/gardener/gardener-extension-provider-local/test/bench/internal/world"
 )
 
@@ -73,7 +74,7 @@ func (b *Bench) pull(ctx context.Context) error {
 					return fmt.Errorf("%s by %s: %w", scenario, program, err)
 				}
 			}
-			b.Result.Add(scenario, "milliseconds", program, float64(time.Since(begin).Microseconds())/1000/float64(runs))
+			b.Result.Add(scenario, report.Milliseconds, program, float64(time.Since(begin).Microseconds())/1000/float64(runs))
 			b.Result.Add(scenario, "requests", program, float64(requests.Load())/float64(runs))
 			return nil
 		}

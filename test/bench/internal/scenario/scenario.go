@@ -70,6 +70,7 @@ func All() []Scenario {
 		{"floor", "what etcd and kube-apiserver alone take for the fewest writes there can be", (*Bench).floor},
 		{"garden", "BackupBuckets and DNSRecords of class garden, created and deleted", (*Bench).garden},
 		{"shoots", "what shoots have, kind by kind, created and deleted", (*Bench).shoots},
+		{"health", "health checks of ControlPlanes and Workers: time until a condition shows a change, and requests", (*Bench).health},
 		{"idle", "memory, CPU and requests of both instances that have nothing to do", (*Bench).idle},
 		{"restart", "an instance that comes back to objects it has reconciled", (*Bench).restart},
 		{"resources", "ManagedResources: bytes, time and requests, in this process", (*Bench).resources},
@@ -239,6 +240,16 @@ func objectsOf(kind world.Kind, round string, n int) []client.Object {
 		out[i] = kind.New(round, "", i)
 	}
 	return out
+}
+
+// pause waits, unless the run is interrupted.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 func megabytes(bytes int64) float64 { return float64(bytes) / 1e6 }

@@ -66,7 +66,7 @@ type StartOptions struct {
 	Place   Place
 	// DNSProvider is "coredns" or "rfc2136"; it counts for Ours, as the peer has one only. Empty means no DNSRecords.
 	DNSProvider string
-	// HealthChecks lets the health check controllers run, which ask the API servers of shoots. There are none here.
+	// HealthChecks lets the health check controllers run, which ask the API servers of shoots: see PrepareHealth.
 	HealthChecks bool
 	// Mock switches on the mock provider of Ours.
 	Mock bool
@@ -125,7 +125,7 @@ func users() []string {
 			out = append(out, UserOf(program, place))
 		}
 	}
-	return out
+	return append(out, ShootUser)
 }
 
 // Kubeconfig returns the access of a program.

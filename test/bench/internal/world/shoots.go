@@ -64,7 +64,7 @@ func shootObjects(namespace string, kubeconfig []byte) ([]client.Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	labels := map[string]string{"app": "kubernetes", "role": "machine-controller-manager"}
+	labels := map[string]string{"app": "kubernetes", "role": machineControllerManager}
 	return []client.Object{
 		newNamespace(namespace, map[string]string{
 			"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local", "seed.gardener.cloud/provider": "local",
@@ -75,10 +75,10 @@ func shootObjects(namespace string, kubeconfig []byte) ([]client.Object, error) 
 		// gardener-resource-manager applies it for the in-tree extension, which fails until it is there; it need not wait here.
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cloud-provider-config"}, Data: map[string]string{"cloudprovider.conf": ""}},
 		&appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-controller-manager"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machineControllerManager},
 			Spec: appsv1.DeploymentSpec{
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "machine-controller-manager", Image: "bench"}}}},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: machineControllerManager, Image: "bench"}}}},
 			},
 		},
 		cluster,
