@@ -233,7 +233,7 @@ func (s Snapshot) Save(path string) error {
 	if err != nil {
 		return fmt.Errorf("writing the snapshot of the machine: %w", err)
 	}
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	if err := layout.WriteFile(path, content, 0o600); err != nil {
 		return fmt.Errorf("writing the snapshot of the machine: %w", err)
 	}
 	return nil

@@ -201,13 +201,7 @@ func (l Layout) networkFile() string { return l.State("network") }
 
 // SaveNetwork writes down the network for later calls of Find.
 func (l Layout) SaveNetwork() error {
-	// In one piece: without it, not even `down` runs.
-	path := l.networkFile()
-	err := os.WriteFile(path+".new", []byte(l.Network.String()+"\n"), 0o644) // #nosec G306 -- holds nothing secret.
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
+	if err := WriteFile(l.networkFile(), []byte(l.Network.String()+"\n"), 0o644); err != nil {
 		return fmt.Errorf("writing down the network: %w", err)
 	}
 	return nil

@@ -25,6 +25,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 const pollInterval = 100 * time.Millisecond
@@ -308,17 +310,13 @@ func (k Keeper) LogPath(name string) string { return filepath.Join(k.LogDir, nam
 
 func (k Keeper) recordPath(name string) string { return filepath.Join(k.RunDir, name+".json") }
 
-// write replaces a record as a whole, so that a reader never meets half of one.
+// write replaces a record.
 func (k Keeper) write(record Record) error {
 	content, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("recording %s: %w", record.Name, err)
 	}
-	path := k.recordPath(record.Name)
-	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
-		return fmt.Errorf("recording %s: %w", record.Name, err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := layout.WriteFile(k.recordPath(record.Name), content, 0o600); err != nil {
 		return fmt.Errorf("recording %s: %w", record.Name, err)
 	}
 	return nil

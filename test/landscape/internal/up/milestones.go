@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/usage"
 )
@@ -353,10 +354,7 @@ func (t *times) end(name string) {
 func (t *times) save() {
 	content, err := json.MarshalIndent(t.content, "", "  ")
 	if err == nil {
-		err = os.WriteFile(t.path+".new", append(content, '\n'), 0o644) // #nosec G306 -- nothing secret.
-	}
-	if err == nil {
-		err = os.Rename(t.path+".new", t.path)
+		err = layout.WriteFile(t.path, append(content, '\n'), 0o644)
 	}
 	if err != nil && t.err == nil {
 		t.err = fmt.Errorf("writing the milestones: %w", err)
