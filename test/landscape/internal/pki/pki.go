@@ -28,6 +28,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 const (
@@ -140,7 +142,7 @@ func (a *Authority) WriteKubeconfig(c Identity, server, path string) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) { // #nosec G304 -- the landscape's own file.
 		return nil
 	}
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	if err := layout.WriteFile(path, content, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", c.Name, err)
 	}
 	return nil
@@ -162,7 +164,7 @@ func (a *Authority) issue(name string, template *x509.Certificate) (*x509.Certif
 	if err != nil {
 		return nil, nil, wrap(err)
 	}
-	if err := keyutil.WriteKey(a.Key(name), keyPEM); err != nil {
+	if err := layout.WriteFile(a.Key(name), keyPEM, 0o600); err != nil {
 		return nil, nil, wrap(err)
 	}
 	pair, err := keyutil.ParsePrivateKeyPEM(keyPEM)
@@ -185,7 +187,7 @@ func (a *Authority) issue(name string, template *x509.Certificate) (*x509.Certif
 	if err != nil {
 		return nil, nil, wrap(err)
 	}
-	if err := certutil.WriteCert(a.Certificate(name), pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})); err != nil {
+	if err := layout.WriteFile(a.Certificate(name), pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), 0o644); err != nil {
 		return nil, nil, wrap(err)
 	}
 	return a.read(name)
