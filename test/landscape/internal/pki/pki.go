@@ -92,7 +92,14 @@ func (a *Authority) Kubeconfig(name string) string { return filepath.Join(a.Dir,
 
 // ServiceAccountKey makes sure that there is a key for ServiceAccount tokens.
 func (a *Authority) ServiceAccountKey() error {
-	if _, _, err := keyutil.LoadOrGenerateKeyFile(a.Key("sa")); err != nil {
+	if _, err := os.Stat(a.Key("sa")); err == nil {
+		return nil
+	}
+	content, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err == nil {
+		err = layout.WriteFile(a.Key("sa"), content, 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("making the ServiceAccount key: %w", err)
 	}
 	return nil
