@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,8 +19,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 const (
@@ -76,16 +81,34 @@ func (i installation) podRange(ctx context.Context) (netip.Prefix, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, rangeTimeout, errors.New("kube-controller-manager gave the node no range for pods"))
 	defer cancel()
+	only := func(opts *metav1.ListOptions) {
+		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", i.node).String()
+	}
+	nodes := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			only(&opts)
+			return i.client.CoreV1().Nodes().List(ctx, opts)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			only(&opts)
+			return i.client.CoreV1().Nodes().Watch(ctx, opts)
+		},
+	}
 	var pods netip.Prefix
-	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (found bool, _ error) {
-		// Neither node nor API server need be there yet.
-		if node, err := i.client.CoreV1().Nodes().Get(ctx, i.node, metav1.GetOptions{}); err == nil {
-			pods, found = podRangeOf(node)
+	_, err := watchtools.UntilWithSync(ctx, cache.ToListWatcherWithWatchListSemantics(nodes, i.client), &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
+		node, ok := event.Object.(*corev1.Node)
+		if !ok || node.Name != i.node || event.Type == watch.Deleted {
+			return false, nil
 		}
+		found := false
+		pods, found = podRangeOf(node)
 		return found, nil
 	})
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("waiting for the range for pods of node %s: %w", i.node, context.Cause(ctx))
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return netip.Prefix{}, fmt.Errorf("waiting for the range for pods of node %s: %w", i.node, err)
 	}
 	return pods, nil
 }
@@ -111,24 +134,27 @@ func configuration(pods netip.Prefix, mtu string) ([]byte, error) {
 		},
 	}
 	if mtu != "" && mtu != "0" {
-		size, err := strconv.ParseUint(mtu, 10, 16)
+		bytes, err := strconv.ParseUint(mtu, 10, 16)
 		if err != nil {
 			return nil, fmt.Errorf("reading CNI_MTU: %w", err)
 		}
-		network["mtu"] = size
+		network["mtu"] = bytes
 	}
-	content, err := json.MarshalIndent(map[string]any{
+	out := &bytes.Buffer{}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(map[string]any{
 		"cniVersion": "1.0.0",
 		"name":       "k8s-pod-network",
 		"plugins": []any{
 			network,
 			map[string]any{"type": "portmap", "snat": true, "capabilities": map[string]bool{"portMappings": true}},
 		},
-	}, "", "  ")
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the CNI configuration: %w", err)
 	}
-	return append(content, '\n'), nil
+	return out.Bytes(), nil
 }
 
 // writeWhole replaces a file at once, as containerd reads it as soon as it is there.
