@@ -5,8 +5,8 @@
 // Package backupentry serves BackupEntries of type local: it writes the Secret etcd-backup, from which an etcd gets to know
 // its bucket, and removes an entry's folder from pkg/backup. Both programs run it.
 //
-// A name decides about a folder on a node twice, when data is removed and when etcd-druid mounts the bucket by what is in
-// the Secret. Therefore names are checked before anything else happens.
+// The name of an entry is part of a path on a node: its data is removed there, and etcd-druid mounts the bucket that the
+// Secret names. Therefore names are checked before anything else happens.
 package backupentry
 
 import (
@@ -171,7 +171,7 @@ func folderOf(entry *extensionsv1alpha1.BackupEntry) string {
 // errOfAnother tells that the Secret belongs to another entry.
 var errOfAnother = errors.New("the Secret is of another BackupEntry")
 
-// writeSecret writes the Secret with what the provider "local" of etcd-backup-restore needs to find the bucket, and nothing else.
+// writeSecret writes the Secret by which the provider "local" of etcd-backup-restore finds the bucket.
 // The first time that is a single request. Without a namespace, or if that is on its way out, there is no etcd and no Secret.
 //
 // If a Shoot is deleted and created again by the same name, the entry of the old one is kept for some time, for the same

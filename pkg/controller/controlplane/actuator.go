@@ -77,12 +77,11 @@ const (
 	cloudController      = "cloud-controller"
 	localPathProvisioner = "local-path-provisioner"
 
-	// retryWait is when a ControlPlane that waits for a ManagedResource is looked at again, should the watch not wake it
-	// before.
+	// retryWait is when a ControlPlane that waits for a ManagedResource is reconciled again if the watch does not do so earlier.
 	retryWait = 30 * time.Second
 	// failAfter is how long a wait may take until it is called an error, which Gardener shows to users.
 	failAfter = 30 * time.Second
-	// hibernatedWait is when a ControlPlane is looked at again whose kube-apiserver is to go, for which there is no watch.
+	// hibernatedWait is the pause between two looks at a kube-apiserver that is to go. It is not watched.
 	hibernatedWait = 2 * time.Second
 	// nodesFor is how long it is remembered whether the seed has several nodes.
 	nodesFor = 10 * time.Minute

@@ -180,8 +180,8 @@ type certificateConfig struct {
 	authority *tls.Certificate
 }
 
-// Hash has the manager name the Secret by what the library's config says, as it was done before there was this type: an
-// authority with an RSA key goes on to be used until the shoot's certificate authorities are rotated.
+// Hash returns the hash of the library's config, from which the manager makes the name of the Secret. So an existing authority
+// with an RSA key is used until the shoot's certificate authorities are rotated.
 func (c *certificateConfig) Hash() (uint64, error) {
 	meta, err := secretsmanager.ObjectMeta("", nil, "", &c.CertificateSecretConfig, false, "", nil, nil, nil)
 	if err != nil {

@@ -564,7 +564,7 @@ type Logging struct {
 	LogFormat string `json:"logFormat,omitempty"`
 }
 
-// LogOptions returns level and format, for those that know a configuration only by what it has in common with others.
+// LogOptions returns the level and the format of the logs.
 func (l Logging) LogOptions() (level, format string) { return l.LogLevel, l.LogFormat }
 
 // ServerConfiguration are the servers of an instance.
