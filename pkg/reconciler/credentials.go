@@ -93,6 +93,16 @@ func (c *Credentials) Release(ctx context.Context, user string, ref corev1.Secre
 	return !missing.Has(ref) && err == nil, err
 }
 
+// forget lets go of the Secrets of an object that is gone, which it may be without Release: one without our finalizer, as it was
+// deleted soon after its creation, or one that was gone already when an old cache listed it.
+func (c *Credentials) forget(ctx context.Context, user string) error {
+	c.mu.Lock()
+	refs := c.users[user].Clone()
+	c.mu.Unlock()
+	_, err := c.takeOff(ctx, user, refs)
+	return err
+}
+
 // Start implements manager.Runnable. It notes who refers to which Secret before one of them refers to another one.
 func (c *Credentials) Start(ctx context.Context) error {
 	c.mu.Lock()

@@ -13,10 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 )
 
 const testFinalizer = "extensions.gardener.cloud/test"
@@ -141,4 +147,30 @@ func TestCredentialsOfAnObjectThatWasThereBeforeTheStartAreReleased(t *testing.T
 	existing = map[string]corev1.SecretReference{"a": newRef}
 	g.Expect(credentials.Hold(t.Context(), "a", newRef)).To(Succeed())
 	g.Expect(finalizersOf(t, c)).To(ConsistOf("others.example.com/finalizer"))
+}
+
+func TestCredentialsOfAnObjectThatGoesByItselfAreReleased(t *testing.T) {
+	g := NewWithT(t)
+	bucket := newBucket()
+	bucket.Spec.SecretRef, bucket.Finalizers = sharedRef, nil // it goes as soon as it is deleted
+	c, requests := counted(t, newShared(), bucket)
+	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, "shoot")
+	g.Expect(err).NotTo(HaveOccurred())
+	r := New(Options[bucketType]{Shared: Shared{Classes: classes}, ExistsFor: class.All(), Client: c, Types: []string{extensionType}, Finalizer: testFinalizer, WithoutClusters: true})
+	credentials := r.Credentials(func(b bucketType) corev1.SecretReference { return b.Spec.SecretRef })
+	g.Expect(credentials.Start(t.Context())).To(Succeed())
+	g.Expect(credentials.Hold(t.Context(), "another", sharedRef)).To(Succeed())
+	g.Expect(credentials.Release(t.Context(), "another", sharedRef)).To(BeTrue())
+	g.Expect(finalizersOf(t, c)).To(ContainElement(testFinalizer), "the bucket has it")
+
+	g.Expect(c.Delete(t.Context(), bucket)).To(Succeed())
+	g.Expect(predicate.And(r.Predicates()...).Delete(event.DeleteEvent{Object: bucket})).To(BeTrue())
+	_, err = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(bucket)})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(finalizersOf(t, c)).To(ConsistOf("others.example.com/finalizer"))
+
+	*requests = nil
+	_, err = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(bucket)})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(*requests).To(Equal([]string{"get"}), "it is done once; the cache answers the get")
 }

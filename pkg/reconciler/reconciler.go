@@ -220,7 +220,10 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request
 	obj := r.NewObject()
 	if err := r.Client.Get(ctx, request.NamespacedName, obj); apierrors.IsNotFound(err) {
 		r.Gone(request.NamespacedName)
-		return reconcile.Result{}, nil
+		if r.credentials == nil {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, r.credentials.forget(ctx, request.Name)
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", r.Kind, request.NamespacedName, err)
 	}

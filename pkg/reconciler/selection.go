@@ -89,7 +89,7 @@ func (r *Reconciler[T]) Predicates() []predicate.Predicate {
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			r.Gone(client.ObjectKeyFromObject(e.Object))
-			return false
+			return r.credentials != nil
 		},
 	}}, r.Types...)
 }
