@@ -61,6 +61,8 @@ docker\ run\ * | podman\ run\ *)
 docker\ logs\ *) echo "Reached target Multi-User System." ;; # kind waits for it: it starts nodes at once, and ends with the first that fails
 docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-$last" ;;
 *" get configmap coredns "*) cat "$STATE/corefile" 2>/dev/null || printf '.:53 {\n    errors\n}\n' ;;
+*" get --raw /readyz") # It takes a moment after the start of a node.
+  [[ $(grep -c readyz "$STATE/calls") -gt 1 ]] ;;
 *" patch configmap coredns "*) cat >"$STATE/corefile" ;;
 *" exec --interactive "*) cat >>"$STATE/hosts.toml" ;;
 *"sysctl -n "*) cat "$STATE/inotify" 2>/dev/null || echo 128 ;;
@@ -102,7 +104,7 @@ func newMachine(t *testing.T, programs ...string) *machine {
 	}
 	g.Expect(os.WriteFile(filepath.Join(m.bin, "sudo"), []byte("#!/bin/bash\nshift\nexec \"$@\"\n"), 0o700)).To(Succeed()) // #nosec G306 -- a script
 	// What there is on every machine, and nothing that runs containers.
-	for _, program := range []string{"bash", "cat", "cp", "dirname", "env", "grep", "ls", "mkdir", "rm", "sed", "seq", "uname", "xargs"} {
+	for _, program := range []string{"bash", "cat", "cp", "dirname", "env", "grep", "ls", "mkdir", "rm", "sed", "seq", "sleep", "uname", "xargs"} {
 		path, err := exec.LookPath(program)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.Symlink(path, filepath.Join(m.bin, program))).To(Succeed())
@@ -199,6 +201,7 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 			out, calls, err = m.call("up", "--cluster", kind)
 			g.Expect(err).NotTo(HaveOccurred(), out)
 			g.Expect(calls).To(ContainElement("docker start gardener-local-control-plane"), "it was restarted meanwhile")
+			g.Expect(calls).To(ContainElement("docker exec gardener-local-control-plane kubectl get --raw /readyz"), "its API server takes a while")
 			g.Expect(calls).NotTo(ContainElement(MatchRegexp("kind create|network create|docker run|address add|patch|sysctl -qw")), "the rest is there")
 			g.Expect(out).NotTo(ContainSubstring("/etc/hosts"))
 
