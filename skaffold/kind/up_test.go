@@ -193,6 +193,9 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(strings.Count(string(toml), `[host."http://registry.local.gardener.cloud:5001"]`)).To(Equal(expected.nodes))
 			g.Expect(m.read("corefile")).To(Equal(fmt.Sprintf(corefile, expected.nameServer)))
+			skaffold, err := os.ReadFile("../skaffold.yaml")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(skaffold)).To(MatchRegexp(`coreDNS.clusterIP\n    value: "?`+expected.nameServer+`"?\n`), "the extension's name server has the address")
 			g.Expect(m.read("inotify")).To(Equal("8192\n"))
 			g.Expect(out).To(And(ContainSubstring("-p "+expected.profiles+"\n"), ContainSubstring("sudo tee -a /etc/hosts")))
 
