@@ -247,6 +247,7 @@ func registryCommand() *cobra.Command {
 
 func statusControllerCommand() *cobra.Command {
 	var kubeconfig string
+	var network layout.Network
 	opts := statuscontroller.Options{Provisioner: cluster.Provisioner}
 	cmd := &cobra.Command{
 		Use: "status-controller", Short: "Writes what absent controllers would write (started by up)", Hidden: true, Args: cobra.NoArgs,
@@ -255,16 +256,16 @@ func statusControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if opts.ShootManifest, err = cluster.ShootManifest(opts.Network); err != nil {
+			if opts.ShootManifest, err = cluster.ShootManifest(network); err != nil {
 				return err
 			}
 			return statuscontroller.Run(cmd.Context(), config, opts)
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster, or of a seed")
-	cmd.Flags().TextVar(&opts.Network, "network", opts.Network, "network of the landscape")
+	cmd.Flags().TextVar(&network, "network", network, "network of the landscape")
 	cmd.Flags().StringVar(&opts.Volumes, "volumes", "", "folder of the volumes")
 	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint; empty for none")
-	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has load balancers and volumes of its own")
+	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has volumes of its own")
 	return cmd
 }
