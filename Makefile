@@ -5,8 +5,8 @@
 # Needs Go, git and make; `make up` and `make test` name what else they miss. Everything built lands in bin/, the state of
 # a landscape in .landscape/, both ignored by git.
 
-SHELL       := /usr/bin/env bash
-.SHELLFLAGS := -euo pipefail -c
+# The flags are beside the shell, as the make of macOS (3.81) ignores .SHELLFLAGS.
+SHELL       := /usr/bin/env bash -euo pipefail
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package conventions_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// runMake runs make for the Makefile and a file more in a folder.
+func runMake(t *testing.T, folder, more string, env []string, args ...string) (string, error) {
+	t.Helper()
+	g := NewWithT(t)
+	makefile, err := filepath.Abs(filepath.Join(root, "Makefile"))
+	g.Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(folder, "more.mk")
+	g.Expect(os.WriteFile(path, []byte(more), 0o600)).To(Succeed())
+	cmd := exec.CommandContext(t.Context(), "make", append([]string{"-f", makefile, "-f", path}, args...)...) // #nosec G204 -- make
+	cmd.Dir = folder
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder}, env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestALoopOfMakeStopsAtTheFirstFailure(t *testing.T) {
+	g := NewWithT(t)
+	folder := t.TempDir()
+	write := func(name, content string) {
+		path := filepath.Join(folder, name)
+		g.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(path, []byte(content), 0o700)).To(Succeed()) // #nosec G306 -- some are scripts
+	}
+	for _, module := range []string{"hack/tools/golangci-lint", "skaffold/images/a", "skaffold/images/b"} {
+		write(module+"/go.mod", "")
+		write(module+"/go.sum", "")
+	}
+	write("bin/tools/golangci-lint", "#!/bin/bash\necho \"called in ${PWD##*/}\"\n[[ $PWD != */a ]]\n")
+	later := time.Now().Add(time.Minute)
+	g.Expect(os.Chtimes(filepath.Join(folder, "bin/tools/golangci-lint"), later, later)).To(Succeed())
+	for _, version := range []string{"any", "3.81"} {
+		t.Run(version, func(t *testing.T) {
+			g := NewWithT(t)
+			args := []string{"check-lint"}
+			if version == "3.81" {
+				// That of macOS doesn't know this variable, and passes -c.
+				args = append(args, ".SHELLFLAGS=-c")
+			}
+			out, err := runMake(t, folder, "", nil, args...)
+			g.Expect(err).To(HaveOccurred(), out)
+			g.Expect(out).To(And(ContainSubstring("called in a"), Not(ContainSubstring("called in b"))))
+		})
+	}
+}
