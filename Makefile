@@ -23,6 +23,12 @@ export GIT_CONFIG_KEY_0   := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
+# No proxy knows the landscape. NETWORK is the one of `make up`, which keeps it in .landscape/network.
+ifneq ($(HTTP_PROXY)$(HTTPS_PROXY)$(http_proxy)$(https_proxy),)
+export NO_PROXY := $(or $(NO_PROXY),$(no_proxy),localhost),.local.gardener.cloud,$(or $(NETWORK),$(shell cat .landscape/network 2>/dev/null),172.18.0.0/16),fd00:ff::/64
+export no_proxy := $(NO_PROXY)
+endif
+
 REPO      := $(CURDIR)
 BIN       := $(REPO)/bin/landscape
 TOOLS     := $(REPO)/bin/tools

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,35 @@ func TestALoopOfMakeStopsAtTheFirstFailure(t *testing.T) {
 			out, err := runMake(t, folder, "", nil, args...)
 			g.Expect(err).To(HaveOccurred(), out)
 			g.Expect(out).To(And(ContainSubstring("called in a"), Not(ContainSubstring("called in b"))))
+		})
+	}
+}
+
+func TestNoProxyIsAskedForTheLandscape(t *testing.T) {
+	for name, test := range map[string]struct {
+		env      []string
+		args     []string
+		network  string
+		expected string
+	}{
+		"there is none":      {env: []string{"HTTPS_PROXY="}},
+		"nothing else":       {expected: "localhost,.local.gardener.cloud,172.18.0.0/16,fd00:ff::/64"},
+		"the user has some":  {env: []string{"NO_PROXY=.example.com,10.0.0.0/8"}, expected: ".example.com,10.0.0.0/8,.local.gardener.cloud,172.18.0.0/16,fd00:ff::/64"},
+		"in small letters":   {env: []string{"no_proxy=.example.com"}, expected: ".example.com,.local.gardener.cloud,172.18.0.0/16,fd00:ff::/64"},
+		"another network":    {args: []string{"NETWORK=172.30.0.0/16"}, expected: "localhost,.local.gardener.cloud,172.30.0.0/16,fd00:ff::/64"},
+		"the one that is up": {network: "172.31.0.0/16\n", expected: "localhost,.local.gardener.cloud,172.31.0.0/16,fd00:ff::/64"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			folder := t.TempDir()
+			if test.network != "" {
+				g.Expect(os.Mkdir(filepath.Join(folder, ".landscape"), 0o700)).To(Succeed())
+				g.Expect(os.WriteFile(filepath.Join(folder, ".landscape", "network"), []byte(test.network), 0o600)).To(Succeed())
+			}
+			env := append([]string{"HTTPS_PROXY=http://proxy.example.com"}, test.env...)
+			out, err := runMake(t, folder, "show:\n\t@echo \"$${NO_PROXY:-}\"; echo \"$${no_proxy:-}\"\n", env, append(test.args, "show")...)
+			g.Expect(err).NotTo(HaveOccurred(), out)
+			g.Expect(out).To(Equal(strings.Repeat(test.expected+"\n", 2)))
 		})
 	}
 }
