@@ -88,9 +88,15 @@ KIND_CLUSTER ?= single
 kind-up: $(TOOLS)/kind
 	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster up --cluster $(KIND_CLUSTER)
 
-## kind-down: delete the kind cluster, its registry and what both left on this machine
+## dns-setup: have this machine resolve the names of the kind landscape, until kind-down
+.PHONY: dns-setup
+dns-setup:
+	@skaffold/kind/dns setup
+
+## kind-down: delete the kind cluster, its registry and what all three left on this machine
 .PHONY: kind-down
 kind-down: $(TOOLS)/kind
+	@skaffold/kind/dns remove
 	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster down
 
 ##@ tests
