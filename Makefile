@@ -49,6 +49,7 @@ LABELS   ?=
 NIGHTLY  ?=
 UNTIL    ?=
 NETWORK  ?=
+TARGET   ?=
 GOALS    ?=
 REGISTRY ?=
 LAYOUT   ?=
@@ -69,10 +70,10 @@ up: $(LANDSCAPE)
 down: $(LANDSCAPE)
 	@$(LANDSCAPE) down
 
-## status: show what runs, its health, and the extension objects with class and state
+## status: show what runs, its health, and the extension objects with class and state; TARGET=bare or kind where there are both
 .PHONY: status
 status: $(LANDSCAPE)
-	@$(LANDSCAPE) status
+	@$(LANDSCAPE) status --target '$(TARGET)'
 
 ## doctor: check whether this machine can take a landscape, and change nothing
 .PHONY: doctor
@@ -87,6 +88,12 @@ KIND_CLUSTER ?= single
 .PHONY: kind-up
 kind-up: $(TOOLS)/kind
 	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster up --cluster $(KIND_CLUSTER)
+
+## gardener-up: deploy a whole Gardener to the kind cluster; again to continue, or to deploy a change; UNTIL=STEP stops earlier
+.PHONY: gardener-up
+gardener-up: $(filter kind-up,$(MAKECMDGOALS)) $(LANDSCAPE)
+	@skaffold/kind/dns registry
+	@$(LANDSCAPE) gardener-up $(if $(UNTIL),--until $(UNTIL))
 
 ## dns-setup: have this machine resolve the names of the kind landscape, until kind-down
 .PHONY: dns-setup
@@ -133,11 +140,11 @@ nightly:
 
 ## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=shoot; docs/development/build-and-test.md lists them
 .PHONY: e2e
-e2e: export KUBECONFIG ?= $(REPO)/.landscape/kubeconfig
-e2e:
-	@[ -f "$$KUBECONFIG" ] || { echo "make e2e: no landscape at $$KUBECONFIG; run 'make up' first" >&2; exit 1; }
+e2e: $(LANDSCAPE)
 	@# One suite after the other: there is one landscape, and they take parts of it away.
 	@# That of the audit log comes last, as it looks at what the others did.
+	@[ -n "$${KUBECONFIG:-}" ] || KUBECONFIG=$$($(LANDSCAPE) state --target '$(TARGET)')/kubeconfig; export KUBECONFIG; \
+	[ -f "$$KUBECONFIG" ] || { echo "make e2e: there is no $$KUBECONFIG yet; run 'make up' or 'make gardener-up'" >&2; exit 1; }; set -x; \
 	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
 ## test-machines: run the commands above in virtual machines with a stock Debian, docs/development/tested-machines.md; VARIANT=debian-12,docker
