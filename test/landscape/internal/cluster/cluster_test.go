@@ -49,6 +49,17 @@ standIns:
 	}
 }
 
+func TestMetricsServerHasTheVersionOfItsModule(t *testing.T) {
+	g := NewWithT(t)
+	module, err := os.ReadFile("../../modules/metrics-server/go.mod")
+	g.Expect(err).NotTo(HaveOccurred())
+	version := regexp.MustCompile(`(?m)^require sigs.k8s.io/metrics-server (\S+)$`).FindSubmatch(module)
+	g.Expect(version).To(HaveLen(2))
+	manifest, err := files.ReadFile("files/metrics-server.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(manifest)).To(ContainSubstring("image: registry.k8s.io/metrics-server/metrics-server:" + string(version[1]) + "\n"))
+}
+
 func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
 	g := NewWithT(t)
 	network, err := layout.ParseNetwork("172.30.0.0/16")
