@@ -216,7 +216,7 @@ check-licences: $(TOOLS)/go-licenses
 .PHONY: check-generate
 check-generate:
 	@echo "--- generated code is up to date"
-	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference docs/operations/permissions.md example | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
+	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference docs/operations/permissions.md example | sort -u | while read -r f; do [ ! -f "$$f" ] || echo "$$(git hash-object "$$f") $$f"; done; }; \
 	before=$$(sums); $(MAKE) generate; after=$$(sums); \
 	diff <(echo "$$before") <(echo "$$after") || { echo "check: 'make generate' changed the files above; commit them" >&2; exit 1; }
 
