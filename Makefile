@@ -5,8 +5,8 @@
 # Needs Go, git and make; `make up` and `make test` name what else they miss. Everything built lands in bin/, the state of
 # a landscape in .landscape/, both ignored by git.
 
-SHELL       := /usr/bin/env bash
-.SHELLFLAGS := -euo pipefail -c
+# The flags are beside the shell, as the make of macOS (3.81) ignores .SHELLFLAGS.
+SHELL       := /usr/bin/env bash -euo pipefail
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
@@ -21,6 +21,12 @@ ifeq ($(shell id -u)$(GIT_CONFIG_COUNT),0)
 export GIT_CONFIG_COUNT   := 1
 export GIT_CONFIG_KEY_0   := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
+endif
+
+# No proxy knows the landscape. NETWORK is the one of `make up`, which keeps it in .landscape/network.
+ifneq ($(HTTP_PROXY)$(HTTPS_PROXY)$(http_proxy)$(https_proxy),)
+export NO_PROXY := $(or $(NO_PROXY),$(no_proxy),localhost),.local.gardener.cloud,$(or $(NETWORK),$(shell cat .landscape/network 2>/dev/null),172.18.0.0/16),fd00:ff::/64
+export no_proxy := $(NO_PROXY)
 endif
 
 REPO      := $(CURDIR)
@@ -46,6 +52,7 @@ LABELS   ?=
 NIGHTLY  ?=
 UNTIL    ?=
 NETWORK  ?=
+TARGET   ?=
 GOALS    ?=
 REGISTRY ?=
 LAYOUT   ?=
@@ -66,10 +73,10 @@ up: $(LANDSCAPE)
 down: $(LANDSCAPE)
 	@$(LANDSCAPE) down
 
-## status: show what runs, its health, and the extension objects with class and state
+## status: show what runs, its health, and the extension objects with class and state; TARGET=bare or kind where there are both
 .PHONY: status
 status: $(LANDSCAPE)
-	@$(LANDSCAPE) status
+	@$(LANDSCAPE) status --target '$(TARGET)'
 
 ## doctor: check whether this machine can take a landscape, and change nothing
 .PHONY: doctor
@@ -85,9 +92,21 @@ KIND_CLUSTER ?= single
 kind-up: $(TOOLS)/kind
 	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster up --cluster $(KIND_CLUSTER)
 
-## kind-down: delete the kind cluster, its registry and what both left on this machine
+## gardener-up: deploy a whole Gardener to the kind cluster; again to continue, or to deploy a change; UNTIL=STEP stops earlier
+.PHONY: gardener-up
+gardener-up: $(filter kind-up,$(MAKECMDGOALS)) $(LANDSCAPE)
+	@skaffold/kind/dns registry
+	@$(LANDSCAPE) gardener-up $(if $(UNTIL),--until $(UNTIL))
+
+## dns-setup: have this machine resolve the names of the kind landscape, until kind-down
+.PHONY: dns-setup
+dns-setup:
+	@skaffold/kind/dns setup
+
+## kind-down: delete the kind cluster, its registry and what all three left on this machine
 .PHONY: kind-down
 kind-down: $(TOOLS)/kind
+	@skaffold/kind/dns remove
 	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster down
 
 ## kind-images: make the images for kind-up in your Docker without any registry, as root on Debian; it prints how to use them
@@ -134,11 +153,11 @@ nightly:
 
 ## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=shoot; docs/development/build-and-test.md lists them
 .PHONY: e2e
-e2e: export KUBECONFIG ?= $(REPO)/.landscape/kubeconfig
-e2e:
-	@[ -f "$$KUBECONFIG" ] || { echo "make e2e: no landscape at $$KUBECONFIG; run 'make up' first" >&2; exit 1; }
+e2e: $(LANDSCAPE)
 	@# One suite after the other: there is one landscape, and they take parts of it away.
 	@# That of the audit log comes last, as it looks at what the others did.
+	@[ -n "$${KUBECONFIG:-}" ] || KUBECONFIG=$$($(LANDSCAPE) state --target '$(TARGET)')/kubeconfig; export KUBECONFIG; \
+	[ -f "$$KUBECONFIG" ] || { echo "make e2e: there is no $$KUBECONFIG yet; run 'make up' or 'make gardener-up'" >&2; exit 1; }; set -x; \
 	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
 ## test-machines: run the commands above in virtual machines with a stock Debian, docs/development/tested-machines.md; VARIANT=debian-12,docker
@@ -217,7 +236,7 @@ check-licences: $(TOOLS)/go-licenses
 .PHONY: check-generate
 check-generate:
 	@echo "--- generated code is up to date"
-	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference docs/operations/permissions.md example | sort -u | while read -r f; do [ ! -f "$$f" ] || sha256sum "$$f"; done; }; \
+	@sums() { git ls-files -co --exclude-standard -- '*zz_generated*' docs/reference docs/operations/permissions.md example | sort -u | while read -r f; do [ ! -f "$$f" ] || echo "$$(git hash-object "$$f") $$f"; done; }; \
 	before=$$(sums); $(MAKE) generate; after=$$(sums); \
 	diff <(echo "$$before") <(echo "$$after") || { echo "check: 'make generate' changed the files above; commit them" >&2; exit 1; }
 

@@ -78,12 +78,13 @@ func TestTheSeedInstanceReachesTheClustersOfMachinesThatAreAllowed(t *testing.T)
 	)))
 }
 
-func TestNetworkValuesReachTheProgramOfASeed(t *testing.T) {
+func TestNetworkValuesReachTheProgram(t *testing.T) {
 	g := NewWithT(t)
 	values := with(seedValues(), map[string]any{
 		"hostAddresses": []any{"192.0.2.1"}, "zoneAddresses": map[string]any{"a": []any{"192.0.2.10", "2001:db8::10"}}, "pools": []any{"192.0.2.128/28", "2001:db8::1-2001:db8::9"},
 		"services": []any{map[string]any{"namespace": "n", "name": "s", "addresses": []any{"192.0.2.2"}, "ipMode": "Proxy", "nodePorts": []any{map[string]any{"port": 443, "nodePort": 30443}}}},
 	}, "loadBalancers")
+	g.Expect(config(t, "garden", with(gardenValues(), values["loadBalancers"], "loadBalancers")).LoadBalancers).To(Equal(config(t, "seed", values).LoadBalancers))
 	values = with(values, []any{map[string]any{"namespace": "n", "name": "s"}}, "ingress", "gateways")
 	decoded := config(t, "seed", values)
 	g.Expect(decoded.LoadBalancers.HostAddresses).To(HaveExactElements("192.0.2.1"))

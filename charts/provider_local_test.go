@@ -26,6 +26,8 @@ import (
 	"github.com/gardener/gardener/pkg/client/kubernetes"
 	gardenerprometheus "github.com/gardener/gardener/pkg/component/observability/monitoring/prometheus"
 	"github.com/gardener/gardener/pkg/utils/managedresources"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
 func TestWhatEachPlaceDeploysIsInTheGoldenFile(t *testing.T) {
@@ -137,13 +139,13 @@ func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
 		"garden": {"secrets", "configmaps", "pods", "leases", "managedresources", "nodes"},
 		"seed":   {"configmaps", "leases", "clusterrolebindings", "rolebindings", "serviceaccounts"},
 	}
-	mayCreate := map[string][]string{"garden": nil, "seed": {
+	mayCreate := map[string][]string{"garden": {"events"}, "seed": {
 		"secrets", "managedresources", "mutatingwebhookconfigurations", "networkpolicies", "dnsrecords", "events",
 		"machineclasses", "machinedeployments", "machines", "machinesets", "pods", "services", "ippools",
 	}}
 	// Of these only objects of some names may be seen or changed.
 	onlyNamed := []string{"deployments", "deployments/scale", "roles"}
-	roles := map[string]int{"garden": 3, "seed": 3}
+	roles := map[string]int{"garden": 4, "seed": 3}
 
 	for place, values := range places() {
 		t.Run(place, func(t *testing.T) {
@@ -179,6 +181,9 @@ func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
 					for _, resource := range rule.Resources {
 						g.Expect(forbidden[place]).NotTo(ContainElement(resource))
 						g.Expect(!slices.Contains(onlyNamed, resource) || len(rule.ResourceNames) > 0).To(BeTrue(), resource)
+						if place == "garden" && strings.HasPrefix(resource, "services") && slices.Contains(rule.Verbs, "patch") {
+							g.Expect(rule.ResourceNames).To(ConsistOf(gardenServiceNames()), "the load balancers that a garden needs")
+						}
 						if !slices.Contains(mayCreate[place], resource) {
 							g.Expect(rule.Verbs).NotTo(ContainElement(BeElementOf("create", "delete")), resource)
 						}
@@ -188,6 +193,15 @@ func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
 			g.Expect(seen).To(Equal(roles[place]))
 		})
 	}
+}
+
+// gardenServiceNames are the names of the Services that the garden instance serves.
+func gardenServiceNames() []string {
+	var out []string
+	for _, service := range configv1alpha1.GardenServices(configv1alpha1.DefaultCoreDNSNamespace) {
+		out = append(out, service.Name)
+	}
+	return out
 }
 
 func TestMemoryIsLimitedAndGoKnows(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -257,12 +258,20 @@ func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
 	g.Expect(expected).To(And(ContainSubstring("172.30.255.128"), ContainSubstring("172.30.64.0/18")))
 }
 
-// complete takes the load balancers out of the values for seeds, and returns them with the defaults of the instance.
+// complete takes the load balancers out of the values for garden and seeds, which have the same, and returns them with the
+// defaults of the instances.
 func complete(t *testing.T, extension *operatorv1alpha1.Extension) configv1alpha1.LoadBalancersConfiguration {
+	t.Helper()
+	deployment := extension.Spec.Deployment.ExtensionDeployment
+	ofSeeds, ofGarden := completeValues(t, deployment.Values), completeValues(t, deployment.RuntimeClusterValues)
+	NewWithT(t).Expect(ofGarden).To(Equal(ofSeeds))
+	return ofSeeds
+}
+
+func completeValues(t *testing.T, raw *apiextensionsv1.JSON) configv1alpha1.LoadBalancersConfiguration {
 	t.Helper()
 	g := NewWithT(t)
 	values := map[string]any{}
-	raw := extension.Spec.Deployment.ExtensionDeployment.Values
 	g.Expect(json.Unmarshal(raw.Raw, &values)).To(Succeed())
 	content, err := json.Marshal(values["loadBalancers"])
 	g.Expect(err).NotTo(HaveOccurred())

@@ -5,17 +5,10 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
@@ -25,7 +18,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/infrastructure"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/operatingsystemconfig"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/worker"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
@@ -33,9 +25,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 )
-
-// shootInfoTimeout is for the one question whether the seed is a shoot.
-const shootInfoTimeout = 30 * time.Second
 
 // addControllers is the list of the controllers that this instance runs.
 func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
@@ -97,7 +86,6 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		s.AddController("Role", roles, func(shared reconciler.Shared) error {
 			return machinecontrollermanager.AddToManager(s, shared.Controller)
 		}),
-		s.AddController("Service", controllers.Service, s.addServices),
 		s.AddController("Worker", controllers.Worker, func(shared reconciler.Shared) error {
 			return worker.AddToManager(s, worker.Options{
 				Shared:          shared,
@@ -109,32 +97,6 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 			})
 		}),
 	)
-}
-
-// addServices adds the controller of load balancers, unless the seed is a shoot itself (a ManagedSeed): then they are the
-// matter of that shoot's cloud-controller, and two that write to one status never come to an end.
-func (s *seed) addServices(shared reconciler.Shared) error {
-	shoot, err := isShoot(s.GetAPIReader())
-	if err != nil {
-		return err
-	}
-	if shoot {
-		s.GetLogger().Info("The seed is a shoot, whose cloud-controller serves its load balancers: not adding the Service controller")
-		return nil
-	}
-	return service.AddToManager(s, service.Options{Controller: shared.Controller, LoadBalancers: s.Config.LoadBalancers})
-}
-
-// isShoot reports whether a cluster is a Gardener shoot: only those have the ConfigMap kube-system/shoot-info.
-func isShoot(reader client.Reader) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), shootInfoTimeout)
-	defer cancel()
-	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: v1beta1constants.ConfigMapNameShootInfo}
-	err := reader.Get(ctx, key, &corev1.ConfigMap{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("reading ConfigMap %s, to see whether the seed is a shoot: %w", key, err)
-	}
-	return err == nil, nil
 }
 
 // hasMockNodes reports whether Workers of type mock get fake Nodes.

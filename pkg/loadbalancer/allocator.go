@@ -29,6 +29,10 @@ import (
 // Class is the spec.loadBalancerClass of Services that are ours beside those that have none.
 const Class = "local.provider.extensions.gardener.cloud/load-balancer"
 
+// AnnotationInstance of a Service is the namespace of the instance that serves it. Only Services that a garden needs have it: all
+// others of a seed are the seed instance's.
+const AnnotationInstance = "local.provider.extensions.gardener.cloud/load-balancer-instance"
+
 // Reasons why a Service has not all that it should have.
 const (
 	// ReasonExhausted means that all addresses of a family in the pools are in use.

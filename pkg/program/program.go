@@ -11,12 +11,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
@@ -29,6 +35,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupentry"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/dnsrecord"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/extension"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
@@ -36,6 +43,9 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
+
+// shootInfoTimeout is for the one question whether the cluster is a shoot.
+const shootInfoTimeout = 30 * time.Second
 
 // Program is an instance with the components that its controllers share.
 type Program struct {
@@ -149,10 +159,44 @@ func (p *Program) AddCommonControllers(nodes mock.Nodes) error {
 		p.AddController("Extension", controllers.Extension, func(shared reconciler.Shared) error {
 			return extension.AddToManager(p, extension.Options{Shared: shared, Resources: p.Resources, ForceDeleteTest: controllers.ForceDeleteTest})
 		}),
+		p.AddController("Service", controllers.Service, p.addServices),
 		p.AddController("mock object", mockObjects, func(shared reconciler.Shared) error {
 			return mock.AddToManager(p, mock.Options{Shared: shared, Config: p.Config.Mock, HostPath: hostPath, Nodes: nodes})
 		}),
 	)
+}
+
+// addServices adds the controller of load balancers, unless the cluster is a shoot (as with a ManagedSeed): then they are the
+// matter of that shoot's cloud-controller, and two that write to one status never come to an end.
+func (p *Program) addServices(shared reconciler.Shared) error {
+	shoot, err := isShoot(p.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	if shoot {
+		p.GetLogger().Info("The cluster is a shoot, whose cloud-controller serves its load balancers: not adding the Service controller")
+		return nil
+	}
+	_, isGarden := p.Classes.Only(extensionsv1alpha1.ExtensionClassGarden)
+	return service.AddToManager(p, service.Options{
+		Controller:       shared.Controller,
+		LoadBalancers:    p.Config.LoadBalancers,
+		Namespace:        p.Options.Namespace,
+		CoreDNSNamespace: p.Config.DNS.CoreDNS.Namespace,
+		Garden:           isGarden,
+	})
+}
+
+// isShoot reports whether a cluster is a Gardener shoot: only those have the ConfigMap kube-system/shoot-info.
+func isShoot(reader client.Reader) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), shootInfoTimeout)
+	defer cancel()
+	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: v1beta1constants.ConfigMapNameShootInfo}
+	err := reader.Get(ctx, key, &corev1.ConfigMap{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("reading ConfigMap %s, to see whether the cluster is a shoot: %w", key, err)
+	}
+	return err == nil, nil
 }
 
 func (p *Program) addDNSRecords(shared reconciler.Shared) error {

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kind_test checks that the kind configurations map the node ports which the seed instance fixes by default.
+// Package kind_test checks that the kind configurations map the node ports which the extension fixes by default.
 package kind_test
 
 import (
@@ -52,7 +52,7 @@ func mapping(address string, port int32, protocol string, nodePort int32) string
 	return fmt.Sprintf("%s/%s to %d", netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port)), protocol, nodePort) // #nosec G115 -- a port
 }
 
-// fixed are the mappings that the defaults of the seed instance need in an IP family: "" is IPv4, ipv6 or dual.
+// fixed are the mappings that the defaults of the extension need in an IP family: "" is IPv4, ipv6 or dual.
 func fixed(t *testing.T, family string) []string {
 	t.Helper()
 	config := &configv1alpha1.ExtensionConfiguration{}

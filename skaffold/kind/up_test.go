@@ -109,7 +109,7 @@ func newMachine(t *testing.T, programs ...string) *machine {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.Symlink(path, filepath.Join(m.bin, program))).To(Succeed())
 	}
-	m.env = []string{"PATH=" + m.bin, "STATE=" + m.state, "HOSTS_FILE=" + filepath.Join(m.state, "hosts"), "HOME=" + m.root}
+	m.env = []string{"PATH=" + m.bin, "STATE=" + m.state, "HOME=" + m.root}
 	return m
 }
 
@@ -160,15 +160,15 @@ const corefile = `data:
 
 func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 	for kind, expected := range map[string]struct {
-		config, profiles string
+		config           string
 		nodes            int
 		pools, addresses []string
 		nameServer       string
 	}{
-		"single":     {"cluster.yaml", "kind", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}, "10.2.0.53"},
-		"zones":      {"cluster-zones.yaml", "kind,zones", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}, "10.2.0.53"},
-		"ipv6":       {"cluster-ipv6.yaml", "kind,ipv6", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}, "fd00:10:2::35"},
-		"dual-stack": {"cluster-dual-stack.yaml", "kind,dual-stack", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "10.2.0.53"},
+		"single":     {"cluster.yaml", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}, "10.2.0.53"},
+		"zones":      {"cluster-zones.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}, "10.2.0.53"},
+		"ipv6":       {"cluster-ipv6.yaml", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}, "fd00:10:2::35"},
+		"dual-stack": {"cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "10.2.0.53"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
@@ -197,16 +197,14 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(skaffold)).To(MatchRegexp(`coreDNS.clusterIP\n    value: "?`+expected.nameServer+`"?\n`), "the extension's name server has the address")
 			g.Expect(m.read("inotify")).To(Equal("8192\n"))
-			g.Expect(out).To(And(ContainSubstring("-p "+expected.profiles+"\n"), ContainSubstring("sudo tee -a /etc/hosts")))
+			g.Expect(out).To(HaveSuffix("make gardener-up\n"))
 
 			g.Expect(os.WriteFile(filepath.Join(m.state, "container-gardener-local-control-plane"), []byte("false"), 0o600)).To(Succeed())
-			g.Expect(os.WriteFile(filepath.Join(m.state, "hosts"), []byte("127.0.0.1 localhost registry.local.gardener.cloud\n"), 0o600)).To(Succeed())
 			out, calls, err = m.call("up", "--cluster", kind)
 			g.Expect(err).NotTo(HaveOccurred(), out)
 			g.Expect(calls).To(ContainElement("docker start gardener-local-control-plane"), "it was restarted meanwhile")
 			g.Expect(calls).To(ContainElement("docker exec gardener-local-control-plane kubectl get --raw /readyz"), "its API server takes a while")
 			g.Expect(calls).NotTo(ContainElement(MatchRegexp("kind create|network create|docker run|address add|patch|sysctl -qw")), "the rest is there")
-			g.Expect(out).NotTo(ContainSubstring("/etc/hosts"))
 
 			out, calls, err = m.call("down")
 			g.Expect(err).NotTo(HaveOccurred(), out)

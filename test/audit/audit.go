@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package audit reads audit logs of kube-apiserver, and judges from them whether the instances of the extension kept to the
-// objects of their classes. The integration suites have logs without contents of objects; that of the landscape has the
+// objects of their classes. The integration suites have logs with the contents of Services alone; that of the landscape has the
 // contents of extension objects (test/landscape/internal/node/files/audit-policy.yaml).
 package audit
 
@@ -58,13 +58,17 @@ type Object struct {
 	Name      string `json:"name"`
 }
 
-// Stored is the part of an object that tells its class.
+// Stored is the part of an object that tells its class, and of a Service whose it is and what it has.
 type Stored struct {
 	// Metadata has the UID, which no other object ever has.
 	Metadata struct {
-		UID  string `json:"uid"`
-		Name string `json:"name"`
+		UID             string            `json:"uid"`
+		Name            string            `json:"name"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
 	} `json:"metadata"`
+	// Status is not read further, as it is a text in an answer that isn't the object.
+	Status json.RawMessage `json:"status"`
 	// Spec is nil for an answer that isn't the whole object.
 	Spec *struct {
 		Class string `json:"class"`

@@ -4,7 +4,7 @@
 
 // Command landscape brings up, on one Debian machine and without Docker, what a kind cluster would be to Gardener's local
 // setup: a real single-node Kubernetes, an OCI registry, and the images of others. Then it lets Skaffold deploy
-// gardener-operator, this repository's extension and a Garden.
+// gardener-operator, this repository's extension and a Garden, there or in a real kind cluster.
 package main
 
 import (
@@ -91,7 +91,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), doctorCommand(), registryCommand(), statusControllerCommand(),
+	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), registryCommand(), statusControllerCommand(),
 		&cobra.Command{
 			Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
@@ -104,13 +104,20 @@ What others changed on the machine meanwhile is listed and left alone. Debian pa
 			Args: cobra.NoArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Down(cmd.Context()) }),
 		},
-		&cobra.Command{
+		onTarget(&cobra.Command{
+			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true, Args: cobra.NoArgs,
+			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {
+				_, err := fmt.Fprintln(l.Out, l.Layout.State())
+				return err
+			}),
+		}),
+		onTarget(&cobra.Command{
 			Use:   "status",
 			Short: "Show what runs and how it is; fails if something is unhealthy",
 			Args:  cobra.NoArgs,
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Status(cmd.Context()) }),
-		},
-		&cobra.Command{
+		}),
+		onTarget(&cobra.Command{
 			Use:   "logs [NAME]",
 			Short: "Print the log of a process, or list the logs",
 			Long:  "Prints the log of a process of the landscape, or of Skaffold; without NAME lists them. The logs of pods: kubectl logs.",
@@ -125,8 +132,8 @@ What others changed on the machine meanwhile is listed and left alone. Debian pa
 				}
 				return err
 			}),
-		},
-		&cobra.Command{
+		}),
+		onTarget(&cobra.Command{
 			Use:   "kubeconfig [virtual-garden | SHOOT]",
 			Short: "Print a kubeconfig: of the runtime cluster, the virtual garden, or a Shoot",
 			Long: `Prints a kubeconfig that works on this machine: of the runtime cluster, which is the seed as well; of the virtual garden, with
@@ -136,7 +143,7 @@ its Seeds and Shoots; or of a Shoot, named NAME (in project local) or NAMESPACE/
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
 				return l.PrintKubeconfig(cmd.Context(), strings.Join(args, ""))
 			}),
-		},
+		}),
 	)
 	return root
 }
@@ -167,8 +174,22 @@ func act(does func(cmd *cobra.Command, l up.Landscape, args []string) error) fun
 				return err
 			}
 		}
+		if flag := cmd.Flag(targetFlag); flag != nil {
+			if landscape.Layout, err = landscape.Layout.On(layout.Target(flag.Value.String())); err != nil {
+				return err
+			}
+		}
 		return does(cmd, landscape, args)
 	}
+}
+
+// targetFlag chooses the target.
+const targetFlag = "target"
+
+// onTarget has a command act on the landscape of its flag, or else on the one that is there.
+func onTarget(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().TextVar(new(layout.Target), targetFlag, layout.Target(""), "`TARGET` bare or kind, where there are both")
+	return cmd
 }
 
 // networkFlag chooses the network.
@@ -178,18 +199,23 @@ func addNetworkFlag(cmd *cobra.Command) {
 	cmd.Flags().TextVar(new(layout.Network), networkFlag, layout.Network{}, "private IPv4 `CIDR` of 16 bits, from which all addresses follow; kept until down")
 }
 
+// listOf lists steps for a help text.
+func listOf(steps []step.Step) string {
+	var list strings.Builder
+	for _, s := range steps {
+		fmt.Fprintf(&list, "  %-14s %s\n", s.Name, s.Title)
+	}
+	return list.String()
+}
+
 func upCommand() *cobra.Command {
 	var until string
 	var goals bool
-	var steps strings.Builder
-	for _, s := range (up.Landscape{}).Steps() {
-		fmt.Fprintf(&steps, "  %-14s %s\n", s.Name, s.Title)
-	}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the landscape up; running it again continues or repairs",
 		Long: "Brings the landscape up in these steps. A step that is done already is skipped, so running it again continues after an\n" +
-			"interruption, deploys what changed, and repairs, for example after a reboot.\n\n" + steps.String() + `
+			"interruption, deploys what changed, and repairs, for example after a reboot.\n\n" + listOf(up.Landscape{}.Steps()) + `
 It needs root, Debian 12 or Ubuntu 22.04 or later, Go 1.21 or newer, 2 cores, 8 GB of memory and 25 GB of disk; 'landscape doctor'
 checks that and more. The first run builds everything from source, which takes an hour on two cores; later ones take 6 minutes.
 Logs are in .landscape/logs ('landscape logs NAME').`,
@@ -206,6 +232,25 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	addNetworkFlag(cmd)
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
 	cmd.Flags().BoolVar(&goals, "goals", false, "compare the times with the goals for two idle cores")
+	return cmd
+}
+
+func gardenerUpCommand() *cobra.Command {
+	var until string
+	cmd := &cobra.Command{
+		Use:   "gardener-up",
+		Short: "Deploy Gardener to the kind cluster of make kind-up; running it again continues, or deploys what changed",
+		Long: "Deploys Gardener to the kind cluster of make kind-up, with the latter's variant, in these steps:\n\n" +
+			listOf(up.Landscape{Layout: layout.Layout{Kind: "single"}}.Steps()) + "\nIts logs and kubeconfigs are in .kind.",
+		Args: cobra.NoArgs,
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) (err error) {
+			if l.Layout, err = l.Layout.On(layout.Kind); err != nil {
+				return err
+			}
+			return l.Up(cmd.Context(), until)
+		}),
+	}
+	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
 	return cmd
 }
 
@@ -247,6 +292,7 @@ func registryCommand() *cobra.Command {
 
 func statusControllerCommand() *cobra.Command {
 	var kubeconfig string
+	var network layout.Network
 	opts := statuscontroller.Options{Provisioner: cluster.Provisioner}
 	cmd := &cobra.Command{
 		Use: "status-controller", Short: "Writes what absent controllers would write (started by up)", Hidden: true, Args: cobra.NoArgs,
@@ -255,16 +301,16 @@ func statusControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if opts.ShootManifest, err = cluster.ShootManifest(opts.Network); err != nil {
+			if opts.ShootManifest, err = cluster.ShootManifest(network); err != nil {
 				return err
 			}
 			return statuscontroller.Run(cmd.Context(), config, opts)
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster, or of a seed")
-	cmd.Flags().TextVar(&opts.Network, "network", opts.Network, "network of the landscape")
+	cmd.Flags().TextVar(&network, "network", network, "network of the landscape")
 	cmd.Flags().StringVar(&opts.Volumes, "volumes", "", "folder of the volumes")
 	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint; empty for none")
-	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has load balancers and volumes of its own")
+	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has volumes of its own")
 	return cmd
 }

@@ -55,6 +55,7 @@ func TestWrongUsageExitsWith2AndSaysWhereHelpIs(t *testing.T) {
 		{"up --until nonsense", `there is no step "nonsense"; the steps are: preflight, packages`},
 		{"doctor --until nonsense", `there is no step "nonsense"`},
 		{"logs a b", "accepts at most 1 arg"},
+		{"status --target nowhere", `target "nowhere" is neither bare nor kind`},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			g := NewWithT(t)
@@ -79,6 +80,9 @@ func TestHelpExplainsTheSteps(t *testing.T) {
 	out, err := program(t, "up", "--help").CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(out)).To(And(ContainSubstring("dns            the cluster's DNS serves"), ContainSubstring("memory"), ContainSubstring("sudo make up")))
+	out, err = program(t, "gardener-up", "--help").CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(out)).To(And(ContainSubstring("cluster        the kind cluster is ready"), Not(ContainSubstring("etcd serves"))))
 }
 
 func TestAnInterruptExitsWith130(t *testing.T) {

@@ -98,7 +98,7 @@ defaults.
 */ -}}
 {{- define "provider-local.commonConfig" -}}
 {{- $config := dict "apiVersion" "config.local.provider.extensions.gardener.cloud/v1alpha1" "kind" "ExtensionConfiguration" -}}
-{{- range $section := list "logLevel" "logFormat" "clientConnection" "controllers" "mock" -}}
+{{- range $section := list "logLevel" "logFormat" "clientConnection" "controllers" "loadBalancers" "mock" -}}
 {{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
 {{- end -}}
 {{- with include "provider-local.kubeletPort" . -}}
@@ -140,7 +140,7 @@ cloud-controller too.
 */ -}}
 {{- define "provider-local.seedConfig" -}}
 {{- $config := dict -}}
-{{- range $section := list "webhooks" "nodes" "loadBalancers" "ingress" -}}
+{{- range $section := list "webhooks" "nodes" "ingress" -}}
 {{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
 {{- end -}}
 {{- $own := include "provider-local.image" .Values.image -}}

@@ -29,8 +29,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -84,13 +87,17 @@ type Options struct {
 	Controller controller.Options
 	// LoadBalancers are the addresses and node ports, with their defaults. The controller keeps none of it.
 	LoadBalancers configv1alpha1.LoadBalancersConfiguration
+	// Namespace is that of the instance, and CoreDNSNamespace that of the Service coredns-host.
+	Namespace, CoreDNSNamespace string
+	// Garden is set in the garden instance: it serves only the Services that a garden needs, while no seed instance does.
+	Garden bool
 }
 
 // AddToManager adds the controller for Services of type LoadBalancer. The manager's cache has to have those; it need not
 // have others, and of each only what coredns.CacheOptions leaves.
 //
 // Needed permissions: get, list, watch, patch on Services, patch on their status; create and patch on events of
-// events.k8s.io.
+// events.k8s.io. In a garden: get, list, watch on Namespaces as well, and patch only on the Services that a garden needs.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	allocator, err := loadbalancer.NewAllocator(opts.LoadBalancers)
 	if err != nil {
@@ -104,9 +111,21 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		events:    mgr.GetEventRecorder(ControllerName + "-controller"),
 		allocator: allocator,
 		written:   lru.New(writtenMax),
+		namespace: opts.Namespace,
+		garden:    opts.Garden,
+		shared:    sets.Set[types.NamespacedName]{},
 	}
-	return builder.ControllerManagedBy(mgr).Named(ControllerName).WithOptions(opts.Controller).
-		For(&corev1.Service{}).
+	for _, service := range configv1alpha1.GardenServices(opts.CoreDNSNamespace) {
+		r.shared.Insert(types.NamespacedName{Namespace: service.Namespace, Name: service.Name})
+	}
+	controllers := builder.ControllerManagedBy(mgr).Named(ControllerName).WithOptions(opts.Controller).For(&corev1.Service{})
+	if opts.Garden {
+		controllers.Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.allShared), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		}))
+	}
+	return controllers.
 		// The controller calls it before the first reconcile.
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.wake = func(services []types.NamespacedName) {
@@ -129,6 +148,11 @@ type reconciler struct {
 	wake func([]types.NamespacedName)
 	// written has the resource versions of Services that were written, by their keys.
 	written *lru.Cache
+	// namespace is that of the instance, which is the garden's or a seed's.
+	namespace string
+	garden    bool
+	// shared are the Services that either instance may serve: those that a garden needs.
+	shared sets.Set[types.NamespacedName]
 
 	restoring sync.Mutex
 	restored  bool
@@ -171,6 +195,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 }
 
 func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) (reconcile.Result, error) {
+	service, isClaimed, err := r.claim(ctx, service)
+	if err != nil || !isClaimed {
+		return reconcile.Result{}, err
+	}
 	service, portProblem, portErr := r.fixNodePorts(ctx, service)
 	if isOutdated(portErr) {
 		return reconcile.Result{}, portErr
@@ -189,6 +217,74 @@ func (r *reconciler) reconcile(ctx context.Context, service *corev1.Service) (re
 		return reconcile.Result{RequeueAfter: retryMistake}, nil
 	}
 	return reconcile.Result{}, portErr
+}
+
+// allShared are requests for the Services that the garden instance takes over if the Namespace that is gone was a seed instance's.
+func (r *reconciler) allShared(context.Context, client.Object) []reconcile.Request {
+	var out []reconcile.Request
+	for service := range r.shared {
+		out = append(out, reconcile.Request{NamespacedName: service})
+	}
+	return out
+}
+
+// claim reports whether a Service is this instance's to write, and returns it as it is then. A shared one names its instance. The
+// seed instance takes it over whenever it sees it.
+func (r *reconciler) claim(ctx context.Context, service *corev1.Service) (*corev1.Service, bool, error) {
+	if !r.shared.Has(client.ObjectKeyFromObject(service)) {
+		return service, !r.garden, nil
+	}
+	before := service.Annotations[loadbalancer.AnnotationInstance]
+	if before == r.namespace {
+		return service, true, nil
+	}
+	if r.garden {
+		isFree, err := r.isFree(ctx, service)
+		if err != nil || !isFree {
+			return service, false, err
+		}
+	}
+
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": service.ResourceVersion, "annotations": map[string]string{loadbalancer.AnnotationInstance: r.namespace},
+	}})
+	if err != nil {
+		return nil, false, err
+	}
+	claimed := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}}
+	if err := r.client.Patch(ctx, claimed, client.RawPatch(types.MergePatchType, data)); err != nil {
+		return nil, false, fmt.Errorf("taking the Service over: %w", err)
+	}
+	r.remember(claimed)
+	logf.FromContext(ctx).Info("Serving this Service from now on", "instanceBefore", before)
+	return claimed, true, nil
+}
+
+// isFree reports whether the garden instance may take a shared Service over. It may not as long as one of them names an instance
+// whose Namespace exists: in a Namespace that is being deleted a pod may still write. That one takes new ones, too, at once: the API
+// server loses a node port for minutes if the write that allocates it meets another one. Nor may the garden instance take a Service
+// to which somebody who names nobody has given another address.
+func (r *reconciler) isFree(ctx context.Context, service *corev1.Service) (bool, error) {
+	for key := range r.shared {
+		other := &corev1.Service{}
+		if err := r.cache.Get(ctx, key, other); client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+		instance := other.Annotations[loadbalancer.AnnotationInstance]
+		if instance == "" || instance == r.namespace {
+			continue
+		}
+		err := r.live.Get(ctx, client.ObjectKey{Name: instance}, &corev1.Namespace{})
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("reading Namespace %s, whose instance serves Service %s: %w", instance, key, err)
+		}
+		if err == nil {
+			return false, nil
+		}
+	}
+	ours, _ := r.allocator.Assign(service)
+	ingress := service.Status.LoadBalancer.Ingress
+	return service.Annotations[loadbalancer.AnnotationInstance] != "" || len(ingress) == 0 || apiequality.Semantic.DeepEqual(ingress, ours), nil
 }
 
 // isOutdated reports whether a patch was for a version of our Service that is not the current one any more. The event of the
@@ -367,6 +463,10 @@ func (r *reconciler) resolve(ctx context.Context, service *corev1.Service, nodeP
 		return other.NodePorts[port.Port] == nodePort
 	}) {
 		return &loadbalancer.Problem{Reason: ReasonNodePortConflict, Message: fmt.Sprintf("node port %d is fixed for Service %s, too: configure another node port for one of them", nodePort, key)}, nil
+	}
+
+	if r.garden && holder.Annotations[loadbalancer.AnnotationInstance] != r.namespace {
+		return &loadbalancer.Problem{Reason: ReasonNodePortConflict, Message: fmt.Sprintf("node port %d is that of Service %s: give that one another node port", nodePort, key)}, nil
 	}
 
 	moved, err := r.move(ctx, holder, nodePort, used)

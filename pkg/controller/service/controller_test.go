@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -18,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/lru"
@@ -38,7 +41,7 @@ type bench struct {
 	client   client.Client
 	recorder *events.FakeRecorder
 	woken    []types.NamespacedName
-	writes   int
+	writes   atomic.Int32
 	// refusePorts and refuseStatus are asked before a write of ports or of a status.
 	refusePorts  func(*corev1.Service) error
 	refuseStatus func() error
@@ -71,9 +74,19 @@ func newBench(t *testing.T, pool string, services ...*corev1.Service) *bench {
 	b.client = builder.Build()
 	b.reconciler = &reconciler{
 		cache: b, live: b.client, client: b.client, events: b.recorder, allocator: allocator, written: lru.New(writtenMax),
-		wake: func(services []types.NamespacedName) { b.woken = append(b.woken, services...) },
+		wake:      func(services []types.NamespacedName) { b.woken = append(b.woken, services...) },
+		namespace: seedInstance,
+		shared:    sets.New(client.ObjectKeyFromObject(gardenGateway()), types.NamespacedName{Namespace: "garden", Name: "nginx-ingress-controller"}),
 	}
 	return b
+}
+
+// besides returns the garden instance in the cluster of a seed instance.
+func (b *bench) besides() *reconciler {
+	return &reconciler{
+		cache: b, live: b.client, client: b.client, events: b.recorder, allocator: b.allocator, written: lru.New(writtenMax), wake: b.wake,
+		namespace: gardenInstance, garden: true, shared: b.shared,
+	}
 }
 
 func (b *bench) funcs() interceptor.Funcs {
@@ -85,8 +98,8 @@ func (b *bench) funcs() interceptor.Funcs {
 			return c.List(ctx, list, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			b.writes++
-			if b.refusePorts != nil {
+			b.writes.Add(1)
+			if b.refusePorts != nil && patch.Type() == types.JSONPatchType {
 				patched, err := afterwards(ctx, c, obj, patch)
 				if err != nil {
 					return err
@@ -98,7 +111,7 @@ func (b *bench) funcs() interceptor.Funcs {
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			b.writes++
+			b.writes.Add(1)
 			if b.refuseStatus != nil {
 				if err := b.refuseStatus(); err != nil {
 					return err
@@ -235,17 +248,185 @@ func nodePort(port int32) func(*corev1.Service) {
 	return func(s *corev1.Service) { s.Spec.Ports[0].NodePort = port }
 }
 
+const gardenInstance, seedInstance = "runtime-extension-provider-local", "extension-provider-local"
+
+// gardenGateway is a Service that a garden needs.
+func gardenGateway(changes ...func(*corev1.Service)) *corev1.Service {
+	return newService("virtual-garden-istio-ingress", "istio-ingressgateway", changes...)
+}
+
+func servedBy(instance string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Annotations = map[string]string{loadbalancer.AnnotationInstance: instance} }
+}
+
+func withAddress(address string) func(*corev1.Service) {
+	return func(s *corev1.Service) {
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address, IPMode: new(corev1.LoadBalancerIPModeVIP)}}
+	}
+}
+
+func TestAServiceThatAGardenNeedsHasOneInstance(t *testing.T) {
+	const own, other = "172.18.255.3", "192.0.2.1"
+	for name, test := range map[string]struct {
+		garden   bool
+		service  *corev1.Service
+		instance string
+		address  string
+	}{
+		"the seed instance takes a new one":                                     {false, gardenGateway(), seedInstance, own},
+		"the seed instance takes that of the garden instance":                   {false, gardenGateway(servedBy(gardenInstance), withAddress(own)), seedInstance, own},
+		"the seed instance takes that of an earlier one":                        {false, gardenGateway(servedBy("gone"), withAddress(own)), seedInstance, own},
+		"the seed instance takes one that nobody has named":                     {false, gardenGateway(withAddress(other)), seedInstance, own},
+		"the garden instance takes a new one":                                   {true, gardenGateway(), gardenInstance, own},
+		"the garden instance goes on with one that it has just taken":           {true, gardenGateway(servedBy(gardenInstance)), gardenInstance, own},
+		"the garden instance corrects its own":                                  {true, gardenGateway(servedBy(gardenInstance), withAddress(other)), gardenInstance, own},
+		"the garden instance takes one with the address that it would give":     {true, gardenGateway(withAddress(own)), gardenInstance, own},
+		"the garden instance takes none to which somebody else gave an address": {true, gardenGateway(withAddress(other)), "", other},
+		"the garden instance leaves that of a seed instance":                    {true, gardenGateway(servedBy(seedInstance), withAddress(other)), seedInstance, other},
+		"the garden instance leaves one that a seed instance has just taken":    {true, gardenGateway(servedBy(seedInstance)), seedInstance, ""},
+		"the garden instance takes that of an instance that is gone":            {true, gardenGateway(servedBy("gone"), withAddress(own)), gardenInstance, own},
+		"the garden instance takes no other than those that a garden needs":     {true, newService("istio-ingress", "istio-ingressgateway"), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench(t, "10.1.0.0/30", test.service)
+			b.createNamespace(t, seedInstance)
+			if test.garden {
+				b.reconciler = b.besides()
+			}
+			g.Expect(b.run(t, test.service)).To(BeZero())
+			g.Expect(b.get(t, test.service).Annotations[loadbalancer.AnnotationInstance]).To(Equal(test.instance))
+			g.Expect(b.address(t, test.service)).To(Equal(test.address))
+
+			writes := b.writes.Load()
+			g.Expect(b.run(t, test.service)).To(BeZero())
+			g.Expect(b.writes.Load()).To(Equal(writes), "it is in order now")
+		})
+	}
+}
+
+func TestTheGardenInstanceLeavesANewServiceToTheInstanceOfTheOthers(t *testing.T) {
+	g := NewWithT(t)
+	s := gardenGateway()
+	b := newBench(t, "10.1.0.0/30", s, newService("garden", "nginx-ingress-controller", servedBy(seedInstance)))
+	namespace := b.createNamespace(t, seedInstance)
+	b.reconciler = b.besides()
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.writes.Load()).To(BeZero())
+
+	g.Expect(b.client.Delete(t.Context(), namespace)).To(Succeed())
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.address(t, s)).To(Equal("172.18.255.3"))
+}
+
+func (b *bench) createNamespace(t *testing.T, name string) *corev1.Namespace {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	NewWithT(t).Expect(b.client.Create(t.Context(), namespace)).To(Succeed())
+	return namespace
+}
+
+func TestTheGardenInstanceIsSureThatASeedInstanceIsGone(t *testing.T) {
+	g := NewWithT(t)
+	s := gardenGateway(servedBy(seedInstance))
+	b := newBench(t, "10.1.0.0/30", s)
+	garden := b.besides()
+	garden.live = interceptor.NewClient(fakeclient.NewFakeClient(), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("no luck")
+		},
+	})
+	garden.restored = true
+	b.reconciler = garden
+	_, err := b.run(t, s)
+	g.Expect(err).To(MatchError(And(ContainSubstring("reading Namespace extension-provider-local"), ContainSubstring("no luck"))))
+	g.Expect(b.writes.Load()).To(BeZero())
+	g.Expect(garden.allShared(t.Context(), nil)).To(ContainElement(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)}), "when a Namespace goes")
+}
+
+func TestNothingIsWrittenToAServiceThatWasTakenOverMeanwhile(t *testing.T) {
+	g := NewWithT(t)
+	s := gardenGateway(servedBy(gardenInstance))
+	b := newBench(t, "10.1.0.0/30", s)
+	b.createNamespace(t, seedInstance)
+	before := b.get(t, s)
+	g.Expect(b.run(t, s)).To(BeZero())
+	after := b.get(t, s)
+
+	b.stale[s.Name], b.reconciler = before, b.besides()
+	g.Expect(b.run(t, s)).To(BeZero())
+	g.Expect(b.get(t, s)).To(Equal(after))
+}
+
+func TestBothInstancesAtOnceChangeNoAddressAndComeToAnEnd(t *testing.T) {
+	g := NewWithT(t)
+	s := gardenGateway()
+	b := newBench(t, "10.1.0.0/30", s)
+	b.createNamespace(t, seedInstance)
+	b.wake = func([]types.NamespacedName) {}
+	wrong := atomic.Int32{}
+	b.refuseStatus = func() error {
+		if address := b.address(t, s); address != "" && address != "172.18.255.3" {
+			wrong.Add(1)
+		}
+		return nil
+	}
+	var group sync.WaitGroup
+	for _, instance := range []*reconciler{b.reconciler, b.besides()} {
+		group.Go(func() {
+			for range 20 {
+				if _, err := instance.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	g.Expect(wrong.Load()).To(BeZero())
+	g.Expect(b.get(t, s).Annotations).To(HaveKeyWithValue(loadbalancer.AnnotationInstance, seedInstance))
+	g.Expect(b.address(t, s)).To(Equal("172.18.255.3"))
+	g.Expect(b.get(t, s).Spec.Ports[0].NodePort).To(Equal(int32(31433)))
+}
+
+func TestTheGardenInstanceTakesNodePortsOnlyFromItsOwnServices(t *testing.T) {
+	for name, test := range map[string]struct {
+		holder *corev1.Service
+		gives  bool
+	}{
+		"one of its own":        {newService("garden", "nginx-ingress-controller", nodePort(31433), servedBy(gardenInstance)), true},
+		"one of a seed's":       {newService("garden", "nginx-ingress-controller", nodePort(31433), servedBy(seedInstance)), false},
+		"one that nobody names": {newService("default", "other", nodePort(31433)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := gardenGateway()
+			b := newBench(t, "10.1.0.0/31", s, test.holder)
+			b.refusePorts, b.reconciler = b.allocated(), b.besides()
+			result, err := b.run(t, s)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(b.address(t, s)).To(Equal("172.18.255.3"))
+			if test.gives {
+				g.Expect(b.get(t, s).Spec.Ports[0].NodePort).To(Equal(int32(31433)))
+				return
+			}
+			g.Expect(result.RequeueAfter).To(Equal(retryMistake))
+			g.Expect(b.condition(t, s)).To(And(HaveField("Reason", ReasonNodePortConflict), HaveField("Message", ContainSubstring("give that one another node port"))))
+			g.Expect(b.get(t, test.holder).Spec).To(Equal(test.holder.Spec))
+		})
+	}
+}
+
 func TestAnUnchangedServiceCostsNothing(t *testing.T) {
 	g := NewWithT(t)
 	s := newService("istio-ingress", "istio-ingressgateway")
 	b := newBench(t, "10.1.0.0/30", s)
 	g.Expect(b.run(t, s)).To(BeZero())
-	g.Expect(b.writes).To(Equal(2), "the node port and the status")
+	g.Expect(b.writes.Load()).To(BeEquivalentTo(2), "the node port and the status")
 	g.Expect(b.address(t, s)).To(Equal("172.18.255.1"))
 	g.Expect(b.get(t, s).Spec.Ports[0].NodePort).To(Equal(int32(30433)))
 
 	g.Expect(b.run(t, s)).To(BeZero())
-	g.Expect(b.writes).To(Equal(2))
+	g.Expect(b.writes.Load()).To(BeEquivalentTo(2))
 	g.Expect(b.recorder.Events).To(BeEmpty())
 }
 
@@ -257,7 +438,7 @@ func TestNothingIsAssignedBeforeItIsKnownWhatIsInUse(t *testing.T) {
 	b.refuseList = errors.New("no luck")
 	_, err := b.run(t, s)
 	g.Expect(err).To(MatchError(And(ContainSubstring("in use"), ContainSubstring("no luck"))))
-	g.Expect(b.writes).To(BeZero())
+	g.Expect(b.writes.Load()).To(BeZero())
 
 	b.refuseList = nil
 	g.Expect(b.run(t, s)).To(BeZero())
@@ -270,15 +451,15 @@ func TestACacheThatLagsBehindCostsNoRequest(t *testing.T) {
 	b := newBench(t, "10.1.0.0/30", s)
 	before := b.get(t, s)
 	g.Expect(b.run(t, s)).To(BeZero())
-	g.Expect(b.writes).To(Equal(1))
+	g.Expect(b.writes.Load()).To(BeEquivalentTo(1))
 
 	b.stale["it"] = before
 	g.Expect(b.run(t, s)).To(BeZero())
-	g.Expect(b.writes).To(Equal(1))
+	g.Expect(b.writes.Load()).To(BeEquivalentTo(1))
 
 	delete(b.stale, "it")
 	g.Expect(b.run(t, s)).To(BeZero())
-	g.Expect(b.writes).To(Equal(1))
+	g.Expect(b.writes.Load()).To(BeEquivalentTo(1))
 }
 
 func TestAServiceThatHasChangedMeanwhileWaitsForItsEvent(t *testing.T) {
@@ -353,7 +534,7 @@ func TestServicesThatAreNotOursAreLeftAlone(t *testing.T) {
 			s := newService("istio-ingress", "istio-ingressgateway", change)
 			b := newBench(t, "10.1.0.0/31", s)
 			g.Expect(b.run(t, s)).To(BeZero())
-			g.Expect(b.writes).To(BeZero())
+			g.Expect(b.writes.Load()).To(BeZero())
 		})
 	}
 }
@@ -500,7 +681,7 @@ func TestANodePortIsNotFoughtFor(t *testing.T) {
 		}
 		_, err := b.run(t, s)
 		g.Expect(err).To(MatchError(ContainSubstring("finding another node port for it")))
-		g.Expect(b.writes).To(BeNumerically("<=", moveAttempts+4))
+		g.Expect(b.writes.Load()).To(BeNumerically("<=", moveAttempts+4))
 		g.Expect(b.get(t, other).Spec.Ports[0].NodePort).To(Equal(int32(30433)))
 	})
 }

@@ -20,6 +20,7 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 )
@@ -91,11 +92,16 @@ func stripService(object any) (any, error) {
 		return object, nil
 	}
 	spec := service.Spec
+	var annotations map[string]string
+	if instance, ok := service.Annotations[loadbalancer.AnnotationInstance]; ok {
+		annotations = map[string]string{loadbalancer.AnnotationInstance: instance}
+	}
 	return &corev1.Service{
 		TypeMeta: service.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: service.Namespace, Name: service.Name, UID: service.UID, ResourceVersion: service.ResourceVersion,
 			Generation: service.Generation, CreationTimestamp: service.CreationTimestamp, DeletionTimestamp: service.DeletionTimestamp,
+			Annotations: annotations,
 		},
 		Spec: corev1.ServiceSpec{
 			Type: spec.Type, ClusterIPs: spec.ClusterIPs, IPFamilies: spec.IPFamilies, IPFamilyPolicy: spec.IPFamilyPolicy, Ports: spec.Ports,

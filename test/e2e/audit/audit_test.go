@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/test/audit"
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
@@ -93,8 +94,8 @@ var _ = Describe("The audit log", Label("audit", "garden", "seed", "shoot"), fun
 		Expect(judgement.Violations).To(BeEmpty(), strings.Join(judgement.Violations, "\n"))
 	})
 
-	It("has no object of another kind that both instances wrote to, but for the CoreDNS that they share", func() {
-		Expect(slices.DeleteFunc(audit.Shared(events(), garden, seed), isSharedDNS)).To(BeEmpty())
+	It("has no object of another kind that both instances wrote to, but for the CoreDNS that they share and the Services that they hand over", func() {
+		Expect(slices.DeleteFunc(audit.Shared(events(), garden, seed), isShared)).To(BeEmpty())
 	})
 })
 
@@ -109,10 +110,16 @@ var _ = Describe("The audit log", Label("audit"), func() {
 	}
 })
 
-// isSharedDNS reports whether an object is the ManagedResource of the shared CoreDNS, or its Secret, whose name ends in a hash.
-func isSharedDNS(object audit.Object) bool {
-	if object.Resource == "managedresources" {
+// isShared reports whether an object is the ManagedResource of the shared CoreDNS, or its Secret, whose name ends in a hash, or a
+// Service of type LoadBalancer that a garden needs, which one instance serves at a time.
+func isShared(object audit.Object) bool {
+	switch object.Resource {
+	case "managedresources":
 		return object.Name == coredns.ManagedResourceName
+	case "services":
+		return slices.ContainsFunc(configv1alpha1.GardenServices(configv1alpha1.DefaultCoreDNSNamespace), func(service configv1alpha1.LoadBalancerService) bool {
+			return service.Namespace == object.Namespace && service.Name == object.Name
+		})
 	}
 	hash, found := strings.CutPrefix(object.Name, "managedresource-"+coredns.ManagedResourceName+"-")
 	return object.Resource == "secrets" && found && !strings.Contains(hash, "-")

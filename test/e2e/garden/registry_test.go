@@ -26,6 +26,7 @@ import (
 
 	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
@@ -34,6 +35,9 @@ const registryOnHost = "127.0.0.1:5001"
 
 var _ = Describe("The registry", Serial, func() {
 	It("is down while gardener-operator pulls a new chart, and comes back", func(ctx SpecContext) {
+		if landscape.OnKind() {
+			Skip("the registry of kind is a container, not a process of the landscape")
+		}
 		extension := &operatorv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: "provider-local"}}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(extension), extension)).To(Succeed())
 		before := extension.Spec.Deployment.ExtensionDeployment.Helm.OCIRepository.GetURL()

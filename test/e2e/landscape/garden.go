@@ -62,7 +62,7 @@ func State(elem ...string) string {
 func ConnectGarden() *Garden {
 	GinkgoHelper()
 	kubeconfig := cmp.Or(os.Getenv("VIRTUAL_GARDEN_KUBECONFIG"), State("virtual-garden", "kubeconfig"))
-	Expect(kubeconfig).To(BeARegularFile(), "the landscape has a virtual garden once `make up` is through")
+	Expect(kubeconfig).To(BeARegularFile(), "the landscape has a virtual garden once `make up` or `make gardener-up` is through")
 
 	scheme := runtime.NewScheme()
 	Expect(gardenerkubernetes.AddGardenSchemeToScheme(scheme)).To(Succeed())

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -17,13 +18,22 @@ type Network struct {
 	Pods, Services, ShootNodes string
 
 	start string
+	// kind says that the landscape is in a kind cluster.
+	kind bool
 }
 
 // defaultStart is what the addresses of the default network start with.
 const defaultStart = "172.18."
 
+// OnKind reports whether the landscape is in a kind cluster (`make gardener-up`), where nothing is stubbed.
+func OnKind() bool { return filepath.Base(State()) == ".kind" }
+
 // CurrentNetwork is the network of the landscape that is up.
 func CurrentNetwork() Network {
+	if OnKind() {
+		// skaffold/kind/cluster.yaml
+		return Network{Pods: "10.1.0.0/16", Services: "10.2.0.0/16", ShootNodes: "10.250.0.0/16", start: defaultStart, kind: true}
+	}
 	network, err := readNetwork(State("network"))
 	if err != nil {
 		// It is asked before there is a suite that could fail.
@@ -51,8 +61,12 @@ func readNetwork(path string) (Network, error) {
 	return Network{Pods: start + "64.0/18", Services: start + "32.0/20", ShootNodes: start + "128.0/18", start: start}, nil
 }
 
-// Translate returns a text with addresses of the default network, such as 172.18.255.1, with those of this one. It does so with
-// commands of the documentation and with examples, too.
+// Translate returns a text with addresses of the default network, such as 172.18.255.1, with those of this one, and with paths of the
+// bare landscape with those of this one. It does so with commands of the documentation and with examples, too.
 func (n Network) Translate(text string) string {
-	return strings.NewReplacer(defaultStart, n.start, "10.250.0.0/16", n.ShootNodes).Replace(text)
+	pairs := []string{defaultStart, n.start, "10.250.0.0/16", n.ShootNodes}
+	if n.kind {
+		pairs = append(pairs, ".landscape/bin", "bin/landscape", ".landscape/", ".kind/")
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
 }

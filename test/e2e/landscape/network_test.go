@@ -47,6 +47,22 @@ func TestReadNetwork(t *testing.T) {
 	}
 }
 
+func TestCommandsAreForTheKindCluster(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("KUBECONFIG", "/clone/.landscape/kubeconfig")
+	g.Expect(OnKind()).To(BeFalse())
+	const command = "PATH=$PWD/.landscape/bin:$PATH KUBECONFIG=$PWD/.landscape/kubeconfig bin/landscape/landscape kubeconfig local"
+	g.Expect(CurrentNetwork().Translate(command)).To(Equal(command))
+
+	t.Setenv("KUBECONFIG", "/clone/.kind/kubeconfig")
+	g.Expect(OnKind()).To(BeTrue())
+	g.Expect(CurrentNetwork().Translate(command)).To(Equal("PATH=$PWD/bin/landscape:$PATH KUBECONFIG=$PWD/.kind/kubeconfig bin/landscape/landscape kubeconfig local"))
+	g.Expect(HostDNS()).To(Equal("172.18.255.53:53"))
+	config, err := os.ReadFile("../../../skaffold/kind/cluster.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(config)).To(And(ContainSubstring("podSubnet: "+CurrentNetwork().Pods+"\n"), ContainSubstring("serviceSubnet: "+CurrentNetwork().Services+"\n")))
+}
+
 func TestExamplesAreForTheNetwork(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile("../../../example/91-shoot.yaml")

@@ -12,11 +12,16 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/audit"
 )
 
-// auditPolicy has one event for each request, at its end, with who did what to which object.
+// auditPolicy has one event for each request, at its end, with who did what to which object, and for a write to a Service what
+// came of it.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
+- level: RequestResponse
+  verbs: [create, update, patch]
+  resources:
+  - resources: [services, services/status]
 - level: Metadata
 `
 

@@ -14,6 +14,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 )
 
@@ -104,6 +105,9 @@ func (l *ledger) terms(events []environment.AuditEvent) (map[object][]term, erro
 
 // verdict tells what is wrong with a write of one of the instances, or nothing.
 func verdict(event environment.AuditEvent, terms map[object][]term) string {
+	if event.ObjectRef.Group == "" && event.ObjectRef.Resource == "services" {
+		return verdictOnService(event)
+	}
 	user, owner, shared := ownerOf(event.ObjectRef)
 	switch {
 	case shared || user == event.User.Username:
@@ -121,6 +125,16 @@ func verdict(event environment.AuditEvent, terms map[object][]term) string {
 	return fmt.Sprintf("%v was not of a class of this instance by then", owner)
 }
 
+// verdictOnService is verdict for a Service: it names the namespace of the instance that has written it, unless it is one that a
+// garden does not need.
+func verdictOnService(event environment.AuditEvent) string {
+	users := map[string]string{gardenPlace: gardenUser, seedPlace: seedUser, "": seedUser}
+	if instance := event.Stored.Metadata.Annotations[loadbalancer.AnnotationInstance]; users[instance] != event.User.Username {
+		return fmt.Sprintf("it is of the instance in namespace %q", instance)
+	}
+	return ""
+}
+
 // ownerOf tells to whom an object belongs: always to the same user, to an extension object, or to both instances.
 func ownerOf(ref environment.AuditObject) (user string, owner object, shared bool) {
 	switch ref.Group + "/" + ref.Resource {
@@ -133,10 +147,10 @@ func ownerOf(ref environment.AuditObject) (user string, owner object, shared boo
 	case "/configmaps":
 		// Those with the records, one or more for each instance.
 		return userOfPlace(strings.TrimPrefix(ref.Name, coredns.ConfigMapPrefix)), object{}, false
-	case "/services":
-		// The address of the one that the shared CoreDNS has for the machine.
-		return seedUser, object{}, false
-	case "coordination.k8s.io/leases", "/events", "events.k8s.io/events":
+	case "events.k8s.io/events":
+		// Those about a Service may be of both.
+		return "", object{}, ref.Namespace != gardenPlace && ref.Namespace != seedPlace
+	case "coordination.k8s.io/leases", "/events":
 		if ref.Namespace == gardenPlace {
 			return gardenUser, object{}, false
 		}

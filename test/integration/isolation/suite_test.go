@@ -50,6 +50,8 @@ const (
 var (
 	env *environment.Environment
 	c   client.Client
+
+	gardenInstance, seedInstance *instance
 )
 
 func TestIsolation(t *testing.T) {
@@ -93,26 +95,41 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	By("running both instances with the permissions of the chart")
 	port := suite.FreePort()
 	buckets := GinkgoT().TempDir()
-	runGarden(ctx, buckets, fmt.Sprintf("127.0.0.1:%d", port))
-	runSeed(ctx, buckets, fmt.Sprintf("127.0.0.1:%d", port))
+	prepareGarden(ctx, buckets, fmt.Sprintf("127.0.0.1:%d", port))
+	prepareSeed(ctx, buckets, fmt.Sprintf("127.0.0.1:%d", port))
+	gardenInstance.start()
+	DeferCleanup(gardenInstance.stop)
+	eventuallyServedBy(ctx, gardenPlace, coreDNSService)
+	seedInstance.start()
+	DeferCleanup(seedInstance.stop)
 
 	By("starting the CoreDNS that they share")
 	startCoreDNS(ctx, port)
 })
 
-func runGarden(ctx context.Context, buckets, dnsServer string) {
+// instance is one of the two, which specs may stop and start.
+type instance struct {
+	run     func(context.Context) error
+	running *suite.Running
+}
+
+func (i *instance) start() { i.running = suite.Run("an instance", i.run) }
+
+func (i *instance) stop() { i.running.Stop() }
+
+func prepareGarden(ctx context.Context, buckets, dnsServer string) {
 	GinkgoHelper()
 	release, err := env.InstallChart(ctx, gardenPlace, suite.GardenValues())
 	Expect(err).NotTo(HaveOccurred())
 	restConfig, err := env.ServiceAccountConfig(gardenPlace, gardenapp.Name)
 	Expect(err).NotTo(HaveOccurred())
 	config := configure(release.Config, buckets, dnsServer)
-	suite.Background("garden instance", func(ctx context.Context) error {
+	gardenInstance = &instance{run: func(ctx context.Context) error {
 		return gardenapp.Run(ctx, gardenapp.Options{Log: logf.Log, Config: config, RESTConfig: restConfig, Namespace: gardenPlace, AllowRestart: true})
-	})
+	}}
 }
 
-func runSeed(ctx context.Context, buckets, dnsServer string) {
+func prepareSeed(ctx context.Context, buckets, dnsServer string) {
 	GinkgoHelper()
 	release, err := env.InstallChart(ctx, seedPlace, suite.SeedValues())
 	Expect(err).NotTo(HaveOccurred())
@@ -121,9 +138,9 @@ func runSeed(ctx context.Context, buckets, dnsServer string) {
 	config := configure(release.Config, buckets, dnsServer)
 	// The API server would have to reach them, and they touch no object of a class.
 	suite.DisableWebhooks(config)
-	suite.Background("seed instance", func(ctx context.Context) error {
+	seedInstance = &instance{run: func(ctx context.Context) error {
 		return seedapp.Run(ctx, seedapp.Options{Log: logf.Log, Config: config, RESTConfig: restConfig, Namespace: seedPlace, AllowRestart: true})
-	})
+	}}
 }
 
 // configure adapts the configuration of the chart to this machine. Both instances have the same folder of buckets, as on

@@ -82,7 +82,14 @@ var _ = Describe("DNSRecord", func() {
 
 	It("points pods at the gateway's Service and others at the gateway's address", func(ctx SpecContext) {
 		Expect(env.CreateNamespaces(ctx, "virtual-garden-istio-ingress")).To(Succeed())
-		gateway := createGateway(ctx, "virtual-garden-istio-ingress", "istio-ingressgateway", "172.18.255.3")
+		gateway := create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "virtual-garden-istio-ingress", Name: "istio-ingressgateway"},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443}}},
+		})
+		Eventually(get(ctx, gateway)).Should(And(
+			HaveField("Status.LoadBalancer.Ingress", HaveExactElements(HaveField("IP", "172.18.255.3"))),
+			HaveField("Spec.Ports", HaveExactElements(HaveField("NodePort", int32(31433)))),
+		), "the garden instance serves it, as there is no seed")
 		record := create(ctx, newRecord("gateway", "api.virtual-garden.local.gardener.cloud", typeA, "172.18.255.3"))
 
 		// There is no cluster DNS behind this CoreDNS that knew the Service: what counts here is the configuration.
@@ -176,18 +183,6 @@ var _ = Describe("DNSRecord", func() {
 		Expect(len(configOf(ctx, Default))).To(BeNumerically("<", 10), "many records share a ConfigMap")
 	})
 })
-
-// createGateway creates a Service of type LoadBalancer that has got its address.
-func createGateway(ctx context.Context, namespace, name, address string) *corev1.Service {
-	GinkgoHelper()
-	service := create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443}}},
-	})
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
-	Expect(c.Status().Update(ctx, service)).To(Succeed())
-	return service
-}
 
 func configOf(ctx context.Context, g Gomega) []corev1.ConfigMap {
 	configMaps := &corev1.ConfigMapList{}

@@ -95,7 +95,7 @@ func run(loadBalancers configv1alpha1.LoadBalancersConfiguration) func() {
 		Cache:      cache.Options{ByObject: coredns.CacheOptions(instanceNamespace)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	opts := service.Options{LoadBalancers: loadBalancers}
+	opts := service.Options{LoadBalancers: loadBalancers, Namespace: instanceNamespace, CoreDNSNamespace: configv1alpha1.DefaultCoreDNSNamespace}
 	opts.Controller.MaxConcurrentReconciles = 5
 	// There is one after the other.
 	Expect(service.AddToManager(mgr, opts)).To(Succeed())

@@ -124,7 +124,8 @@ func (l *landscape) prepare(ctx context.Context, program string) error {
 	l.service, err = l.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "server"},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "server"},
+			// Nobody else gives it an address, whether an instance of the extension is there or not.
+			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.org/check"), Selector: map[string]string{"app": "server"},
 			Ports: []corev1.ServicePort{
 				{Name: "http", Port: 80, TargetPort: intstr.FromInt32(portHTTP)},
 				{Name: "udp", Protocol: corev1.ProtocolUDP, Port: portUDP, TargetPort: intstr.FromInt32(portUDP)},
@@ -135,25 +136,8 @@ func (l *landscape) prepare(ctx context.Context, program string) error {
 	if err != nil {
 		return fmt.Errorf("making a Service: %w", err)
 	}
-	// Without an instance of the extension, the landscape gives all such Services one address, which kube-proxy leaves alone. One of
-	// the pool, which the extension gives them, is the test's to give then.
-	if err := poll(ctx, func() error {
-		service, err := l.client.CoreV1().Services(namespace).Get(ctx, "server", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		ingress := service.Status.LoadBalancer.Ingress
-		if len(ingress) == 0 {
-			return errors.New("nobody has given it one")
-		}
-		if mode := ingress[0].IPMode; mode == nil || *mode == corev1.LoadBalancerIPModeVIP {
-			l.addresses.balancer = ingress[0].IP
-			return nil
-		}
-		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: l.addresses.balancer, IPMode: new(corev1.LoadBalancerIPModeVIP)}}
-		_, err = l.client.CoreV1().Services(namespace).UpdateStatus(ctx, service, metav1.UpdateOptions{})
-		return err
-	}); err != nil {
+	l.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: l.addresses.balancer, IPMode: new(corev1.LoadBalancerIPModeVIP)}}
+	if l.service, err = l.client.CoreV1().Services(namespace).UpdateStatus(ctx, l.service, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("giving the Service its address: %w", err)
 	}
 	for name, into := range map[string]**corev1.Pod{"server": &l.server, "agent": &l.agent} {

@@ -18,6 +18,9 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
 
+// gateway is the name of all ingress gateways.
+const gateway = "istio-ingressgateway"
+
 // Defaults that others need to know as well.
 const (
 	// DefaultZone is the domain of a local Gardener, as in Gardener's docs/extensions/provider-local.md.
@@ -171,17 +174,18 @@ func setLoadBalancerDefaults(loadBalancers *LoadBalancersConfiguration, coreDNSN
 
 // wellKnownServices have the node ports of Gardener's provider-local and of the kind configurations made for it.
 func wellKnownServices(coreDNSNamespace string) []LoadBalancerService {
-	const gateway = "istio-ingressgateway"
 	vip := corev1.LoadBalancerIPModeVIP
-	https := func(nodePort int32) []LoadBalancerNodePort {
-		return []LoadBalancerNodePort{{Port: 443, NodePort: nodePort}}
-	}
-
-	return []LoadBalancerService{
+	return append([]LoadBalancerService{
 		{Namespace: "istio-ingress", Name: gateway, IPMode: &vip, NodePorts: https(30433)},
 		{Namespace: "istio-ingress--0", Name: gateway, NodePorts: https(30434)},
 		{Namespace: "istio-ingress--1", Name: gateway, NodePorts: https(30435)},
 		{Namespace: "istio-ingress--2", Name: gateway, NodePorts: https(30436)},
+	}, GardenServices(coreDNSNamespace)...)
+}
+
+// GardenServices returns those well-known Services that a garden runtime cluster has even if it is no seed.
+func GardenServices(coreDNSNamespace string) []LoadBalancerService {
+	return []LoadBalancerService{
 		{Namespace: "virtual-garden-istio-ingress", Name: gateway, Addresses: []string{"172.18.255.3", "fd00:ff::3"}, NodePorts: https(31433)},
 		{Namespace: "garden", Name: "nginx-ingress-controller", Addresses: []string{"172.18.255.4", "fd00:ff::4"}, NodePorts: https(30448)},
 		{
@@ -189,6 +193,11 @@ func wellKnownServices(coreDNSNamespace string) []LoadBalancerService {
 			NodePorts: []LoadBalancerNodePort{{Port: 53, NodePort: 30053}},
 		},
 	}
+}
+
+// https fixes the node port of port 443.
+func https(nodePort int32) []LoadBalancerNodePort {
+	return []LoadBalancerNodePort{{Port: 443, NodePort: nodePort}}
 }
 
 func setDefault[T comparable](field *T, value T) { *field = cmp.Or(*field, value) }

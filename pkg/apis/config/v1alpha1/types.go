@@ -45,7 +45,7 @@ type ExtensionConfiguration struct {
 	Charts ChartsConfiguration `json:"charts"`
 	// DNS configures how DNSRecords are served.
 	DNS DNSConfiguration `json:"dns"`
-	// LoadBalancers configures the Services of type LoadBalancer in a seed.
+	// LoadBalancers configures the Services of type LoadBalancer. The instances of a garden and of a seed in one cluster need the same.
 	LoadBalancers LoadBalancersConfiguration `json:"loadBalancers"`
 	// Ingress configures the DNSRecords of Ingresses in a seed.
 	Ingress IngressConfiguration `json:"ingress"`
@@ -296,7 +296,7 @@ type CoreDNSConfiguration struct {
 	ConfirmTimeout *metav1.Duration `json:"confirmTimeout,omitempty"`
 }
 
-// LoadBalancersConfiguration is what Services of type LoadBalancer in a seed get. Addresses are IPv4 or IPv6; a Service gets
+// LoadBalancersConfiguration is what Services of type LoadBalancer get. Addresses are IPv4 or IPv6; a Service gets
 // one of each family that it has.
 type LoadBalancersConfiguration struct {
 	// HostAddresses are the addresses of the machine, which well-known Services have that have no other. Default:

@@ -35,6 +35,7 @@ standIns:
 		{name: "dns.yaml", make: func() ([]*unstructured.Unstructured, error) { return DNS(layout.Network{}) }},
 		{name: "base.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(layout.Network{}, table, false) }},
 		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(layout.Network{}, table, true) }},
+		{name: "metrics-server.yaml", make: Metrics},
 		{name: "shoot.yaml", make: func() ([]*unstructured.Unstructured, error) { return Shoot(layout.Network{}, table, true) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -46,6 +47,17 @@ standIns:
 			golden.Check(t, test.name, content)
 		})
 	}
+}
+
+func TestMetricsServerHasTheVersionOfItsModule(t *testing.T) {
+	g := NewWithT(t)
+	module, err := os.ReadFile("../../modules/metrics-server/go.mod")
+	g.Expect(err).NotTo(HaveOccurred())
+	version := regexp.MustCompile(`(?m)^require sigs.k8s.io/metrics-server (\S+)$`).FindSubmatch(module)
+	g.Expect(version).To(HaveLen(2))
+	manifest, err := files.ReadFile("files/metrics-server.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(manifest)).To(ContainSubstring("image: registry.k8s.io/metrics-server/metrics-server:" + string(version[1]) + "\n"))
 }
 
 func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {

@@ -48,6 +48,11 @@ func DNS(network layout.Network) ([]*unstructured.Unstructured, error) {
 	return render(network, images.Table{}, false, "dns.yaml")
 }
 
+// Metrics renders metrics-server, for a cluster in which nothing is stubbed.
+func Metrics() ([]*unstructured.Unstructured, error) {
+	return render(layout.Network{}, images.Table{}, false, "metrics-server.yaml")
+}
+
 // Base renders everything else that is always there. table decides who is stood in for.
 func Base(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
 	names := []string{"base.yaml", "gateway.yaml", "ippools.yaml", "times.yaml"}

@@ -82,6 +82,9 @@ func killAll(ctx context.Context, timeout time.Duration, find func() ([]int, err
 	})
 }
 
+// detach is MNT_DETACH, which other systems don't have; `make gardener-up` is for these, too.
+const detach = 2
+
 // Unmount unmounts everything below the state folder, the deepest first.
 func (c Cleaner) Unmount(context.Context) error {
 	points, err := mounts()
@@ -96,7 +99,7 @@ func (c Cleaner) Unmount(context.Context) error {
 		if !strings.HasPrefix(point, c.State+"/") {
 			continue
 		}
-		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+		if err := syscall.Unmount(point, detach); err != nil && !errors.Is(err, syscall.EINVAL) {
 			return fmt.Errorf("unmounting %s: %w", point, err)
 		}
 	}

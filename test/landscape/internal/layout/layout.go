@@ -43,6 +43,8 @@ type Layout struct {
 	Root string
 	// Network is where its addresses are from.
 	Network Network
+	// Kind is the variant of the kind cluster (KIND_CLUSTER of `make kind-up`) that the landscape is in; empty on a bare machine.
+	Kind string
 }
 
 // Find walks upwards from start to the repository's root. The network is that of the landscape which is there, or the default.
@@ -71,9 +73,13 @@ func Find(start string) (Layout, error) {
 	}
 }
 
-// State returns a path below the state folder, which `down` removes.
+// State returns a path below the state folder, which `make down` or `make kind-down` removes.
 func (l Layout) State(elem ...string) string {
-	return filepath.Join(append([]string{l.Root, ".landscape"}, elem...)...)
+	folder := ".landscape"
+	if l.Kind != "" {
+		folder = kindState
+	}
+	return filepath.Join(append([]string{l.Root, folder}, elem...)...)
 }
 
 // Binary returns the path of a program which the landscape builds; these stay between runs.
@@ -96,8 +102,13 @@ func (l Layout) ImageBases() string { return filepath.Join(l.Root, "bin", "image
 // again.
 func (l Layout) Registry() string { return filepath.Join(l.Root, "bin", "registry") }
 
-// SkaffoldCache is the file in which Skaffold keeps what it has built and pushed into that registry.
-func (l Layout) SkaffoldCache() string { return filepath.Join(l.Root, "bin", "skaffold-cache") }
+// SkaffoldCache is the file in which Skaffold keeps what it has built and pushed into that registry. That of kind goes with its cluster.
+func (l Layout) SkaffoldCache() string {
+	if l.Kind != "" {
+		return l.State("skaffold", "cache")
+	}
+	return filepath.Join(l.Root, "bin", "skaffold-cache")
+}
 
 // Kubeconfig is the admin's kubeconfig of the runtime cluster.
 func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
@@ -105,11 +116,19 @@ func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
 // VirtualKubeconfig is the admin's kubeconfig of the virtual garden.
 func (l Layout) VirtualKubeconfig() string { return l.State("virtual-garden", "kubeconfig") }
 
+// ShootKubeconfig is an admin's kubeconfig of a Shoot that `up` creates.
+func (l Layout) ShootKubeconfig(name string) string { return l.State("shoots", name+".kubeconfig") }
+
 // Milestones is the file with the times that `up` took.
 func (l Layout) Milestones() string { return l.State("milestones.json") }
 
 // Kubectl is the kubectl that fits the runtime cluster.
-func (l Layout) Kubectl() string { return l.State("bin", "kubectl") }
+func (l Layout) Kubectl() string {
+	if l.Kind != "" {
+		return l.Binary("kubectl")
+	}
+	return l.State("bin", "kubectl")
+}
 
 // Plugins is the folder in which containerd finds the CNI plugins.
 func (l Layout) Plugins() string { return l.State("bin", "cni") }

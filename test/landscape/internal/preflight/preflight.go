@@ -432,7 +432,7 @@ func (m *Machine) readDisks(disks []Disk) error {
 		if err := syscall.Stat(folder, &file); err != nil {
 			return fmt.Errorf("looking at the disk of %s: %w", folder, err)
 		}
-		disk.Free, disk.FileSystem, disk.Overlay = space.Bavail*uint64(space.Bsize), file.Dev, space.Type == overlayMagic // #nosec G115 -- sizes.
+		disk.Free, disk.FileSystem, disk.Overlay = space.Bavail*uint64(space.Bsize), uint64(file.Dev), space.Type == overlayMagic //nolint:unconvert // #nosec G115 -- sizes; a device has 32 bits on macOS.
 		m.Disks = append(m.Disks, disk)
 	}
 	return nil

@@ -205,7 +205,10 @@ func (b blobs) Put(_ context.Context, _ string, h v1.Hash, content io.ReadCloser
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(file, content)
+	if _, err = io.Copy(file, content); err == nil {
+		// After a power cut, no blob of this name may be empty.
+		err = file.Sync()
+	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
@@ -258,7 +261,7 @@ func openJournal(path string, handler http.Handler) (*journal, error) {
 		}
 		j.kept = append(j.kept, p)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := errors.Join(file.Sync(), os.Rename(path+".new", path)); err != nil {
 		return nil, fmt.Errorf("opening the registry's journal: %w", err)
 	}
 	return j, nil

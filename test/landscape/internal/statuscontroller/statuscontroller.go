@@ -2,10 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package statuscontroller writes what controllers would write that the landscape does without: load balancer addresses (no
-// cloud, unless there is a seed with the extension), root certificates of the mesh (no istiod), conditions of monitoring
-// objects (no prometheus-operator), and PersistentVolumes (no CSI driver). It also brings the policies for stand-ins into
-// shoots. It runs as a process beside the cluster, with a user of its own that may do just this.
+// Package statuscontroller writes what controllers would write that the landscape does without: root certificates of the mesh (no
+// istiod), conditions of monitoring objects (no prometheus-operator), and PersistentVolumes (no CSI driver). It also brings the
+// policies for stand-ins into shoots. It runs as a process beside the cluster, with a user of its own that may do just this.
 package statuscontroller
 
 import (
@@ -15,15 +14,12 @@ import (
 	"os"
 	"path/filepath"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,14 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 // Options configure the controller.
@@ -51,10 +44,8 @@ type Options struct {
 	ShootManifest []byte
 	// Health is the address of the health endpoint; empty for none.
 	Health string
-	// ManagedSeed says that the cluster is a shoot, and a seed. It has load balancers and volumes of its own.
+	// ManagedSeed says that the cluster is a shoot, and a seed. It has volumes of its own.
 	ManagedSeed bool
-	// Network is where the landscape's addresses are from.
-	Network layout.Network
 }
 
 // Run runs the controllers until ctx ends.
@@ -73,17 +64,14 @@ func Run(ctx context.Context, config *rest.Config, opts Options) error {
 		HealthProbeBindAddress: opts.Health,
 		// The root certificates' ConfigMaps are the only ones of interest, and their content never changes.
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.ConfigMap{}}}},
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&appsv1.Deployment{}: {Field: fields.OneTermEqualSelector("metadata.name", seedInstance)}},
-		},
+		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	})
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
 	controllers := []func(manager.Manager, Options) error{addRootCertificates, addLate}
 	if !opts.ManagedSeed {
-		controllers = append(controllers, addLoadBalancers, addVolumes)
+		controllers = append(controllers, addVolumes)
 	}
 	for _, add := range controllers {
 		if err := add(mgr, opts); err != nil {
@@ -125,76 +113,6 @@ type objectFunc[T client.Object] func(context.Context, T) (ctrl.Result, error)
 
 // Reconcile calls the function.
 func (f objectFunc[T]) Reconcile(ctx context.Context, o T) (ctrl.Result, error) { return f(ctx, o) }
-
-// seedInstance is the name of the Deployment of the extension in a seed (charts/provider-local). Where it is, the Services of
-// type LoadBalancer are its matter.
-const seedInstance = "gardener-extension-provider-local-seed"
-
-// loadBalancers gives Services of type LoadBalancer an address as long as the extension doesn't: in a garden runtime cluster
-// that is not a seed. It never changes an address that is there.
-type loadBalancers struct {
-	client client.Client
-	// network is where their addresses are from.
-	network layout.Network
-}
-
-func addLoadBalancers(mgr manager.Manager, opts Options) error {
-	l := &loadBalancers{client: mgr.GetClient(), network: opts.Network}
-	return builder.ControllerManagedBy(mgr).Named("load-balancers").For(&corev1.Service{}).
-		// When the seed's instance goes, those are left that it gave no address any more.
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(l.all)).
-		Complete(reconcile.AsReconciler(l.client, objectFunc[*corev1.Service](l.reconcile)))
-}
-
-func (l *loadBalancers) reconcile(ctx context.Context, service *corev1.Service) (ctrl.Result, error) {
-	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil || len(service.Status.LoadBalancer.Ingress) > 0 {
-		return ctrl.Result{}, nil
-	}
-	instances := &appsv1.DeploymentList{}
-	if err := l.client.List(ctx, instances); err != nil {
-		return ctrl.Result{}, fmt.Errorf("looking for the seed's instance: %w", err)
-	}
-	// The cache holds no others, as Run tells it.
-	if len(instances.Items) > 0 {
-		return ctrl.Result{}, nil
-	}
-
-	patch := client.MergeFrom(service.DeepCopy())
-	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{ingressOf(client.ObjectKeyFromObject(service), l.network)}
-	if err := l.client.Status().Patch(ctx, service, patch); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("giving Service %s its address: %w", client.ObjectKeyFromObject(service), err)
-	}
-	return ctrl.Result{}, nil
-}
-
-func (l *loadBalancers) all(ctx context.Context, _ client.Object) []reconcile.Request {
-	services := &corev1.ServiceList{}
-	if err := l.client.List(ctx, services); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Looking for load balancers")
-		return nil
-	}
-	var requests []reconcile.Request
-	for _, service := range services.Items {
-		if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&service)})
-		}
-	}
-	return requests
-}
-
-// ingressOf tells the address of a load balancer. Those that have one of their own get what the extension would give them in
-// a seed, so that nothing changes when it comes.
-func ingressOf(key types.NamespacedName, network layout.Network) corev1.LoadBalancerIngress {
-	own := map[types.NamespacedName]string{
-		{Namespace: "virtual-garden-istio-ingress", Name: "istio-ingressgateway"}:      network.VirtualGardenIP(),
-		{Namespace: "gardener-extension-provider-local-coredns", Name: "coredns-host"}: network.ExtensionHostDNSIP(),
-	}
-	if ip, found := own[key]; found {
-		return corev1.LoadBalancerIngress{IP: ip, IPMode: new(corev1.LoadBalancerIPModeVIP)}
-	}
-	// With mode VIP, kube-proxy would grab the traffic of an address that several Services and the machine's own programs share.
-	return corev1.LoadBalancerIngress{IP: network.HostServicesIP(), IPMode: new(corev1.LoadBalancerIPModeProxy)}
-}
 
 // volumes makes a folder on the node for every claim of its StorageClasses, and removes it once the claim is gone.
 type volumes struct {

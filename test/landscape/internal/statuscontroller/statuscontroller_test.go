@@ -12,7 +12,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -153,63 +152,6 @@ func TestSetAvailable(t *testing.T) {
 			g.Expect(upToDate(u)).To(BeFalse(), "the conditions are about an older generation")
 		})
 	}
-}
-
-func TestLoadBalancersGetAnAddressOnlyFromWhoIsResponsible(t *testing.T) {
-	gateway := func(namespace, name string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
-	}
-	clusterIP := gateway("any", "service")
-	clusterIP.Spec.Type = corev1.ServiceTypeClusterIP
-	served := gateway("any", "service")
-	served.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "172.18.255.130"}}
-	seed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "extension-provider-local", Name: seedInstance}}
-	for _, test := range []struct {
-		name    string
-		service *corev1.Service
-		others  []client.Object
-		network string
-		ip      string
-		mode    corev1.LoadBalancerIPMode
-	}{
-		{name: "the virtual garden's gateway gets its own", service: gateway("virtual-garden-istio-ingress", "istio-ingressgateway"), ip: "172.18.255.3", mode: "VIP"},
-		{name: "CoreDNS gets its own", service: gateway("gardener-extension-provider-local-coredns", "coredns-host"), ip: "172.18.255.54", mode: "VIP"},
-		{name: "any other gets the machine's", service: gateway("any", "service"), ip: "172.18.255.1", mode: "Proxy"},
-		{name: "the virtual garden's gateway gets that of another network", service: gateway("virtual-garden-istio-ingress", "istio-ingressgateway"), network: "172.30.0.0/16", ip: "172.30.255.3", mode: "VIP"},
-		{name: "any other gets the machine's of another network", service: gateway("any", "service"), network: "172.30.0.0/16", ip: "172.30.255.1", mode: "Proxy"},
-		{name: "another type gets none", service: clusterIP},
-		{name: "none gets a second one", service: served, ip: "172.18.255.130"},
-		{name: "none gets one while a seed has the extension", service: gateway("any", "service"), others: []client.Object{seed}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			g := NewWithT(t)
-			c := fake.NewClientBuilder().WithObjects(test.service).WithObjects(test.others...).WithStatusSubresource(test.service).Build()
-			l := &loadBalancers{client: c}
-			if test.network != "" {
-				g.Expect(l.network.UnmarshalText([]byte(test.network))).To(Succeed())
-			}
-			_, err := l.reconcile(t.Context(), test.service.DeepCopy())
-			g.Expect(err).NotTo(HaveOccurred())
-			service := &corev1.Service{}
-			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(test.service), service)).To(Succeed())
-			if test.ip == "" {
-				g.Expect(service.Status.LoadBalancer.Ingress).To(BeEmpty())
-				return
-			}
-			g.Expect(service.Status.LoadBalancer.Ingress).To(ConsistOf(HaveField("IP", test.ip)))
-			if test.mode != "" {
-				g.Expect(service.Status.LoadBalancer.Ingress[0].IPMode).To(HaveValue(Equal(test.mode)))
-			}
-		})
-	}
-}
-
-func TestAllLoadBalancersAreLookedAtWhenTheSeedsInstanceGoes(t *testing.T) {
-	g := NewWithT(t)
-	balancer := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "balancer"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
-	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "other"}}
-	l := &loadBalancers{client: fake.NewClientBuilder().WithObjects(balancer, other).Build()}
-	g.Expect(l.all(t.Context(), nil)).To(ConsistOf(HaveField("Name", "balancer")))
 }
 
 func clusterOf(name, operation string, deleted bool) *unstructured.Unstructured {

@@ -109,9 +109,14 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 	return "log: " + log.Name(), nil
 }
 
-// profiles are what skaffold/README.md has for a landscape on this network.
+// profiles are what skaffold/README.md has for the kind cluster, or for a landscape on this network.
 func (l Landscape) profiles() string {
-	if l.Layout.Network.IsDefault() {
+	switch {
+	case l.Layout.Kind == "single":
+		return "kind"
+	case l.Layout.Kind != "":
+		return "kind," + l.Layout.Kind
+	case l.Layout.Network.IsDefault():
 		return "landscape"
 	}
 	return "landscape,network"
@@ -130,18 +135,34 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 		"HELM_CONFIG_HOME=" + l.Layout.State("skaffold", "helm", "config"),
 		"HELM_DATA_HOME=" + l.Layout.State("skaffold", "helm", "data"),
 		"SKAFFOLD_CONFIG=" + filepath.Join(l.Layout.Root, "skaffold", "config.yaml"),
-		"SKAFFOLD_DEFAULT_REPO=" + l.Layout.Network.Registry() + "/local-skaffold",
+		"SKAFFOLD_DEFAULT_REPO=" + l.Layout.RegistryAddress() + "/local-skaffold",
 	}
 }
 
 // moduleFolder finds the source of a module in the module cache, in the version of the landscape's Gardener: its charts deploy
-// gardener-operator.
+// gardener-operator. Go lists a module that is not downloaded yet without a folder.
 func (l Landscape) moduleFolder(ctx context.Context, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module) // #nosec G204 -- one of the landscape's own modules.
-	cmd.Dir = l.Layout.Module("modules", "gardener")
-	out, err := l.Invoker.Run(cmd).Output()
+	folder, err := l.goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
+	if err == nil && folder == "" {
+		if _, err = l.goCommand(ctx, "mod", "download", module); err == nil {
+			folder, err = l.goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
+		}
+	}
 	if err != nil {
 		return "", fmt.Errorf("finding the source of %s: %w", module, err)
+	}
+	return folder, nil
+}
+
+// goCommand runs Go for the module that pins Gardener.
+func (l Landscape) goCommand(ctx context.Context, arguments ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", arguments...) // #nosec G204 -- the landscape's own arguments.
+	cmd.Dir = l.Layout.Module("modules", "gardener")
+	var output bytes.Buffer
+	cmd.Stderr = &output
+	out, err := l.Invoker.Run(cmd).Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(arguments, " "), err, output.String())
 	}
 	return strings.TrimSpace(string(out)), nil
 }

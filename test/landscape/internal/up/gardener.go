@@ -96,7 +96,11 @@ func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, 
 			milestone{title: "Shoot " + shoot.GetName() + " Succeeded", on: virtualGarden, kind: shoots, options: only, reached: reconciled, goal: shootGoal(shoot)},
 			milestone{title: "Shoot " + shoot.GetName() + " healthy", on: virtualGarden, kind: shoots, options: only, reached: healthy})
 	}
-	return l.wait(ctx, progress, all)
+	text, err := l.wait(ctx, progress, all)
+	if err != nil {
+		return "", err
+	}
+	return text, l.saveShootKubeconfigs(ctx, examples)
 }
 
 // createShoots creates those of the example shoots that are not there yet, and names their seed: gardener-scheduler takes a
@@ -122,7 +126,7 @@ func (l Landscape) createShoots(ctx context.Context) (string, error) {
 	return "created", nil
 }
 
-// exampleShoots reads the Shoots that `up` creates, for the landscape's network.
+// exampleShoots reads the Shoots that `up` creates, for the network and the IP family of the landscape.
 func (l Landscape) exampleShoots() ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, file := range []string{"90-shoot-workerless.yaml", "91-shoot.yaml"} {
@@ -133,6 +137,12 @@ func (l Landscape) exampleShoots() ([]*unstructured.Unstructured, error) {
 		all = append(all, objects...)
 	}
 	for _, shoot := range all {
+		if l.Layout.Kind == "ipv6" {
+			unstructured.RemoveNestedField(shoot.Object, "spec", "networking", "nodes")
+			if err := unstructured.SetNestedStringSlice(shoot.Object, []string{"IPv6"}, "spec", "networking", "ipFamilies"); err != nil {
+				return nil, fmt.Errorf("giving Shoot %s the IP family of its seed: %w", client.ObjectKeyFromObject(shoot), err)
+			}
+		}
 		// A Shoot without machines has no range for them.
 		if _, found, _ := unstructured.NestedString(shoot.Object, "spec", "networking", "nodes"); !found || l.Layout.Network.IsDefault() {
 			continue

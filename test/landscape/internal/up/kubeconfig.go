@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 // shootKubeconfigLifetime is how long a kubeconfig of a Shoot is valid.
@@ -46,7 +47,7 @@ func (l Landscape) PrintKubeconfig(ctx context.Context, of string) error {
 		}
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("there is no such cluster yet: %w; bring it up with make up", err)
+		return fmt.Errorf("there is no such cluster yet: %w; bring it up with %s", err, l.make("up"))
 	}
 	if err != nil {
 		return err
@@ -82,12 +83,43 @@ func (l Landscape) shootKubeconfig(ctx context.Context, of string) ([]byte, erro
 	config := &clientcmdapi.Config{}
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err == nil {
-		config, err = loadFromHere(content, l.Layout.Network.HostServicesIP())
+		config, err = loadFromHere(content, func(host string) string {
+			return lookup(ctx, net.JoinHostPort(l.Layout.HostDNS(), "53"), host, l.Layout.SeedGateway())
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of Shoot %s/%s: %w", namespace, name, err)
 	}
 	return clientcmd.Write(*config)
+}
+
+// saveShootKubeconfigs writes kubeconfigs of the Shoots that `up` creates to fixed places.
+func (l Landscape) saveShootKubeconfigs(ctx context.Context, shoots []*unstructured.Unstructured) error {
+	for _, shoot := range shoots {
+		content, err := l.shootKubeconfig(ctx, shoot.GetNamespace()+"/"+shoot.GetName())
+		if err != nil {
+			return err
+		}
+		path := l.Layout.ShootKubeconfig(shoot.GetName())
+		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			err = layout.WriteFile(path, content, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("writing the kubeconfig of Shoot %s: %w", shoot.GetName(), err)
+		}
+	}
+	return l.handOver()
+}
+
+// make is the command for the landscape, up or down, of its target.
+func (l Landscape) make(direction string) string {
+	switch {
+	case l.Layout.Kind == "":
+		return "make " + direction
+	case direction == "up":
+		return "make gardener-up"
+	}
+	return "make kind-down"
 }
 
 // next ends an `up` that succeeded with what to type next.
@@ -99,15 +131,23 @@ func (l Landscape) next() {
 		{fmt.Sprintf("%s --kubeconfig %s get pods -A", kubectl, l.Layout.Kubeconfig()), "the runtime cluster, which is the seed as well"},
 	}
 	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
-		lines = append(lines,
-			[2]string{fmt.Sprintf("%s --kubeconfig %s get seeds,shoots -A", kubectl, l.Layout.VirtualKubeconfig()), "the virtual garden"},
-			[2]string{l.Layout.Binary("landscape") + " kubeconfig local > local.kubeconfig", "a kubeconfig of the Shoot local"})
+		lines = append(lines, [2]string{fmt.Sprintf("%s --kubeconfig %s get seeds,shoots -A", kubectl, l.Layout.VirtualKubeconfig()), "the virtual garden"})
 	}
-	lines = append(lines, [2]string{"make down", "take everything away"})
+	if local := l.Layout.ShootKubeconfig("local"); l.until == "shoot" {
+		lines = append(lines, [2]string{fmt.Sprintf("%s --kubeconfig %s get nodes", kubectl, local), "the Shoot local; its kubeconfig is valid for a day"})
+	}
+	guide := "quick-start"
+	if l.Layout.Kind != "" {
+		guide = "quick-start-docker"
+		if l.until == "shoot" {
+			lines = append(lines, [2]string{"make dns-setup", "have this machine resolve the names of the landscape"})
+		}
+	}
+	lines = append(lines, [2]string{l.make("down"), "take everything away"})
 	for _, line := range lines {
 		_, _ = fmt.Fprintf(l.Out, "  # %s\n  %s\n", line[1], line[0])
 	}
-	_, _ = fmt.Fprintln(l.Out, "More: docs/usage/quick-start.md")
+	_, _ = fmt.Fprintf(l.Out, "More: docs/usage/%s.md\n", guide)
 }
 
 // tokenLifetime is as long as Gardener's kube-apiserver issues tokens for.
@@ -125,7 +165,7 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 		return fmt.Errorf("reading the kubeconfig of the virtual garden: %w", err)
 	}
 	var restConfig *rest.Config
-	config, err := loadFromHere(secret.Data["kubeconfig"], l.Layout.Network.VirtualGardenIP())
+	config, err := loadFromHere(secret.Data["kubeconfig"], func(string) string { return l.Layout.VirtualGarden() })
 	if err == nil {
 		restConfig, err = clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
 	}
@@ -156,7 +196,7 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 }
 
 // loadFromHere reads a kubeconfig, and has it reach its cluster from here.
-func loadFromHere(kubeconfig []byte, gateway string) (*clientcmdapi.Config, error) {
+func loadFromHere(kubeconfig []byte, gateway func(host string) string) (*clientcmdapi.Config, error) {
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -165,7 +205,7 @@ func loadFromHere(kubeconfig []byte, gateway string) (*clientcmdapi.Config, erro
 }
 
 // reachFromHere puts the gateway's address in the place of the server's name, which this machine may not resolve.
-func reachFromHere(config *clientcmdapi.Config, gateway string) error {
+func reachFromHere(config *clientcmdapi.Config, gateway func(host string) string) error {
 	for _, c := range config.Clusters {
 		host := strings.TrimPrefix(c.Server, "https://")
 		if host == "" || host == c.Server {
@@ -174,7 +214,20 @@ func reachFromHere(config *clientcmdapi.Config, gateway string) error {
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
-		c.TLSServerName, c.Server = host, "https://"+gateway
+		c.TLSServerName, c.Server = host, "https://"+strings.TrimSuffix(net.JoinHostPort(gateway(host), "443"), ":443")
 	}
 	return nil
+}
+
+// lookup asks a name server for the address of a name: each zone of a seed may have a gateway of its own. A name that the server
+// does not have, such as one of a Shoot's own domain, gets the other address.
+func lookup(ctx context.Context, server, name, otherwise string) string {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, server)
+	}}
+	addresses, err := resolver.LookupHost(ctx, name+".")
+	if err != nil {
+		return otherwise
+	}
+	return addresses[0]
 }

@@ -32,8 +32,12 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/usage"
 )
 
-// patience is how long the milestones of a step together may take on a slow machine.
-const patience = 15 * time.Minute
+// patience is how long the milestones of a step together may take on a slow machine, and kindPatience where images of others come
+// from their registries.
+const (
+	patience     = 15 * time.Minute
+	kindPatience = 45 * time.Minute
+)
 
 // place is a cluster in which milestones are looked for.
 type place string
@@ -123,7 +127,11 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress, all []miles
 func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients map[place]client.WithWatch, all []milestone) (string, error) {
 	// What a milestone begins may go on when all are reached.
 	parent := ctx
-	ctx, cancel := context.WithTimeout(parent, patience)
+	limit := patience
+	if l.Layout.Kind != "" {
+		limit = kindPatience
+	}
+	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	type outcome struct {
 		milestone
@@ -361,7 +369,7 @@ func (t *times) save() {
 	}
 }
 
-// finish prints all milestones, beside their goals if they are asked for.
+// finish prints all milestones, beside their goals if they are asked for, and the memory unless it is unknown (0).
 func (t *times) finish(out io.Writer, memory uint64, goals bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -384,7 +392,9 @@ func (t *times) finish(out io.Writer, memory uint64, goals bool) error {
 	if memory > memoryGoal {
 		verdict = fmt.Sprintf("MISSED by %.1f GB", float64(memory-memoryGoal)/1e9)
 	}
-	row("memory in use", fmt.Sprintf("%5.1f GB", float64(memory)/1e9), fmt.Sprintf("%d GB", memoryGoal/1_000_000_000), verdict)
+	if memory > 0 {
+		row("memory in use", fmt.Sprintf("%5.1f GB", float64(memory)/1e9), fmt.Sprintf("%d GB", memoryGoal/1_000_000_000), verdict)
+	}
 	err := errors.Join(table.Flush(), t.err)
 	if goals {
 		_, _ = fmt.Fprintf(out, "The goals are for two idle cores, with programs and images that are there already. Written to %s\n", t.path)
@@ -401,6 +411,10 @@ func goal(seconds float64) string {
 
 // summary ends an `up`, also one that failed.
 func (l Landscape) summary() error {
+	if l.Layout.Kind != "" {
+		// Its processes are in containers, which are none of ours.
+		return l.times.finish(l.Out, 0, false)
+	}
 	processes, err := usage.Read(usage.Root, l.Layout.State())
 	if err != nil {
 		return err

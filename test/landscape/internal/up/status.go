@@ -39,20 +39,10 @@ func (l Landscape) Status(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	began := time.Now()
-	before, err := usage.Read(usage.Root, l.Layout.State())
-	if err != nil {
-		return err
-	}
 	r := &report{}
-	if err := l.statusProcesses(ctx, r.section("PROCESSES")); err != nil {
-		return err
-	}
-	pods := l.statusClusters(ctx, r)
-	if err := l.statusUnlisted(r.section("STAND-INS THAT THE TABLE OF IMAGES LACKS")); err != nil {
-		return err
-	}
-	if err := l.statusUsage(ctx, r.section("MEMORY AND CPU"), pods, before, began); err != nil {
+	if l.Layout.Kind != "" {
+		l.statusClusters(ctx, r)
+	} else if err := l.statusMachine(ctx, r); err != nil {
 		return err
 	}
 	if err := r.print(l.Out); err != nil {
@@ -62,8 +52,25 @@ func (l Landscape) Status(ctx context.Context) error {
 	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
 		_, _ = fmt.Fprintf(l.Out, "%s --kubeconfig %s get seeds,shoots -A\n", l.Layout.Kubectl(), l.Layout.VirtualKubeconfig())
 	}
-	_, _ = fmt.Fprintf(l.Out, "dig +short @%s api.virtual-garden.local.gardener.cloud\nlogs: %s\n", l.Layout.Network.HostDNSIP(), l.Layout.State("logs"))
+	_, _ = fmt.Fprintf(l.Out, "dig +short @%s api.virtual-garden.local.gardener.cloud\nlogs: %s\n", l.Layout.HostDNS(), l.Layout.State("logs"))
 	return r.err()
+}
+
+// statusMachine shows the clusters with the processes on this machine of which they consist.
+func (l Landscape) statusMachine(ctx context.Context, r *report) error {
+	began := time.Now()
+	before, err := usage.Read(usage.Root, l.Layout.State())
+	if err != nil {
+		return err
+	}
+	if err := l.statusProcesses(ctx, r.section("PROCESSES")); err != nil {
+		return err
+	}
+	pods := l.statusClusters(ctx, r)
+	if err := l.statusUnlisted(r.section("STAND-INS THAT THE TABLE OF IMAGES LACKS")); err != nil {
+		return err
+	}
+	return l.statusUsage(ctx, r.section("MEMORY AND CPU"), pods, before, began)
 }
 
 func (l Landscape) statusProcesses(ctx context.Context, s *section) error {
@@ -94,7 +101,7 @@ func (l Landscape) statusClusters(ctx context.Context, r *report) map[string]str
 	if err != nil {
 		reach.add(bad, "table", "images", err.Error())
 	}
-	s := &survey{report: r, table: table, network: l.Layout.Network}
+	s := &survey{report: r, table: table, network: l.Layout.Network, real: l.Layout.Kind != ""}
 	runtime, err := l.client(runtimeCluster)
 	if err != nil {
 		reach.add(bad, "cluster", "runtime", err.Error())
@@ -209,7 +216,7 @@ func (l Landscape) Logs(name string) error {
 		return err
 	}
 	if len(names) == 0 {
-		return errors.New("there are no logs; bring the landscape up with make up")
+		return errors.New("there are no logs; bring the landscape up with " + l.make("up"))
 	}
 	if !slices.Contains(names, name) {
 		return fmt.Errorf("there is no log %q; the logs are: %s", name, strings.Join(names, ", "))

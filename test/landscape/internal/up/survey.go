@@ -38,6 +38,8 @@ type survey struct {
 	report  *report
 	table   images.Table
 	network layout.Network
+	// real says that nothing is stubbed, so that the table does not count.
+	real    bool
 	runtime client.Reader
 	// virtual is nil until there is a virtual garden.
 	virtual client.Reader
@@ -240,6 +242,9 @@ func (s *survey) pods(ctx context.Context) (map[string]string, error) {
 		for _, n := range found[kind] {
 			count += n
 		}
+		if count == 0 {
+			continue
+		}
 		section.rows = append(section.rows, row{note, string(kind), fmt.Sprintf("%d containers, %d images", count, len(found[kind])),
 			strings.Join(slices.Sorted(maps.Keys(found[kind])), " ")})
 	}
@@ -261,6 +266,9 @@ func (s *survey) image(reference string) (images.Kind, string) {
 	repository, _, _ := strings.Cut(reference, "@")
 	if i := strings.LastIndex(repository, ":"); i > strings.LastIndex(repository, "/") {
 		repository = repository[:i]
+	}
+	if s.real {
+		return images.KindReal, path.Base(repository)
 	}
 	match := s.table.Lookup(repository)
 	host, _, _ := strings.Cut(repository, "/")

@@ -103,17 +103,32 @@ func (l Landscape) Up(ctx context.Context, until string) (err error) {
 	return err
 }
 
-// Steps are all steps of Up, in order.
+// Steps are all steps of Up, in order. In a kind cluster it has only Gardener to deploy.
 func (l Landscape) Steps() []step.Step {
 	start := func(names ...string) func(context.Context, step.Progress) (string, error) {
 		return func(ctx context.Context, _ step.Progress) (string, error) { return l.start(ctx, names...) }
 	}
 	logs := "read the log in " + l.Layout.State("logs")
 	const look = "look at `make status`, and at the logs of the pods that it names"
-	return []step.Step{
+	programs := step.Step{Name: "binaries", Title: "programs built from their Go modules", Execute: l.binaries, Remedy: "look whether the Go module proxy (go env GOPROXY) is reached and the disk has room"}
+	gardener := []step.Step{
+		{Name: "deploy", Title: "Skaffold deployed operator, extensions and Garden", Execute: l.deployRuntime, Remedy: "read " + l.Layout.State("logs", "skaffold.log")},
+		{Name: "garden", Title: "the Garden is reconciled and healthy", Execute: l.garden, Remedy: look},
+		{Name: "gardenlet", Title: "Skaffold deployed CloudProfile, projects and Gardenlet", Execute: l.deployVirtual, Remedy: "read " + l.Layout.State("logs", "skaffold-virtual-garden.log")},
+		{Name: "seed", Title: "the Seed is ready", Execute: l.seed, Remedy: look},
+		{Name: "shoot", Title: "the example Shoots are reconciled and healthy", Execute: l.shoots, Remedy: look},
+	}
+	if l.Layout.Kind != "" {
+		return slices.Concat([]step.Step{
+			{Name: "cluster", Title: "the kind cluster is ready", Execute: l.kindCluster, Remedy: "run make kind-up, which repairs it, and make gardener-up"},
+			programs,
+			{Name: "metrics", Title: "metrics-server is there", Execute: l.metrics, Remedy: "run make kind-up, which repairs the cluster"},
+		}, gardener)
+	}
+	return slices.Concat([]step.Step{
 		{Name: "preflight", Title: "the machine can take a landscape", Execute: l.preflight, Remedy: "change what is named above; make doctor looks again, and changes nothing"},
 		{Name: "packages", Title: "Debian packages installed", Execute: l.packages, Remedy: "run apt-get update and install them by hand"},
-		{Name: "binaries", Title: "programs built from their Go modules", Execute: l.binaries, Remedy: "look whether the Go module proxy (go env GOPROXY) is reached and the disk has room"},
+		programs,
 		{Name: "network", Title: "interface " + layout.Interface + " has the landscape's addresses", Execute: l.network, Remedy: "run make doctor"},
 		{Name: "certificates", Title: "certificates and kubeconfigs written", Execute: l.certificates, Remedy: "run down, and up again"},
 		{Name: "registry", Title: "registry serves on " + l.Layout.Network.Registry(), Execute: start(node.Registry), Remedy: logs},
@@ -128,12 +143,7 @@ func (l Landscape) Steps() []step.Step {
 		{Name: "proxy", Title: "kube-proxy is healthy", Execute: start(node.Proxy), Remedy: logs},
 		{Name: "node", Title: "node " + layout.NodeName + " is Ready", Execute: l.node, Remedy: logs},
 		{Name: "dns", Title: "the cluster's DNS serves", Execute: l.dns, Remedy: logs},
-		{Name: "deploy", Title: "Skaffold deployed operator, extensions and Garden", Execute: l.deployRuntime, Remedy: "read " + l.Layout.State("logs", "skaffold.log")},
-		{Name: "garden", Title: "the Garden is reconciled and healthy", Execute: l.garden, Remedy: look},
-		{Name: "gardenlet", Title: "Skaffold deployed CloudProfile, projects and Gardenlet", Execute: l.deployVirtual, Remedy: "read " + l.Layout.State("logs", "skaffold-virtual-garden.log")},
-		{Name: "seed", Title: "the Seed is ready", Execute: l.seed, Remedy: look},
-		{Name: "shoot", Title: "the example Shoots are reconciled and healthy", Execute: l.shoots, Remedy: look},
-	}
+	}, gardener)
 }
 
 // Build only builds the programs, for which it needs no root.
@@ -144,10 +154,11 @@ func (l Landscape) Build(ctx context.Context) error {
 
 // prepare makes the state folder, keeps a second `up` out and writes down the network.
 func (l Landscape) prepare() (func(), error) {
-	if os.Geteuid() != 0 {
+	bare := l.Layout.Kind == ""
+	if bare && os.Geteuid() != 0 {
 		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
 	}
-	if length := len(l.Layout.ContainerdSocket()); length > 90 {
+	if length := len(l.Layout.ContainerdSocket()); bare && length > 90 {
 		return nil, fmt.Errorf("%s has %d characters, too many for the path of a socket; move the clone to a shorter path", l.Layout.ContainerdSocket(), length)
 	}
 	for _, dir := range []string{"run", "logs", "etc", "skaffold"} {
@@ -162,7 +173,10 @@ func (l Landscape) prepare() (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Layout.SaveNetwork(); err != nil {
+	if bare {
+		err = l.Layout.SaveNetwork()
+	}
+	if err != nil {
 		unlock()
 		return nil, err
 	}
@@ -185,7 +199,9 @@ func (l *Landscape) UseNetwork(network layout.Network) error {
 // handOver gives the invoker what is theirs: what was built, where Skaffold works, the kubeconfigs, the logs of processes and their
 // records.
 func (l Landscape) handOver() error {
-	theirs := []string{filepath.Join(l.Layout.Root, "bin"), l.Layout.State("skaffold"), l.Layout.Kubeconfig(), filepath.Dir(l.Layout.VirtualKubeconfig())}
+	theirs := []string{
+		filepath.Join(l.Layout.Root, "bin"), l.Layout.State("skaffold"), l.Layout.State("shoots"), l.Layout.Kubeconfig(), filepath.Dir(l.Layout.VirtualKubeconfig()),
+	}
 	for _, pattern := range []string{l.Layout.State("logs", "*.log*"), l.Layout.State("run", "*.json")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -256,15 +272,17 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 	if err := l.handOver(); err != nil {
 		return "", err
 	}
-	programs := binaries.Programs(l.Layout.Root)
+	programs := l.programs()
 	tree, err := binaries.Tree(l.Layout.Root)
 	if err != nil {
 		return "", err
 	}
 	builder := binaries.Builder{Out: l.Layout.Binary(""), Invoker: l.Invoker, Tree: tree}
 	built := 0
-	if err := builder.Keep("landscape"); err != nil {
-		return "", err
+	if l.Layout.Kind == "" {
+		if err := builder.Keep("landscape"); err != nil {
+			return "", err
+		}
 	}
 	for i, program := range programs {
 		begin := l.Now()

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package program
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestAShootIsToldFromAnotherCluster(t *testing.T) {
 	g.Expect(shoot).To(BeTrue())
 }
 
-func TestItIsAnErrorNotToKnowWhetherTheSeedIsAShoot(t *testing.T) {
+func TestItIsAnErrorNotToKnowWhetherTheClusterIsAShoot(t *testing.T) {
 	g := NewWithT(t)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "shoot-info", nil)
 	_, err := isShoot(fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{

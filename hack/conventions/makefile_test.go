@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package conventions_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// runMake runs make for the Makefile and a file more in a folder.
+func runMake(t *testing.T, folder, more string, env []string, args ...string) (string, error) {
+	t.Helper()
+	g := NewWithT(t)
+	makefile, err := filepath.Abs(filepath.Join(root, "Makefile"))
+	g.Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(folder, "more.mk")
+	g.Expect(os.WriteFile(path, []byte(more), 0o600)).To(Succeed())
+	cmd := exec.CommandContext(t.Context(), "make", append([]string{"-f", makefile, "-f", path}, args...)...) // #nosec G204 -- make
+	cmd.Dir = folder
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + folder}, env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestALoopOfMakeStopsAtTheFirstFailure(t *testing.T) {
+	g := NewWithT(t)
+	folder := t.TempDir()
+	write := func(name, content string) {
+		path := filepath.Join(folder, name)
+		g.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(path, []byte(content), 0o700)).To(Succeed()) // #nosec G306 -- some are scripts
+	}
+	for _, module := range []string{"hack/tools/golangci-lint", "skaffold/images/a", "skaffold/images/b"} {
+		write(module+"/go.mod", "")
+		write(module+"/go.sum", "")
+	}
+	write("bin/tools/golangci-lint", "#!/bin/bash\necho \"called in ${PWD##*/}\"\n[[ $PWD != */a ]]\n")
+	later := time.Now().Add(time.Minute)
+	g.Expect(os.Chtimes(filepath.Join(folder, "bin/tools/golangci-lint"), later, later)).To(Succeed())
+	for _, version := range []string{"any", "3.81"} {
+		t.Run(version, func(t *testing.T) {
+			g := NewWithT(t)
+			args := []string{"check-lint"}
+			if version == "3.81" {
+				// That of macOS doesn't know this variable, and passes -c.
+				args = append(args, ".SHELLFLAGS=-c")
+			}
+			out, err := runMake(t, folder, "", nil, args...)
+			g.Expect(err).To(HaveOccurred(), out)
+			g.Expect(out).To(And(ContainSubstring("called in a"), Not(ContainSubstring("called in b"))))
+		})
+	}
+}
+
+func TestNoProxyIsAskedForTheLandscape(t *testing.T) {
+	for name, test := range map[string]struct {
+		env      []string
+		args     []string
+		network  string
+		expected string
+	}{
+		"there is none":      {env: []string{"HTTPS_PROXY="}},
+		"nothing else":       {expected: "localhost,.local.gardener.cloud,172.18.0.0/16,fd00:ff::/64"},
+		"the user has some":  {env: []string{"NO_PROXY=.example.com,10.0.0.0/8"}, expected: ".example.com,10.0.0.0/8,.local.gardener.cloud,172.18.0.0/16,fd00:ff::/64"},
+		"in small letters":   {env: []string{"no_proxy=.example.com"}, expected: ".example.com,.local.gardener.cloud,172.18.0.0/16,fd00:ff::/64"},
+		"another network":    {args: []string{"NETWORK=172.30.0.0/16"}, expected: "localhost,.local.gardener.cloud,172.30.0.0/16,fd00:ff::/64"},
+		"the one that is up": {network: "172.31.0.0/16\n", expected: "localhost,.local.gardener.cloud,172.31.0.0/16,fd00:ff::/64"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			folder := t.TempDir()
+			if test.network != "" {
+				g.Expect(os.Mkdir(filepath.Join(folder, ".landscape"), 0o700)).To(Succeed())
+				g.Expect(os.WriteFile(filepath.Join(folder, ".landscape", "network"), []byte(test.network), 0o600)).To(Succeed())
+			}
+			env := append([]string{"HTTPS_PROXY=http://proxy.example.com"}, test.env...)
+			out, err := runMake(t, folder, "show:\n\t@echo \"$${NO_PROXY:-}\"; echo \"$${no_proxy:-}\"\n", env, append(test.args, "show")...)
+			g.Expect(err).NotTo(HaveOccurred(), out)
+			g.Expect(out).To(Equal(strings.Repeat(test.expected+"\n", 2)))
+		})
+	}
+}

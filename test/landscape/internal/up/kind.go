@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+// kindCluster checks what `make kind-up` made, and waits for the nodes: they may just have been started.
+func (l Landscape) kindCluster(ctx context.Context, progress step.Progress) (string, error) {
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.Layout.RegistryAddress())
+	if err != nil {
+		return "", fmt.Errorf("connecting with the registry: %w", err)
+	}
+	_ = connection.Close()
+	c, err := l.client(runtimeCluster)
+	if err == nil {
+		err = c.List(ctx, &corev1.NodeList{})
+	}
+	if err != nil {
+		return "", fmt.Errorf("connecting with the kind cluster: %w", err)
+	}
+	return l.wait(ctx, progress, []milestone{{title: "Nodes Ready", kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: nodesReady}})
+}
+
+func nodesReady(objects []unstructured.Unstructured) (bool, string) {
+	return conditions(objects, "Ready")
+}
+
+// metrics brings the API of metrics, which kind lacks: the garden's HorizontalPodAutoscalers and `kubectl top` need it.
+func (l Landscape) metrics(ctx context.Context, _ step.Progress) (string, error) {
+	objects, err := cluster.Metrics()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d objects applied", len(objects)), l.apply(ctx, objects)
+}
+
+// programs are what the landscape builds. In a kind cluster, all others come as images.
+func (l Landscape) programs() []binaries.Program {
+	all := binaries.Programs(l.Layout.Root)
+	if l.Layout.Kind == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(p binaries.Program) bool {
+		return !slices.Contains([]string{"kubectl", "helm", "skaffold"}, p.Name)
+	})
+}
