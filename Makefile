@@ -42,6 +42,9 @@ TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landsc
 IMAGE_MODULES := $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod))
 LOCAL_PATH_PROVISIONER := github.com/rancher/local-path-provisioner
 
+# What one module of Kubernetes builds.
+KUBERNETES_PROGRAMS := $(addprefix $(BIN)/,etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl kubeadm)
+
 # Suites which need a running landscape are `make e2e`.
 NEEDS_LANDSCAPE := /test/e2e
 
@@ -106,6 +109,16 @@ kind-down: $(TOOLS)/kind
 	@skaffold/kind/dns remove
 	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster down
 
+## kind-images: make the images for kind-up in your Docker without any registry, as root on Debian; it prints how to use them
+.PHONY: kind-images
+kind-images: need-kind-offline kind-programs
+	@go run ./test/kind/images
+
+# What the images for a kind cluster are made of.
+.PHONY: kind-programs
+kind-programs: $(TOOLS)/kind $(KUBERNETES_PROGRAMS) $(BIN)/coredns $(LANDSCAPE)
+	@CGO_ENABLED=0 go build -C test/landscape -trimpath -ldflags '-s -w' -o $(BIN)/stub ./stub
+
 ##@ tests
 
 ## test: unit and integration tests with the race detector, of all modules or of PACKAGES=./pkg/dns/... of this one
@@ -154,6 +167,13 @@ test-machines: export DOCS := $(DOCS)
 test-machines: need-qemu $(LANDSCAPE)
 	@$(LANDSCAPE) build
 	@go test -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
+
+## test-kind: run make kind-up and kind-down with a private Docker and without any registry, as root; skaffold/README.md
+.PHONY: test-kind
+test-kind: need-kind-offline kind-programs
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(REPO)/bin/kind/caps ./test/kind/caps
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(REPO)/bin/kind/probe ./test/probe/cmd
+	@go test -tags kind -count=1 -timeout 1h -v ./test/kind $(TEST_ARGS)
 
 ## bench: measure this extension beside Gardener's in-tree one, docs/development/performance.md; QUICK=1 in 20 minutes, BENCH_ARGS='--scenario garden'
 .PHONY: bench
@@ -350,6 +370,13 @@ need-qemu:
 	done; \
 	[ -z "$${missing:-}" ] || hack/need-packages 'make test-machines' 'virtual machines need programs' $$missing
 
+# What makes the images of the test with kind, and runs its containers.
+.PHONY: need-kind-offline
+need-kind-offline:
+	@[ "$$(id -u)" = 0 ] || { echo "make: only root can make a node image, and start a Docker: run this as root" >&2; exit 1; }
+	@for tool in containerd runc mmdebstrap iptables; do command -v $$tool >/dev/null || missing="$${missing:-} $$tool"; done; \
+	[ -z "$${missing:-}" ] || hack/need-packages make 'Docker and its images need programs' $$missing
+
 # Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
 .PHONY: $(LANDSCAPE)
 $(LANDSCAPE): need-go
@@ -409,13 +436,10 @@ KUBERNETES_VERSION = $(shell go -C $(KUBERNETES) list -m -f '{{.Version}}' k8s.i
 KUBERNETES_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBERNETES_VERSION) \
 	-X $(p).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBERNETES_VERSION)))) -X $(p).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
 
-$(BIN)/kube-apiserver: PACKAGE := k8s.io/kubernetes/cmd/kube-apiserver
 $(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
-$(BIN)/kube-controller-manager: PACKAGE := k8s.io/kubernetes/cmd/kube-controller-manager
-$(BIN)/kube-scheduler: PACKAGE := k8s.io/kubernetes/cmd/kube-scheduler
-$(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler: $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
+$(KUBERNETES_PROGRAMS): $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(KUBERNETES) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(PACKAGE)
+	@CGO_ENABLED=0 go build -C $(KUBERNETES) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(or $(PACKAGE),k8s.io/kubernetes/cmd/$(notdir $@))
 	@touch $@
 
 # The same flags as test/landscape uses, for the same reason.

@@ -406,7 +406,7 @@ func expectKind(t *testing.T, file string, garden *operatorv1alpha1.Garden, exte
 		g.Expect(err).NotTo(HaveOccurred())
 		script, err := os.ReadFile("kind/cluster")
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(script)).To(MatchRegexp(`--ip6? `+regexp.QuoteMeta(mirror.Hostname())+` `), "the registry has the address")
+		g.Expect(string(script)).To(MatchRegexp(`--ip6? `+regexp.QuoteMeta(mirror.Hostname())+`\)`), "the registry has the address")
 		g.Expect(strings.Contains(mirror.Hostname(), ":")).To(Equal(families[0] == gardencorev1beta1.IPFamilyIPv6))
 
 		address, err := netip.ParseAddr(values.DNS.CoreDNS.ClusterIP)

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -30,10 +31,12 @@ type cluster struct {
 		PodSubnet     string `json:"podSubnet"`
 		ServiceSubnet string `json:"serviceSubnet"`
 	} `json:"networking"`
-	Nodes []struct {
-		Role        string              `json:"role"`
-		Labels      map[string]string   `json:"labels"`
-		ExtraMounts []map[string]string `json:"extraMounts"`
+	KubeadmConfigPatches []string `json:"kubeadmConfigPatches"`
+	Nodes                []struct {
+		Role        string            `json:"role"`
+		Image       string            `json:"image"`
+		Labels      map[string]string `json:"labels"`
+		ExtraMounts []map[string]any  `json:"extraMounts"`
 		// ExtraPortMappings are ports of the machine.
 		ExtraPortMappings []struct {
 			ListenAddress string `json:"listenAddress"`
@@ -104,11 +107,24 @@ func TestKindMapsTheNodePortsThatTheSeedInstanceFixes(t *testing.T) {
 			g.Expect(mapped).To(ConsistOf(fixed(t, found.Networking.IPFamily)))
 			g.Expect(inZones).To(Equal(zones))
 			if len(found.Nodes) > 1 {
-				g.Expect(found.Nodes).To(HaveEach(HaveField("ExtraMounts", ConsistOf(HaveKeyWithValue("containerPath", "/etc/gardener/local-backupbuckets")))),
+				g.Expect(found.Nodes).To(HaveEach(HaveField("ExtraMounts", ConsistOf(And(
+					HaveKeyWithValue("containerPath", "/etc/gardener/local-backupbuckets"), HaveKeyWithValue("selinuxRelabel", true))))),
 					"nodes share the folders of the buckets")
 			}
+			g.Expect(found.Nodes).To(HaveEach(HaveField("Image", machineBase(t))), "kind's default may be a Kubernetes that Gardener does not support")
+			g.Expect(found.KubeadmConfigPatches).To(ConsistOf(MatchYAML("{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 250}")))
 		})
 	}
+}
+
+// machineBase is the node image of kind that the machine image is made of.
+func machineBase(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile("../images/machine/Dockerfile")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	match := regexp.MustCompile(`(?m)^FROM (docker\.io/kindest/node:v\S+@sha256:\S+)$`).FindSubmatch(content)
+	NewWithT(t).Expect(match).NotTo(BeNil(), "podman does not take a name without its registry")
+	return string(match[1])
 }
 
 func TestTheScriptRefusesWhatItDoesNotUnderstand(t *testing.T) {

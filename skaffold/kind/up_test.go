@@ -5,6 +5,7 @@
 package kind_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,26 +23,61 @@ import (
 const stub = `#!/bin/bash
 me=${0##*/}
 echo "$me $*" >>"$STATE/calls"
+last=${!#}
 case "$me $*" in
-docker\ info* | podman\ info*) [[ ! -e $STATE/asleep ]] && echo '{"CgroupVersion":"2"}' ;;
-*" network inspect kind") [[ -e $STATE/network ]] && cat "$STATE/network" ;;
+docker\ info* | podman\ info*)
+  [[ ! -e $STATE/asleep ]] || exit 1
+  case "$*" in
+  *Rootless*) cat "$STATE/rootless" 2>/dev/null || echo false ;;
+  *SecurityOptions*) cat "$STATE/rootless" 2>/dev/null || echo "[name=seccomp,profile=default name=cgroupns]" ;;
+  *) echo '{"CgroupVersion":"2"}' ;;
+  esac
+  ;;
+*" network ls "*) [[ ! -e $STATE/ranges ]] || sed "s/ .*//" "$STATE/ranges" ;;
+*" network inspect --format {{.Name}}"*) cat "$STATE/ranges" ;;
+*" network inspect kind")
+  [[ -e $STATE/network ]] || exit 1
+  [[ ! -e $STATE/network6 ]] || echo '[{"Subnet": "fd00:10::/64"}]'
+  ;;
 *" network inspect --format "*) [[ -e $STATE/network ]] && cat "$STATE/network" ;;
-*" network create "*) echo true >"$STATE/network" ;;
-*" network rm "*) rm -f "$STATE/network" ;;
-*" inspect --format {{.State.Running}} "*) [[ -e $STATE/container-${!#} ]] && cat "$STATE/container-${!#}" ;;
+*" network create "*)
+  if [[ "$*" == *--ipv6* ]]; then
+    [[ ! -e $STATE/ipv6-off ]] || { echo "Cannot read IPv6 setup for bridge" >&2; exit 1; }
+    : >"$STATE/network6"
+  fi
+  echo true >"$STATE/network"
+  ;;
+*" network rm "*) rm -f "$STATE/network" "$STATE/network6" ;;
+*" inspect --format {{.State.Running}} "*) [[ -e $STATE/container-$last ]] && cat "$STATE/container-$last" ;;
 *" inspect --format {{range "*) echo 172.18.0.2 ;;
 docker\ inspect\ * | podman\ inspect\ *) [[ -e $STATE/container-$2 ]] ;;
-docker\ start\ * | podman\ start\ *) echo true >"$STATE/container-$2" ;;
-docker\ run\ * | podman\ run\ *) echo true >"$STATE/container-provider-local-registry" ;;
+docker\ ps\ * | podman\ ps\ *) [[ ! -e $STATE/ports ]] || cat "$STATE/ports" ;;
+docker\ start\ * | podman\ start\ *) [[ -e $STATE/container-$2 && ! -e $STATE/broken ]] && echo true >"$STATE/container-$2" ;;
+docker\ run\ * | podman\ run\ *)
+  echo false >"$STATE/container-provider-local-registry"
+  [[ ! -e $STATE/no-registry ]] || { echo "no such image" >&2; exit 125; }
+  echo true >"$STATE/container-provider-local-registry"
+  ;;
 docker\ logs\ *) echo "Reached target Multi-User System." ;; # kind waits for it: it starts nodes at once, and ends with the first that fails
-docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-${!#}" ;;
+docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-$last" ;;
+*" get configmap coredns "*) cat "$STATE/corefile" 2>/dev/null || printf '.:53 {\n    errors\n}\n' ;;
+*" get --raw /readyz") # It takes a moment after the start of a node.
+  [[ $(grep -c readyz "$STATE/calls") -gt 1 ]] ;;
+*" patch configmap coredns "*) cat >"$STATE/corefile" ;;
 *" exec --interactive "*) cat >>"$STATE/hosts.toml" ;;
+*"sysctl -n "*) cat "$STATE/inotify" 2>/dev/null || echo 128 ;;
+*"sysctl -qw "*) echo "${last#*=}" >"$STATE/inotify" ;;
+ss\ *) [[ ! -e $STATE/listeners ]] || cat "$STATE/listeners" ;;
+ip\ *\ route\ show\ *) [[ ! -e $STATE/routes ]] || cat "$STATE/routes" ;;
+ip\ *\ address\ show\ *) [[ ! -e $STATE/lo ]] || grep "^$last$" "$STATE/lo" || true ;;
+ip\ *\ address\ add\ *) echo "$4" >>"$STATE/lo" ;;
 kind\ get\ clusters) cat "$STATE/clusters" 2>/dev/null || echo "No kind clusters found." >&2 ;;
 kind\ get\ nodes*) cd "$STATE" && ls container-gardener* | sed s/container-// ;;
 kind\ create\ *)
   echo gardener-local >"$STATE/clusters"
   grep -c -- "- role" "$4" | xargs seq 1 | sed "s/^1$/control-plane/; s/^\\([0-9]\\)/worker\\1/" | while read -r node; do echo true >"$STATE/container-gardener-local-$node"; done
   echo "in $PWD with $KUBECONFIG" >>"$STATE/calls"
+  [[ ! -e $STATE/interrupted ]]
   ;;
 kind\ delete\ *) rm -f "$STATE/clusters" "$STATE"/container-gardener-local-* ;;
 esac
@@ -63,18 +99,31 @@ func newMachine(t *testing.T, programs ...string) *machine {
 	for _, script := range []string{"cluster", "loadbalancers"} {
 		g.Expect(os.Chmod(filepath.Join(folder, script), 0o700)).To(Succeed()) // #nosec G302 -- a script
 	}
-	for _, program := range append(programs, "ip", "ifconfig", "sudo") {
+	for _, program := range append(programs, "ip", "ifconfig", "ss", "sudo", "sysctl") {
 		g.Expect(os.WriteFile(filepath.Join(m.bin, program), []byte(stub), 0o700)).To(Succeed()) // #nosec G306 -- a script
 	}
 	g.Expect(os.WriteFile(filepath.Join(m.bin, "sudo"), []byte("#!/bin/bash\nshift\nexec \"$@\"\n"), 0o700)).To(Succeed()) // #nosec G306 -- a script
 	// What there is on every machine, and nothing that runs containers.
-	for _, program := range []string{"bash", "cat", "cp", "dirname", "env", "grep", "ls", "mkdir", "rm", "sed", "seq", "uname", "xargs"} {
+	for _, program := range []string{"bash", "cat", "cp", "dirname", "env", "grep", "ls", "mkdir", "rm", "sed", "seq", "sleep", "uname", "xargs"} {
 		path, err := exec.LookPath(program)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.Symlink(path, filepath.Join(m.bin, program))).To(Succeed())
 	}
 	m.env = []string{"PATH=" + m.bin, "STATE=" + m.state, "HOME=" + m.root}
 	return m
+}
+
+// write and read write and read what the stubs know.
+func (m *machine) write(name, content string) {
+	m.t.Helper()
+	NewWithT(m.t).Expect(os.WriteFile(filepath.Join(m.state, name), []byte(content), 0o600)).To(Succeed())
+}
+
+func (m *machine) read(name string) string {
+	m.t.Helper()
+	content, err := os.ReadFile(filepath.Join(m.state, name))
+	NewWithT(m.t).Expect(err).NotTo(HaveOccurred())
+	return string(content)
 }
 
 // call calls the script, and returns what it prints and what it called meanwhile.
@@ -90,16 +139,36 @@ func (m *machine) call(args ...string) (out string, calls []string, err error) {
 	return string(printed), strings.Split(strings.TrimSpace(string(content)), "\n"), err
 }
 
+// corefile is the patch that has the name server of a cluster ask another one, whose address is missing here.
+const corefile = `data:
+  Corefile: |
+    .:53 {
+        errors
+    }
+    registry.local.gardener.cloud:53 {
+        errors
+        forward . /etc/resolv.conf
+    }
+    local.gardener.cloud:53 {
+        errors
+        forward . %s
+        cache 5 {
+            disable denial
+        }
+    }
+`
+
 func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 	for kind, expected := range map[string]struct {
 		config           string
 		nodes            int
 		pools, addresses []string
+		nameServer       string
 	}{
-		"single":     {"cluster.yaml", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}},
-		"zones":      {"cluster-zones.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}},
-		"ipv6":       {"cluster-ipv6.yaml", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}},
-		"dual-stack": {"cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}},
+		"single":     {"cluster.yaml", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}, "10.2.0.53"},
+		"zones":      {"cluster-zones.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}, "10.2.0.53"},
+		"ipv6":       {"cluster-ipv6.yaml", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}, "fd00:10:2::35"},
+		"dual-stack": {"cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "10.2.0.53"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
@@ -110,12 +179,12 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 			g.Expect(calls).To(ContainElements(
 				"kind create cluster --config "+filepath.Join(folder, expected.config)+" --wait 5m",
 				"in "+m.root+" with "+filepath.Join(m.root, ".kind", "kubeconfig"),
-				HavePrefix("docker network create --driver bridge --label provider-local-registry=true --subnet 172.18.0.0/16"),
+				MatchRegexp("^docker network create --driver bridge --label provider-local-registry=true --subnet 172.18.0.0/16 .*--ipv6 --subnet fd00:10::/64"),
 				MatchRegexp("docker run .*--network kind --network-alias registry.local.gardener.cloud --ip 172.18.254.1 --ip6 fd00:10::fe01 --publish 127.0.0.1:5001:5001 .*registry:3$")))
 			g.Expect(slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "ip ") })).To(
 				BeNumerically("<", slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "kind create") })), "Docker listens on the addresses")
 			for _, address := range expected.addresses {
-				g.Expect(calls).To(ContainElement(MatchRegexp("^ip -[46] address replace " + address + " dev lo$")))
+				g.Expect(calls).To(ContainElement(MatchRegexp("^ip -[46] address add " + address + " dev lo$")))
 			}
 			for _, pool := range expected.pools {
 				g.Expect(calls).To(ContainElement(MatchRegexp("^docker exec gardener-local-control-plane ip -[46] route replace local " + pool + " dev lo$")))
@@ -123,23 +192,125 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 			toml, err := os.ReadFile(filepath.Join(m.state, "hosts.toml"))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(strings.Count(string(toml), `[host."http://registry.local.gardener.cloud:5001"]`)).To(Equal(expected.nodes))
+			g.Expect(m.read("corefile")).To(Equal(fmt.Sprintf(corefile, expected.nameServer)))
+			skaffold, err := os.ReadFile("../skaffold.yaml")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(skaffold)).To(MatchRegexp(`coreDNS.clusterIP\n    value: "?`+expected.nameServer+`"?\n`), "the extension's name server has the address")
+			g.Expect(m.read("inotify")).To(Equal("8192\n"))
 			g.Expect(out).To(HaveSuffix("make gardener-up\n"))
 
 			g.Expect(os.WriteFile(filepath.Join(m.state, "container-gardener-local-control-plane"), []byte("false"), 0o600)).To(Succeed())
 			out, calls, err = m.call("up", "--cluster", kind)
 			g.Expect(err).NotTo(HaveOccurred(), out)
 			g.Expect(calls).To(ContainElement("docker start gardener-local-control-plane"), "it was restarted meanwhile")
-			g.Expect(calls).NotTo(ContainElement(MatchRegexp("kind create|network create|docker run")), "the rest is there")
+			g.Expect(calls).To(ContainElement("docker exec gardener-local-control-plane kubectl get --raw /readyz"), "its API server takes a while")
+			g.Expect(calls).NotTo(ContainElement(MatchRegexp("kind create|network create|docker run|address add|patch|sysctl -qw")), "the rest is there")
 
 			out, calls, err = m.call("down")
 			g.Expect(err).NotTo(HaveOccurred(), out)
 			g.Expect(calls).To(ContainElements(HavePrefix("kind delete cluster --name gardener-local"), "docker rm --force --volumes provider-local-registry", "docker network rm kind"))
+			for _, address := range expected.addresses {
+				g.Expect(calls).To(ContainElement(MatchRegexp("^ip -[46] address delete " + address + " dev lo$")))
+			}
+			g.Expect(m.read("inotify")).To(Equal("128\n"), "as it was before")
 			g.Expect(filepath.Join(m.root, ".kind")).NotTo(BeAnExistingFile())
 			out, calls, err = m.call("down")
 			g.Expect(err).NotTo(HaveOccurred(), out)
 			g.Expect(calls).NotTo(ContainElement(MatchRegexp("kind delete|docker rm|network rm")), "there is nothing")
 		})
 	}
+}
+
+func TestAddressesAndLimitsOfOthersStay(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	m.write("lo", "172.18.255.3/32\n")
+	m.write("inotify", "16384\n")
+	out, calls, err := m.call("up")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).NotTo(ContainElement(ContainSubstring("address add 172.18.255.3/32")))
+	g.Expect(m.read("inotify")).To(Equal("16384\n"), "more than needed")
+	_, calls, err = m.call("down")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(calls).To(ContainElement(ContainSubstring("address delete 172.18.255.1/32")))
+	g.Expect(calls).NotTo(ContainElement(ContainSubstring("address delete 172.18.255.3/32")))
+	g.Expect(m.read("inotify")).To(Equal("16384\n"))
+}
+
+func TestAMachineWithoutIPv6HasClustersWithIPv4(t *testing.T) {
+	for kind, serves := range map[string]bool{"single": true, "zones": true, "ipv6": false, "dual-stack": false} {
+		t.Run(kind, func(t *testing.T) {
+			g := NewWithT(t)
+			m := newMachine(t, "docker", "kind")
+			m.write("ipv6-off", "")
+			out, calls, err := m.call("up", "--cluster", kind)
+			if !serves {
+				g.Expect(err).To(HaveOccurred())
+				g.Expect(out).To(And(ContainSubstring("enable IPv6 on this machine"), ContainSubstring("Cannot read IPv6 setup")))
+				g.Expect(calls).NotTo(ContainElement(MatchRegexp("docker run|kind create|address add")))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred(), out)
+			g.Expect(calls).To(ContainElements(
+				MatchRegexp("^docker network create .*--gateway 172.18.0.1 kind$"),
+				And(HavePrefix("docker run"), ContainSubstring("--ip 172.18.254.1"), Not(ContainSubstring("--ip6")))))
+		})
+	}
+}
+
+func TestWhatWasMadeByHalfIsMended(t *testing.T) {
+	t.Run("a cluster", func(t *testing.T) {
+		g := NewWithT(t)
+		m := newMachine(t, "docker", "kind")
+		m.write("interrupted", "")
+		_, _, err := m.call("up", "--cluster", "dual-stack")
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(os.Remove(filepath.Join(m.state, "interrupted"))).To(Succeed())
+		out, calls, err := m.call("up", "--cluster", "dual-stack")
+		g.Expect(err).NotTo(HaveOccurred(), out)
+		g.Expect(calls).To(ContainElements(HavePrefix("kind delete"), HavePrefix("kind create")))
+		g.Expect(calls).NotTo(ContainElement(MatchRegexp("network create|docker run|address add")))
+		_, calls, err = m.call("up", "--cluster", "dual-stack")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(calls).NotTo(ContainElement(HavePrefix("kind delete")), "it is whole now")
+	})
+	t.Run("a registry that doesn't start", func(t *testing.T) {
+		g := NewWithT(t)
+		m := newMachine(t, "docker", "kind")
+		m.write("container-provider-local-registry", "false\n")
+		m.write("broken", "")
+		out, calls, err := m.call("up")
+		g.Expect(err).NotTo(HaveOccurred(), out)
+		g.Expect(calls).To(ContainElements("docker rm --force --volumes provider-local-registry", HavePrefix("docker run")))
+	})
+	t.Run("a registry without an image", func(t *testing.T) {
+		g := NewWithT(t)
+		m := newMachine(t, "docker", "kind")
+		m.write("no-registry", "")
+		out, calls, err := m.call("up")
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(out).To(And(ContainSubstring("no such image"), ContainSubstring("the registry does not start")))
+		g.Expect(calls[len(calls)-1]).To(HavePrefix("docker rm"), "nothing is left of it")
+	})
+	t.Run("and is taken away", func(t *testing.T) {
+		g := NewWithT(t)
+		m := newMachine(t, "docker", "kind")
+		m.write("interrupted", "")
+		_, _, err := m.call("up", "--cluster", "ipv6")
+		g.Expect(err).To(HaveOccurred())
+		out, calls, err := m.call("down")
+		g.Expect(err).NotTo(HaveOccurred(), out)
+		g.Expect(calls).To(ContainElements(HavePrefix("kind delete"), "docker rm --force --volumes provider-local-registry", "docker network rm kind", "ip -6 address delete fd00:ff::1/128 dev lo"))
+	})
+}
+
+func TestOtherImages(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	m.env = append(m.env, "KIND_NODE_IMAGE=node:mine", "REGISTRY_IMAGE=registry:mine")
+	out, calls, err := m.call("up")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).To(ContainElements(MatchRegexp("^kind create .* --image node:mine$"), MatchRegexp("^docker run .* registry:mine$")))
 }
 
 func TestPodmanIsAskedWhereThereIsNoDocker(t *testing.T) {
@@ -150,6 +321,18 @@ func TestPodmanIsAskedWhereThereIsNoDocker(t *testing.T) {
 	g.Expect(calls).To(ContainElement(MatchRegexp("^podman run .*registry:3$")))
 	g.Expect(calls).To(ContainElement("podman exec gardener-local-control-plane ip -4 route replace local 172.18.255.128/25 dev lo"))
 	g.Expect(calls).NotTo(ContainElement(HavePrefix("docker")))
+}
+
+// Networks and ports of others that are not in the way are not refused.
+func TestNeighboursStay(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	m.write("ranges", "bridge 172.17.0.0/16\nhost\nshop_default 172.19.0.0/16 fd00:11::/64\n")
+	m.write("routes", "local 172.18.255.1 dev lo table local scope host\n")
+	m.write("ports", "web 127.0.0.1:15001->5001/tcp, 172.17.0.1:5001->5001/tcp\n")
+	m.write("listeners", "LISTEN 0 4096 172.18.255.1:5001 0.0.0.0:*\n")
+	out, _, err := m.call("up")
+	g.Expect(err).NotTo(HaveOccurred(), out)
 }
 
 func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
@@ -164,6 +347,16 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 		{"no kind", []string{"docker"}, "", "up", "kind is missing: call this as 'make kind-up'"},
 		{"an engine that sleeps", []string{"docker", "kind"}, "asleep=", "up", "docker does not answer: 'docker info' says why"},
 		{"a network that others made", []string{"docker", "kind"}, "network=<no value>", "up", "'docker network rm kind' and call this again"},
+		{"a network that was made when IPv6 was off", []string{"docker", "kind"}, "network=true", "up --cluster ipv6", "made without IPv6, which ipv6 needs"},
+		{"a network that overlaps", []string{"docker", "kind"}, "ranges=bridge 172.17.0.0/16\nhost\nshop_default 172.18.0.0/16", "up", "the network shop_default of docker has 172.18.0.0/16, and the cluster needs 172.18.0.0/16 and fd00:10::/64: if nothing uses it, 'docker network rm shop_default'"},
+		{"a larger network", []string{"podman", "kind"}, "ranges=all 172.16.0.0/12", "up", "the network all of podman has 172.16.0.0/12"},
+		{"a smaller network", []string{"docker", "kind"}, "ranges=part 10.5.0.0/16 172.18.7.0/24", "up", "the network part of docker has 172.18.7.0/24"},
+		{"a network with our range of IPv6", []string{"docker", "kind"}, "ranges=six 172.20.0.0/16 fd00:10::/64", "up", "the network six of docker has fd00:10::/64"},
+		{"a landscape", []string{"docker", "kind"}, "routes=local 172.18.255.1 dev pl0 table local scope host", "up", "(route 'local 172.18.255.1 dev pl0 table local scope host'): take it down, a landscape with 'make down'"},
+		{"rootless podman", []string{"podman", "kind"}, "rootless=true", "up", "podman is rootless, so it can't listen on ports 53 and 443"},
+		{"rootless Docker", []string{"docker", "kind"}, "rootless=[name=seccomp,profile=default name=rootless]", "up", "docker is rootless"},
+		{"a container with the registry's port", []string{"docker", "kind"}, "ports=web 0.0.0.0:80->80/tcp\nkind-registry 127.0.0.1:5001->5000/tcp", "up", "the container kind-registry has port 5001 of this machine, which the registry needs: 'docker stop kind-registry'"},
+		{"a process with the registry's port", []string{"docker", "kind"}, `listeners=LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))`, "up", `stop it and call this again. It is 'LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))'`},
 		{"another cluster", []string{"docker", "kind"}, "clusters=gardener-local", "up --cluster zones", "'make kind-down' deletes it"},
 		{"no action", nil, "", "", "expected 'up' or 'down'"},
 		{"an unknown kind of cluster", nil, "", "up --cluster large", "expected single, zones, ipv6 or dual-stack"},
@@ -178,7 +371,8 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 			out, calls, err := m.call(strings.Fields(test.args)...)
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(out).To(ContainSubstring(test.says))
-			g.Expect(calls).NotTo(ContainElement(MatchRegexp("create|docker run")))
+			g.Expect(calls).NotTo(ContainElement(MatchRegexp("create|(docker|podman) run|address add|sysctl")))
+			g.Expect(filepath.Join(m.root, ".kind")).NotTo(BeAnExistingFile(), "nothing is left")
 		})
 	}
 }

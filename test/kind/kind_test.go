@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/kind"
+)
+
+// state is what `make kind-up` changes on a machine, and `make kind-down` takes back.
+const state = `exec 2>&1
+ip -o link | sed -E 's/^[0-9]+: ([^@:]+).*/\1/'
+ip -o address show dev lo
+{ ip -4 route show table all; ip -6 route show table all; } | sed -E '/fe80|ff00/d; s/ (linkdown )?$//'
+for tool in iptables ip6tables; do $tool-save | sed -e '/^#/d' -e 's/\[[0-9:]*\]//' | sort; done
+docker ps --all --format '{{.Names}}'; docker network ls --format '{{.Name}}'; docker volume ls --quiet
+sysctl fs.inotify.max_user_instances
+ls -d .kind || true`
+
+// machine is the namespaces of Docker, in the repository's folder.
+type machine struct {
+	*testing.T
+	docker *kind.Docker
+	root   string
+	env    []string
+}
+
+// run runs a line of shell on the machine and returns what it prints.
+func (m machine) run(line string) string {
+	m.Helper()
+	out, err := m.try(line)
+	NewWithT(m).Expect(err).NotTo(HaveOccurred(), "%s\n%s", line, out)
+	return out
+}
+
+// try does so, and returns the error.
+func (m machine) try(line string) (string, error) {
+	begin := time.Now()
+	// Cleaning up, the context of the test is over.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), 10*time.Minute)
+	defer cancel()
+	// Another mount namespace has another folder to begin in.
+	cmd := m.docker.Command(ctx, "bash", "-euo", "pipefail", "-c", `cd "$0"; `+line, m.root)
+	cmd.Env = append(cmd.Env, m.env...)
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(line, "make") {
+		m.Logf("%s (%.0f s)\n%s", line, time.Since(begin).Seconds(), out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// state returns what the constant of that name prints, by lines.
+func (m machine) state() []string {
+	m.Helper()
+	return strings.Split(m.run(state), "\n")
+}
+
+// get asks an address for a path by HTTP, as programs on the machine do.
+func (m machine) get(address, path string) func() (string, error) {
+	host, port, _ := net.SplitHostPort(address)
+	return func() (string, error) {
+		return m.try(fmt.Sprintf(`timeout 5 bash -c "exec 3<>/dev/tcp/%s/%s; printf 'GET %s HTTP/1.0\r\n\r\n' >&3; cat <&3"`, host, port, path))
+	}
+}
+
+// newMachine starts Docker, which is to have images for nodes and registry.
+func newMachine(t *testing.T) machine {
+	t.Helper()
+	g := NewWithT(t)
+	root, err := filepath.Abs("../..")
+	g.Expect(err).NotTo(HaveOccurred())
+	folder, programs := filepath.Join(root, "bin", "kind"), filepath.Join(root, "bin", "landscape")
+	docker := &kind.Docker{Folder: filepath.Join(folder, "docker"), Runtime: filepath.Join(folder, "caps")}
+	m := machine{T: t, docker: docker, root: root, env: []string{
+		"PATH=" + programs + ":" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(root, ".kind", "kubeconfig"),
+	}}
+	t.Cleanup(func() { NewWithT(t).Expect(docker.Stop()).To(Succeed()) })
+	g.Expect(docker.Start(t.Context())).To(Succeed())
+	if m.run("docker ps --all --quiet") != "" {
+		m.run("make kind-down # what a run left that was killed")
+	}
+	g.Expect(filepath.Join(root, ".kind")).NotTo(BeADirectory(), "this clone has a cluster of another Docker: 'make kind-down' first")
+
+	begin := time.Now()
+	builder, err := kind.NewBuilder(t.Context(), root, docker)
+	g.Expect(err).NotTo(HaveOccurred())
+	builder.Report = t.Logf
+	images, err := builder.Images(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	builder.Bin = folder
+	probe, err := builder.Program(t.Context(), "probe", "/usr/local/bin/probe")
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Logf("images are there (%.0f s)", time.Since(begin).Seconds())
+	m.env = append(m.env, "KIND_NODE_IMAGE="+images.Node, "REGISTRY_IMAGE="+images.Registry, "PROBE_IMAGE="+probe)
+	t.Cleanup(func() { _, _ = m.try("[ ! -e .kind ] || make kind-down") })
+	return m
+}
+
+func TestKindUpAndDown(t *testing.T) {
+	m := newMachine(t)
+	// run runs a part of the test, without which the next ones make no sense.
+	run := func(name string, part func(Gomega, machine)) {
+		ok := t.Run(name, func(t *testing.T) {
+			m := m
+			m.T = t
+			part(NewWithT(t), m)
+		})
+		if !ok {
+			t.FailNow()
+		}
+	}
+
+	for _, test := range []struct{ name, make, take, says string }{
+		{"a network that overlaps", "docker network create --subnet 172.18.0.0/16 shop", "docker network rm shop", "the network shop of docker has 172.18.0.0/16"},
+		{"a route", "ip link add pl0 type bridge; ip address add 172.18.255.1/32 dev pl0; ip link set pl0 up", "ip link delete pl0", "take it down, a landscape with 'make down'"},
+		{"a container with the registry's port", "docker run --detach --name kind-registry --publish 127.0.0.1:5001:5001 $REGISTRY_IMAGE", "docker rm --force kind-registry", "the container kind-registry has port 5001"},
+	} {
+		run("refuses "+test.name, func(g Gomega, m machine) {
+			m.run(test.make)
+			with := m.state()
+			out, err := m.try("make kind-up")
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(out).To(ContainSubstring(test.says))
+			g.Expect(m.state()).To(ConsistOf(with), "nothing was made")
+			m.run(test.take)
+		})
+	}
+
+	before := m.state()
+	run("single", func(g Gomega, m machine) {
+		m.run("make kind-up")
+		m.run("kubectl wait node --all --for condition=Ready --timeout 2m")
+		g.Expect(m.run("kubectl get nodes -o jsonpath={.items[*].status.capacity.pods}")).To(Equal("250"))
+
+		m.run("docker tag $PROBE_IMAGE 127.0.0.1:5001/probe:test && docker push --quiet 127.0.0.1:5001/probe:test")
+		m.run(`version=$(kubectl -n kube-system get deployment coredns -o jsonpath='{..image}')
+sed "s/VERSION/${version##*:}/" test/kind/pods.yaml | kubectl apply -f -
+kubectl wait pod --all --for condition=Ready --timeout 2m || { kubectl describe pods; exit 1; }`)
+		for _, address := range []string{"172.18.255.1:443", "172.18.255.130:80"} {
+			g.Eventually(m.get(address, "/resolve?name=kubernetes.default.svc.cluster.local")).WithTimeout(time.Minute).Should(ContainSubstring(`["10.2.0.1"]`), address)
+		}
+		g.Eventually(m.get("172.18.255.1:443", "/resolve?name=api.virtual-garden.local.gardener.cloud")).WithTimeout(2*time.Minute).
+			Should(ContainSubstring(`["192.0.2.7"]`), "the extension's name server is asked")
+		g.Eventually(m.get("172.18.255.1:443", "/resolve?name=registry.local.gardener.cloud")).WithTimeout(time.Minute).
+			Should(ContainSubstring("172.18.254.1"), "Docker is asked")
+	})
+
+	run("mends what was stopped", func(g Gomega, m machine) {
+		up := m.state()
+		m.run("make kind-up")
+		g.Expect(m.state()).To(ConsistOf(up), "there was nothing to do")
+		m.run("docker stop --time 1 gardener-local-control-plane provider-local-registry")
+		m.run("make kind-up")
+		g.Eventually(m.get("172.18.255.130:80", "/resolve?name=api.virtual-garden.local.gardener.cloud")).WithTimeout(3 * time.Minute).Should(ContainSubstring(`["192.0.2.7"]`))
+		m.run("docker pull --quiet 127.0.0.1:5001/probe:test")
+		m.run("make kind-down")
+		g.Expect(m.state()).To(ConsistOf(before))
+	})
+
+	run("without IPv6, interrupted and repeated", func(g Gomega, m machine) {
+		m.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
+		before := m.state()
+		m.run(`set -m
+make kind-up >/dev/null 2>&1 &
+until docker inspect gardener-local-control-plane >/dev/null 2>&1; do sleep 0.2; done
+kill -KILL -- -$!`)
+		g.Expect(m.run("make kind-up")).To(ContainSubstring("made by half"))
+		m.run("kubectl wait node --all --for condition=Ready --timeout 2m")
+		m.run("make kind-down")
+		g.Expect(m.state()).To(ConsistOf(before))
+		m.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0")
+	})
+
+	for _, cluster := range []string{"dual-stack", "ipv6", "zones"} {
+		run(cluster, func(g Gomega, m machine) {
+			before := m.state()
+			m.run("make kind-up KIND_CLUSTER=" + cluster)
+			m.run("kubectl wait node --all --for condition=Ready --timeout 5m")
+			m.run("kubectl -n kube-system rollout status deployment coredns --timeout 3m")
+			m.run("make kind-down")
+			g.Expect(m.state()).To(ConsistOf(before))
+		})
+	}
+}
