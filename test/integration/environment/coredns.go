@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // CoreDNS is a running process of our CoreDNS.
@@ -78,20 +78,21 @@ func onPorts(corefile string, port, hostPort int) string {
 	return strings.Join(lines, "")
 }
 
-// FreePort returns a port that is free for UDP and TCP.
+// FreePort returns a port that is free for UDP and TCP. It is below those that the kernel gives to outgoing connections, which might take
+// it before it is used.
 func FreePort() (int, error) {
 	for range 20 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, err
-		}
-		port := tcp.Addr().(*net.TCPAddr).Port
-		udp, err := net.ListenPacket("udp", tcp.Addr().String())
-		_ = tcp.Close()
+		port := 10_000 + rand.IntN(20_000) // #nosec G404 -- no secret.
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		tcp, err := net.Listen("tcp", address)
 		if err != nil {
 			continue
 		}
-		return port, errors.Join(udp.SetDeadline(time.Now()), udp.Close())
+		udp, err := net.ListenPacket("udp", address)
+		if err = errors.Join(tcp.Close(), err); err != nil {
+			continue
+		}
+		return port, udp.Close()
 	}
 	return 0, errors.New("no port is free for both UDP and TCP")
 }
