@@ -7,6 +7,8 @@ package kind
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,9 +22,6 @@ import (
 	"syscall"
 	"time"
 )
-
-// cgroup is the parent of all containers.
-const cgroup = "provider-local-kind"
 
 // Docker is a daemon of the test's own, in namespaces of its own.
 type Docker struct {
@@ -52,7 +51,7 @@ func (d *Docker) Start(ctx context.Context) error {
 		return err
 	}
 	config, err := json.Marshal(map[string]any{
-		"data-root": filepath.Join(d.Folder, "data"), "hosts": []string{d.host()}, "cgroup-parent": "/" + cgroup,
+		"data-root": filepath.Join(d.Folder, "data"), "hosts": []string{d.host()}, "cgroup-parent": "/" + d.cgroup(),
 		"runtimes": map[string]any{"caps": map[string]any{"path": d.Runtime}}, "default-runtime": "caps",
 	})
 	if err != nil {
@@ -95,19 +94,25 @@ func (d *Docker) Stop() error {
 	if err := stop.Run(); err == nil {
 		select {
 		case <-ended:
-			return removeCgroups()
+			return d.removeCgroups()
 		case <-time.After(20 * time.Second):
 		}
 	}
 	_ = d.daemon.Process.Kill()
 	<-ended
-	return removeCgroups()
+	return d.removeCgroups()
+}
+
+// cgroup is the parent of all containers. Each clone of the repository has one of its own, as their tests may run at a time.
+func (d *Docker) cgroup() string {
+	sum := sha256.Sum256([]byte(d.Folder))
+	return "provider-local-kind-" + hex.EncodeToString(sum[:4])
 }
 
 // removeCgroups removes what containers leave that are killed.
-func removeCgroups() error {
+func (d *Docker) removeCgroups() error {
 	var errs []error
-	for _, pattern := range []string{"/sys/fs/cgroup/" + cgroup, "/sys/fs/cgroup/*/" + cgroup} {
+	for _, pattern := range []string{"/sys/fs/cgroup/" + d.cgroup(), "/sys/fs/cgroup/*/" + d.cgroup()} {
 		roots, err := filepath.Glob(pattern)
 		errs = append(errs, err)
 		for _, root := range roots {
