@@ -34,11 +34,13 @@ type Docker struct {
 }
 
 // isolated is the first process in the namespaces. What it starts ends with it, and what it mounts goes with it. An empty /run hides
-// the sockets of the machine's daemons: dockerd would use a containerd that it finds there.
+// the sockets of the machine's daemons: dockerd would use a containerd that it finds there. /etc/hosts is a copy, since names are added.
 const isolated = `set -eu
 mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
+cp /etc/hosts /run/hosts
+mount --bind /run/hosts /etc/hosts
 ip link set lo up
 dockerd --config-file "$1/daemon.json" >"$1/dockerd.log" 2>&1
 `

@@ -29,7 +29,8 @@ ip -o address show dev lo
 for tool in iptables ip6tables; do $tool-save | sed -e '/^#/d' -e 's/\[[0-9:]*\]//' | sort; done
 docker ps --all --format '{{.Names}}'; docker network ls --format '{{.Name}}'; docker volume ls --quiet
 sysctl fs.inotify.max_user_instances
-ls -d .kind || true`
+ls -d .kind || true
+cat /etc/hosts`
 
 // machine is the namespaces of Docker, in the repository's folder.
 type machine struct {
@@ -51,7 +52,7 @@ func (m machine) run(line string) string {
 func (m machine) try(line string) (string, error) {
 	begin := time.Now()
 	// Cleaning up, the context of the test is over.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), 20*time.Minute)
 	defer cancel()
 	// Another mount namespace has another folder to begin in.
 	cmd := m.docker.Command(ctx, "bash", "-euo", "pipefail", "-c", `cd "$0"; `+line, m.root)
@@ -108,6 +109,30 @@ func newMachine(t *testing.T) machine {
 	m.env = append(m.env, "KIND_NODE_IMAGE="+images.Node, "REGISTRY_IMAGE="+images.Registry, "PROBE_IMAGE="+probe)
 	t.Cleanup(func() { _, _ = m.try("[ ! -e .kind ] || make kind-down") })
 	return m
+}
+
+// TestGarden brings a Garden up, with the landscape's images in place of published ones.
+func TestGarden(t *testing.T) {
+	m := newMachine(t)
+	g := NewWithT(t)
+	before := m.state()
+	m.run("make kind-up")
+	m.run(`landscape stand-ins # which make built
+docker cp bin/landscape/landscape gardener-local-control-plane:/usr/local/bin/
+docker exec --detach gardener-local-control-plane landscape status-controller --kubeconfig /etc/kubernetes/admin.conf --volumes /var/volumes`)
+	m.run("make gardener-up UNTIL=garden")
+	g.Expect(m.run("kubectl get garden local -o jsonpath={.status.lastOperation.state}")).To(Equal("Succeeded"))
+	g.Eventually(func() error { _, err := m.try("make status"); return err }).WithTimeout(2*time.Minute).WithPolling(10*time.Second).
+		Should(Succeed(), "the Extension is installed once the Garden has succeeded")
+
+	g.Expect(m.run("kubectl -n virtual-garden-istio-ingress get service istio-ingressgateway -o jsonpath='{.status.loadBalancer.ingress[*].ip} {.spec.ports[*].nodePort}'")).
+		To(Equal("172.18.255.3 31433"), "the garden instance gives them")
+	m.run("make dns-setup")
+	g.Expect(m.run(`kubectl -n garden get secret gardener -o jsonpath={.data.kubeconfig} | base64 -d >.kind/virtual-garden.kubeconfig
+kubectl --kubeconfig .kind/virtual-garden.kubeconfig get namespaces -o name`)).To(ContainSubstring("namespace/garden"), "the machine reaches the virtual garden")
+
+	m.run("make kind-down")
+	g.Expect(m.state()).To(ConsistOf(before))
 }
 
 func TestKindUpAndDown(t *testing.T) {

@@ -97,6 +97,15 @@ func command() *cobra.Command {
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
 		},
 		&cobra.Command{
+			Use: "stand-ins", Short: "Have a kind cluster run what the bare landscape runs (for machines without registries)", Hidden: true, Args: cobra.NoArgs,
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) (err error) {
+				if l.Layout, err = l.Layout.On(layout.Kind); err != nil {
+					return err
+				}
+				return l.StandIns(cmd.Context())
+			}),
+		},
+		&cobra.Command{
 			Use:   "down",
 			Short: "Take the landscape down and verify that nothing is left",
 			Long: `Stops and removes what up made, and nothing else: processes, mounts, network devices, firewall rules, cgroups, kernel parameters.

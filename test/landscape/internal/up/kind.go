@@ -15,6 +15,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
@@ -46,6 +47,32 @@ func (l Landscape) metrics(ctx context.Context, _ step.Progress) (string, error)
 		return "", err
 	}
 	return fmt.Sprintf("%d objects applied", len(objects)), l.apply(ctx, objects)
+}
+
+// StandIns makes the kind cluster one for machines that reach no registry: it fills the cluster's registry with the images of the bare
+// landscape, and applies the policies by which stand-ins run. What those need besides is the status controller.
+func (l Landscape) StandIns(ctx context.Context) error {
+	table, err := images.Load()
+	if err != nil {
+		return err
+	}
+	lacks, err := cluster.LacksSysResource()
+	if err != nil {
+		return err
+	}
+	bare := l
+	bare.Layout.Kind = ""
+	objects, err := cluster.Base(l.Layout.Network, table, lacks)
+	if err != nil {
+		return err
+	}
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
+		{Name: "binaries", Title: "programs built from their Go modules", Execute: bare.binaries, Remedy: "read above what failed"},
+		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: "run make kind-up, which repairs the registry"},
+		{Name: "policies", Title: "policies and namespaces are there", Execute: func(context.Context, step.Progress) (string, error) {
+			return fmt.Sprintf("%d objects applied", len(objects)), l.apply(ctx, objects)
+		}, Remedy: "run make kind-up, which repairs the cluster"},
+	})
 }
 
 // programs are what the landscape builds. In a kind cluster, all others come as images.
