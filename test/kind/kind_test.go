@@ -120,6 +120,7 @@ func TestGarden(t *testing.T) {
 	m.run(`landscape stand-ins # which make built
 docker cp bin/landscape/landscape gardener-local-control-plane:/usr/local/bin/
 docker exec --detach gardener-local-control-plane landscape status-controller --kubeconfig /etc/kubernetes/admin.conf --volumes /var/volumes`)
+	m.run("docker pull --quiet 127.0.0.1:5001/real/machine:latest")
 	m.run("make gardener-up UNTIL=garden")
 	g.Expect(m.run("kubectl get garden local -o jsonpath={.status.lastOperation.state}")).To(Equal("Succeeded"))
 	g.Eventually(func() error { _, err := m.try("make status"); return err }).WithTimeout(2*time.Minute).WithPolling(10*time.Second).
@@ -130,6 +131,10 @@ docker exec --detach gardener-local-control-plane landscape status-controller --
 	m.run("make dns-setup")
 	g.Expect(m.run(`kubectl -n garden get secret gardener -o jsonpath={.data.kubeconfig} | base64 -d >.kind/virtual-garden.kubeconfig
 kubectl --kubeconfig .kind/virtual-garden.kubeconfig get namespaces -o name`)).To(ContainSubstring("namespace/garden"), "the machine reaches the virtual garden")
+
+	m.env = append(m.env, "MACHINE_IMAGE=127.0.0.1:5001/real/machine:latest")
+	m.run("make gardener-up")
+	m.run("kubectl --kubeconfig .kind/shoots/local.kubeconfig wait node --all --for condition=Ready --timeout 1m")
 
 	m.run("make kind-down")
 	g.Expect(m.state()).To(ConsistOf(before))

@@ -112,10 +112,15 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 // profiles are what skaffold/README.md has for the kind cluster, or for a landscape on this network.
 func (l Landscape) profiles() string {
 	switch {
-	case l.Layout.Kind == "single":
-		return "kind"
 	case l.Layout.Kind != "":
-		return "kind," + l.Layout.Kind
+		profiles := []string{"kind"}
+		if l.Layout.Kind != "single" {
+			profiles = append(profiles, l.Layout.Kind)
+		}
+		if _, err := os.Stat(l.standIns()); err == nil {
+			profiles = append(profiles, "stand-ins")
+		}
+		return strings.Join(profiles, ",")
 	case l.Layout.Network.IsDefault():
 		return "landscape"
 	}

@@ -6,8 +6,10 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,9 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
+
+// kindRegistry is the address of the registry beside the cluster for machines (skaffold/kind/cluster).
+const kindRegistry = "172.18.254.1:5001"
 
 // kindCluster checks what `make kind-up` made, and waits for the nodes: they may just have been started.
 func (l Landscape) kindCluster(ctx context.Context, progress step.Progress) (string, error) {
@@ -69,11 +74,20 @@ func (l Landscape) StandIns(ctx context.Context) error {
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
 		{Name: "binaries", Title: "programs built from their Go modules", Execute: bare.binaries, Remedy: "read above what failed"},
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: "run make kind-up, which repairs the registry"},
+		{Name: "machine-image", Title: "machine image pushed", Execute: func(ctx context.Context, progress step.Progress) (string, error) {
+			builder := l.machineImages()
+			builder.Registry = kindRegistry
+			_, err := builder.Push(ctx, progress)
+			return "", err
+		}, Remedy: "look whether Debian's package mirror is reached"},
 		{Name: "policies", Title: "policies and namespaces are there", Execute: func(context.Context, step.Progress) (string, error) {
-			return fmt.Sprintf("%d objects applied", len(objects)), l.apply(ctx, objects)
+			return fmt.Sprintf("%d objects applied", len(objects)), errors.Join(l.apply(ctx, objects), os.WriteFile(l.standIns(), nil, 0o600))
 		}, Remedy: "run make kind-up, which repairs the cluster"},
 	})
 }
+
+// standIns is a file that is there once StandIns was called, until `make kind-down`.
+func (l Landscape) standIns() string { return l.Layout.State("stand-ins") }
 
 // programs are what the landscape builds. In a kind cluster, all others come as images.
 func (l Landscape) programs() []binaries.Program {

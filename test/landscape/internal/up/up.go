@@ -385,19 +385,22 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 }
 
 func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (string, error) {
-	builder := machineimage.Builder{
+	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still at work, %s", elapsed.Round(time.Second)) })
+	defer stop()
+	pushed, err := l.machineImages().Push(ctx, progress)
+	if err == nil {
+		l.ahead.begin(ctx, "deploy", "build", l.build(progress))
+	}
+	return map[bool]string{true: "pushed", false: "up to date"}[pushed], err
+}
+
+func (l Landscape) machineImages() machineimage.Builder {
+	return machineimage.Builder{
 		Source:     filepath.Join(l.Layout.Root, "skaffold", "images", "machine"),
 		Cache:      l.Layout.MachineImages(),
 		Registry:   l.Layout.Network.Registry(),
 		Repository: fmt.Sprintf("127.0.0.1:%d/%s", layout.RegistryPort, images.Repository(machineimage.Name)),
 	}
-	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still at work, %s", elapsed.Round(time.Second)) })
-	defer stop()
-	pushed, err := builder.Push(ctx, progress)
-	if err == nil {
-		l.ahead.begin(ctx, "deploy", "build", l.build(progress))
-	}
-	return map[bool]string{true: "pushed", false: "up to date"}[pushed], err
 }
 
 func (l Landscape) apiServer(ctx context.Context, _ step.Progress) (string, error) {

@@ -42,12 +42,8 @@ func runClient(ctx context.Context, getenv func(string) string) error {
 		dial:    (&net.Dialer{Timeout: relay.DialTimeout}).DialContext,
 		resolve: net.DefaultResolver.LookupNetIP,
 	}
-	for _, name := range []string{"SHOOT_POD_NETWORKS", "SHOOT_SERVICE_NETWORKS", "SHOOT_NODE_NETWORKS"} {
-		networks, err := parseNetworks(getenv(name))
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", name, err)
-		}
-		c.networks = append(c.networks, networks...)
+	if c.networks, err = shootNetworks(getenv); err != nil {
+		return err
 	}
 	if len(c.networks) == 0 {
 		return errors.New("no networks of the shoot are set")
@@ -158,11 +154,28 @@ func (c *client) allowed(ctx context.Context, target string) (string, error) {
 	}
 	for _, address := range addresses {
 		address = address.Unmap()
-		if slices.ContainsFunc(c.networks, func(network netip.Prefix) bool { return network.Contains(address) }) {
+		if contain(c.networks, address) {
 			return net.JoinHostPort(address.String(), port), nil
 		}
 	}
 	return "", errors.New("not in the shoot's networks")
+}
+
+// shootNetworks reads the ranges that are behind the tunnel.
+func shootNetworks(getenv func(string) string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, name := range []string{"SHOOT_POD_NETWORKS", "SHOOT_SERVICE_NETWORKS", "SHOOT_NODE_NETWORKS"} {
+		networks, err := parseNetworks(getenv(name))
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		all = append(all, networks...)
+	}
+	return all, nil
+}
+
+func contain(networks []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
 // parseNetworks reads ranges that are separated by commas.

@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 		// The server runs in another process of the Pod.
 		return program.Ask(ctx, "tcp", localAddress, "/"+command)
 	case role == roleServer && command == "":
-		return runServer(ctx)
+		return runServer(ctx, getenv)
 	case role == roleClient && command == "":
 		return runClient(ctx, getenv)
 	case role == roleEnvoy:

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,8 +34,12 @@ const (
 	tunnelAddress = ":1194"
 )
 
-func runServer(ctx context.Context) error {
+func runServer(ctx context.Context, getenv func(string) string) error {
 	own, err := loadCredentials(serverCredentials)
+	if err != nil {
+		return err
+	}
+	networks, err := shootNetworks(getenv)
 	if err != nil {
 		return err
 	}
@@ -48,13 +53,16 @@ func runServer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("opening the local port: %w", err)
 	}
-	return (&server{tls: own.server(clientName)}).serve(ctx, tunnel, local)
+	return (&server{tls: own.server(clientName), networks: networks}).serve(ctx, tunnel, local)
 }
 
 // server is the seed's side of the VPN.
 type server struct {
 	tls     *tls.Config
 	tunnels tunnels
+	// networks are what is reached through the tunnel. Other addresses have no route into it, such as those of machines that have
+	// addresses of the seed.
+	networks []netip.Prefix
 }
 
 // serve takes tunnels, and requests of what shares the Pod, until ctx ends.
@@ -91,7 +99,7 @@ func (s *server) serveTunnel(ctx context.Context, conn net.Conn) {
 
 // serveLocal answers probes, and joins who asks with CONNECT to a stream. Both probes ask whether the server serves, not
 // whether there is a tunnel: the Pod that replaces another one gets its tunnel only when the other is gone.
-func (s *server) serveLocal(_ context.Context, conn net.Conn) {
+func (s *server) serveLocal(ctx context.Context, conn net.Conn) {
 	request, conn, err := relay.ReadRequest(conn)
 	if err != nil {
 		return
@@ -104,27 +112,39 @@ func (s *server) serveLocal(_ context.Context, conn net.Conn) {
 		relay.Answer(conn, status)
 		return
 	}
-	stream, err := s.tunnels.open()
-	if err != nil {
-		slog.Info("Not reached", "target", request.Host, "error", err)
-		relay.Answer(conn, http.StatusServiceUnavailable)
-		return
-	}
-	defer stream.Close()
-	joined, err := relay.Connect(stream, request.Host, nil)
+	target, err := s.connect(ctx, request.Host)
 	if err != nil {
 		status := http.StatusBadGateway
 		if refused := (*relay.StatusError)(nil); errors.As(err, &refused) {
 			status = refused.Code
+		} else if errors.Is(err, errNoTunnel) {
+			status = http.StatusServiceUnavailable
 		}
 		slog.Info("Not reached", "target", request.Host, "error", err)
 		relay.Answer(conn, status)
 		return
 	}
+	defer target.Close()
 	if err := relay.Accept(conn); err != nil {
 		return
 	}
-	relay.Join(conn, joined)
+	relay.Join(conn, target)
+}
+
+// connect connects with host:port, through the tunnel unless it is an address that is not behind that.
+func (s *server) connect(ctx context.Context, target string) (net.Conn, error) {
+	if address, err := netip.ParseAddrPort(target); err == nil && len(s.networks) > 0 && !contain(s.networks, address.Addr().Unmap()) {
+		return (&net.Dialer{Timeout: relay.DialTimeout}).DialContext(ctx, "tcp", target)
+	}
+	stream, err := s.tunnels.open()
+	if err != nil {
+		return nil, err
+	}
+	joined, err := relay.Connect(stream, target, nil)
+	if err != nil {
+		return nil, errors.Join(err, stream.Close())
+	}
+	return joined, nil
 }
 
 const (
@@ -243,7 +263,7 @@ func (t *tunnels) open() (net.Conn, error) {
 		if openErr == nil {
 			return stream, nil
 		}
-		err = fmt.Errorf("opening a stream: %w", openErr)
+		err = fmt.Errorf("%w: opening a stream: %w", errNoTunnel, openErr)
 	}
 	return nil, err
 }

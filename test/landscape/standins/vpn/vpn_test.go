@@ -398,3 +398,21 @@ func TestParseNetworks(t *testing.T) {
 	_, err := parseNetworks("10.0.0.0")
 	g.Expect(err).To(HaveOccurred())
 }
+
+func TestAddressesThatAreNotOfTheShootAreNotBehindTheTunnel(t *testing.T) {
+	g := NewWithT(t)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer listener.Close()
+	networks, err := shootNetworks(func(name string) string { return map[string]string{"SHOOT_NODE_NETWORKS": "10.250.0.0/16"}[name] })
+	g.Expect(err).NotTo(HaveOccurred())
+	s := &server{networks: networks}
+
+	conn, err := s.connect(t.Context(), listener.Addr().String())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(conn.Close()).To(Succeed())
+	for _, target := range []string{"10.250.0.7:10250", "name:10250"} {
+		_, err = s.connect(t.Context(), target)
+		g.Expect(err).To(MatchError(errNoTunnel), target)
+	}
+}
