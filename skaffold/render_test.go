@@ -55,7 +55,7 @@ const (
 // targets are the profiles of each target, and the configuration of its kind cluster, if it is one.
 func targets() map[string]string {
 	return map[string]string{
-		"landscape": "", "landscape,network": "", "kind": "cluster.yaml", "kind,zones": "cluster-zones.yaml", "kind,ipv6": "cluster-ipv6.yaml", "kind,dual-stack": "cluster-dual-stack.yaml",
+		"landscape": "", "landscape,network": "", "kind": "cluster.yaml", "kind,stand-ins": "cluster.yaml", "kind,zones": "cluster-zones.yaml", "kind,ipv6": "cluster-ipv6.yaml", "kind,dual-stack": "cluster-dual-stack.yaml",
 	}
 }
 
