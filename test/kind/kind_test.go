@@ -111,8 +111,8 @@ func newMachine(t *testing.T) machine {
 	return m
 }
 
-// TestGarden brings a Garden up, with the landscape's images in place of published ones.
-func TestGarden(t *testing.T) {
+// TestGardener brings a Garden, a Seed and the example Shoots up, with the landscape's images in place of published ones.
+func TestGardener(t *testing.T) {
 	m := newMachine(t)
 	g := NewWithT(t)
 	before := m.state()
