@@ -168,7 +168,7 @@ test-machines: need-qemu $(LANDSCAPE)
 	@$(LANDSCAPE) build
 	@go test -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
 
-## test-kind: run make kind-up and kind-down with a private Docker and without any registry, as root; skaffold/README.md
+## test-kind: run make kind-up, gardener-up and kind-down with a private Docker and without any registry, as root; skaffold/README.md
 .PHONY: test-kind
 test-kind: need-kind-offline kind-programs
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(REPO)/bin/kind/caps ./test/kind/caps

@@ -33,6 +33,10 @@ func TestTheMachineImageIsBuiltByTheEngineThatThereIs(t *testing.T) {
 			name: "the one that is asked for, for another platform", programs: []string{"docker", "podman"}, env: []string{"CONTAINER_ENGINE=podman", "PLATFORMS=linux/arm64"},
 			log: "podman build --tag " + image + " --build-arg REGISTRY=registry.local.gardener.cloud:5001 --platform linux/arm64 /context\npodman push --tls-verify=false " + image + "\n",
 		},
+		{
+			name: "an image that the engine has", programs: []string{"docker"}, env: []string{"MACHINE_IMAGE=mine:1"},
+			log: "docker tag mine:1 " + image + "\ndocker push " + image + "\n",
+		},
 		{name: "none", says: "which takes Docker or podman"},
 		{name: "nothing that is pushed when it can't be built", programs: []string{"docker"}, env: []string{"BROKEN=build"},
 			log: "docker build --tag " + image + " --build-arg REGISTRY=registry.local.gardener.cloud:5001 /context\n", says: ""},

@@ -19,7 +19,7 @@ import (
 )
 
 // caches says what the instance caches, beside all BackupBuckets, BackupEntries, DNSRecords and Extensions: of Services, ConfigMaps
-// and EndpointSlices what CoreDNS needs, of Secrets those that are generated for BackupBuckets, and the ManagedResources in the
+// and EndpointSlices what CoreDNS and load balancers need, of Namespaces the metadata, which tell load balancers of a seed that is gone, of Secrets those that are generated for BackupBuckets, and the ManagedResources in the
 // garden's namespace, as the instance deploys there and may not look at others.
 func caches(config *configv1alpha1.ExtensionConfiguration) map[client.Object]cache.ByObject {
 	byObject := coredns.CacheOptions(config.DNS.CoreDNS.Namespace)

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -165,6 +166,14 @@ func TestCredentialsOfAnObjectThatGoesByItselfAreReleased(t *testing.T) {
 
 	g.Expect(c.Delete(t.Context(), bucket)).To(Succeed())
 	g.Expect(predicate.And(r.Predicates()...).Delete(event.DeleteEvent{Object: bucket})).To(BeTrue())
+	credentials.client = interceptor.NewClient(c, interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return errors.New("no answer")
+		},
+	})
+	_, err = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(bucket)})
+	g.Expect(err).To(MatchError(ContainSubstring("no answer")), "it is tried again")
+	credentials.client = c
 	_, err = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(bucket)})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(finalizersOf(t, c)).To(ConsistOf("others.example.com/finalizer"))

@@ -23,7 +23,7 @@ import (
 
 // counted is a fake API server with some Secrets that notes requests. As a real one, and unlike the fake client alone, it
 // decodes what is read on top of what an object has.
-func counted(t *testing.T, objects ...client.Object) (client.Client, *[]string) {
+func counted(t *testing.T, objects ...client.Object) (client.WithWatch, *[]string) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	NewWithT(t).Expect(corev1.AddToScheme(scheme)).To(Succeed())

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kind runs `make kind-up` and `make kind-down` with a real Docker and a real kind, on a machine without both and without
+// Package kind runs `make kind-up`, `make gardener-up` and `make kind-down` with a real Docker and a real kind, on a machine without both and without
 // any registry of images. `make test-kind` runs it (build tag kind, as root).
 //
 // Docker's daemon is that of Debian's package, which is unpacked and not installed. It runs in a network, a mount and a process

@@ -120,7 +120,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	controllers := builder.ControllerManagedBy(mgr).Named(ControllerName).WithOptions(opts.Controller).For(&corev1.Service{})
 	if opts.Garden {
-		controllers.Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.allShared), builder.WithPredicates(predicate.Funcs{
+		controllers.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.allShared), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		}))

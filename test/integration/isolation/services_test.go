@@ -53,7 +53,7 @@ var _ = Describe("Services that a garden needs", Ordered, func() {
 		Expect(instanceOf(ctx, gateway)()).To(Equal(seedPlace))
 	})
 
-	It("are the garden instance's when the seed instance is uninstalled, which goes on with what is to be done", func(ctx SpecContext) {
+	It("are served by the garden instance once the seed instance is uninstalled", func(ctx SpecContext) {
 		deleteNamespace(ctx, seedPlace)
 		eventuallyServedBy(ctx, gardenPlace, gateway, coreDNSService)
 	})

@@ -117,7 +117,7 @@ func (l Landscape) profiles() string {
 		if l.Layout.Kind != "single" {
 			profiles = append(profiles, l.Layout.Kind)
 		}
-		if _, err := os.Stat(l.standIns()); err == nil {
+		if l.hasStandIns() {
 			profiles = append(profiles, "stand-ins")
 		}
 		return strings.Join(profiles, ",")

@@ -6,7 +6,6 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
@@ -57,37 +55,33 @@ func (l Landscape) metrics(ctx context.Context, _ step.Progress) (string, error)
 // StandIns makes the kind cluster one for machines that reach no registry: it fills the cluster's registry with the images of the bare
 // landscape, and applies the policies by which stand-ins run. What those need besides is the status controller.
 func (l Landscape) StandIns(ctx context.Context) error {
-	table, err := images.Load()
-	if err != nil {
-		return err
-	}
-	lacks, err := cluster.LacksSysResource()
-	if err != nil {
-		return err
-	}
 	bare := l
 	bare.Layout.Kind = ""
-	objects, err := cluster.Base(l.Layout.Network, table, lacks)
-	if err != nil {
-		return err
-	}
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
 		{Name: "binaries", Title: "programs built from their Go modules", Execute: bare.binaries, Remedy: "read above what failed"},
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: "run make kind-up, which repairs the registry"},
 		{Name: "machine-image", Title: "machine image pushed", Execute: func(ctx context.Context, progress step.Progress) (string, error) {
 			builder := l.machineImages()
 			builder.Registry = kindRegistry
-			_, err := builder.Push(ctx, progress)
-			return "", err
+			return pushed(builder.Push(ctx, progress))
 		}, Remedy: "look whether Debian's package mirror is reached"},
-		{Name: "policies", Title: "policies and namespaces are there", Execute: func(context.Context, step.Progress) (string, error) {
-			return fmt.Sprintf("%d objects applied", len(objects)), errors.Join(l.apply(ctx, objects), os.WriteFile(l.standIns(), nil, 0o600))
+		{Name: "policies", Title: "policies and namespaces are there", Execute: func(ctx context.Context, _ step.Progress) (string, error) {
+			count, err := l.applyBase(ctx)
+			if err == nil {
+				err = os.WriteFile(l.standIns(), nil, 0o600)
+			}
+			return fmt.Sprintf("%d objects applied", count), err
 		}, Remedy: "run make kind-up, which repairs the cluster"},
 	})
 }
 
 // standIns is a file that is there once StandIns was called, until `make kind-down`.
 func (l Landscape) standIns() string { return l.Layout.State("stand-ins") }
+
+func (l Landscape) hasStandIns() bool {
+	_, err := os.Stat(l.standIns())
+	return err == nil
+}
 
 // programs are what the landscape builds. In a kind cluster, all others come as images.
 func (l Landscape) programs() []binaries.Program {

@@ -68,6 +68,9 @@ func TestSkaffoldIsToldOfTheVariantOfKind(t *testing.T) {
 			g := NewWithT(t)
 			l, _ := onKind(t, variant)
 			g.Expect(l.profiles()).To(Equal(profiles))
+			g.Expect(os.MkdirAll(l.Layout.State(), 0o750)).To(Succeed())
+			g.Expect(os.WriteFile(l.standIns(), nil, 0o600)).To(Succeed())
+			g.Expect(l.profiles()).To(Equal(profiles+",stand-ins"), "with the landscape's images")
 			g.Expect(l.deployEnv("/gardener", l.Layout.Kubeconfig())).To(ContainElements(
 				"GARDENER_DIR=/gardener", "KUBECONFIG="+l.Layout.Root+"/.kind/kubeconfig", HavePrefix("PATH="+l.Layout.Root+"/bin/landscape"),
 				"SKAFFOLD_DEFAULT_REPO=registry.local.gardener.cloud:5001/local-skaffold"))

@@ -387,11 +387,16 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (string, error) {
 	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still at work, %s", elapsed.Round(time.Second)) })
 	defer stop()
-	pushed, err := l.machineImages().Push(ctx, progress)
+	result, err := pushed(l.machineImages().Push(ctx, progress))
 	if err == nil {
 		l.ahead.begin(ctx, "deploy", "build", l.build(progress))
 	}
-	return map[bool]string{true: "pushed", false: "up to date"}[pushed], err
+	return result, err
+}
+
+// pushed says what has become of an image.
+func pushed(isNew bool, err error) (string, error) {
+	return map[bool]string{true: "pushed", false: "up to date"}[isNew], err
 }
 
 func (l Landscape) machineImages() machineimage.Builder {
@@ -412,26 +417,32 @@ func (l Landscape) apiServer(ctx context.Context, _ step.Progress) (string, erro
 }
 
 func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
-	table, err := images.Load()
+	count, err := l.applyBase(ctx)
 	if err != nil {
-		return "", err
-	}
-	lacks, err := cluster.LacksSysResource()
-	if err != nil {
-		return "", err
-	}
-	objects, err := cluster.Base(l.Layout.Network, table, lacks)
-	if err != nil {
-		return "", err
-	}
-	if err := l.apply(ctx, objects); err != nil {
 		return "", err
 	}
 	if err := l.folders(); err != nil {
 		return "", err
 	}
 	started, err := l.start(ctx, node.StatusController)
-	return fmt.Sprintf("%d objects applied, %s", len(objects), started), err
+	return fmt.Sprintf("%d objects applied, %s", count, started), err
+}
+
+// applyBase applies the policies by which stand-ins run, and what else is always there. It returns the number of objects.
+func (l Landscape) applyBase(ctx context.Context) (int, error) {
+	table, err := images.Load()
+	if err != nil {
+		return 0, err
+	}
+	lacks, err := cluster.LacksSysResource()
+	if err != nil {
+		return 0, err
+	}
+	objects, err := cluster.Base(l.Layout.Network, table, lacks)
+	if err != nil {
+		return 0, err
+	}
+	return len(objects), l.apply(ctx, objects)
 }
 
 // folders makes the folders that pods write to. The extension runs as 65532, and so does etcd-backup-restore.
