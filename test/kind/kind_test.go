@@ -111,15 +111,44 @@ func newMachine(t *testing.T) machine {
 	return m
 }
 
+// useStandIns gives the cluster the images of the bare landscape in place of published ones.
+func (m machine) useStandIns() {
+	m.Helper()
+	m.run(`landscape stand-ins # which make built
+docker cp bin/landscape/landscape gardener-local-control-plane:/usr/local/bin/
+docker exec --detach gardener-local-control-plane landscape status-controller --kubeconfig /etc/kubernetes/admin.conf --volumes /var/volumes`)
+}
+
+// runAgent runs test/probe in the cluster, which is reached like the gateway of a seed.
+func (m machine) runAgent() {
+	m.Helper()
+	m.run("docker tag $PROBE_IMAGE 127.0.0.1:5001/probe:test && docker push --quiet 127.0.0.1:5001/probe:test")
+	m.run("kubectl apply -f test/kind/agent.yaml && kubectl wait pod agent --for condition=Ready --timeout 2m")
+}
+
+// TestGardenInstance deploys gardener-operator, the extension and a Garden, and ends as soon as the garden's instance serves its
+// first DNSRecords.
+func TestGardenInstance(t *testing.T) {
+	m := newMachine(t)
+	g := NewWithT(t)
+	before := m.state()
+	m.run("make kind-up")
+	m.useStandIns()
+	m.run("make gardener-up UNTIL=deploy")
+	m.runAgent()
+	g.Eventually(m.get("172.18.255.1:443", "/resolve?name=api.virtual-garden.local.gardener.cloud")).WithTimeout(4*time.Minute).WithPolling(2*time.Second).
+		Should(ContainSubstring("172.18.255.3"), "pods ask the cluster's name server, which asks the extension's")
+	m.run("make kind-down")
+	g.Expect(m.state()).To(ConsistOf(before))
+}
+
 // TestGardener brings a Garden, a Seed and the example Shoots up, with the landscape's images in place of published ones.
 func TestGardener(t *testing.T) {
 	m := newMachine(t)
 	g := NewWithT(t)
 	before := m.state()
 	m.run("make kind-up")
-	m.run(`landscape stand-ins # which make built
-docker cp bin/landscape/landscape gardener-local-control-plane:/usr/local/bin/
-docker exec --detach gardener-local-control-plane landscape status-controller --kubeconfig /etc/kubernetes/admin.conf --volumes /var/volumes`)
+	m.useStandIns()
 	m.run("docker pull --quiet 127.0.0.1:5001/real/machine:latest")
 	m.run("make gardener-up UNTIL=garden")
 	g.Expect(m.run("kubectl get garden local -o jsonpath={.status.lastOperation.state}")).To(Equal("Succeeded"))
@@ -176,10 +205,10 @@ func TestKindUpAndDown(t *testing.T) {
 		m.run("kubectl wait node --all --for condition=Ready --timeout 2m")
 		g.Expect(m.run("kubectl get nodes -o jsonpath={.items[*].status.capacity.pods}")).To(Equal("250"))
 
-		m.run("docker tag $PROBE_IMAGE 127.0.0.1:5001/probe:test && docker push --quiet 127.0.0.1:5001/probe:test")
 		m.run(`version=$(kubectl -n kube-system get deployment coredns -o jsonpath='{..image}')
-sed "s/VERSION/${version##*:}/" test/kind/pods.yaml | kubectl apply -f -
-kubectl wait pod --all --for condition=Ready --timeout 2m || { kubectl describe pods; exit 1; }`)
+sed "s/VERSION/${version##*:}/" test/kind/nameserver.yaml | kubectl apply -f -
+kubectl wait pod coredns --for condition=Ready --timeout 2m || { kubectl describe pods; exit 1; }`)
+		m.runAgent()
 		for _, address := range []string{"172.18.255.1:443", "172.18.255.130:80"} {
 			g.Eventually(m.get(address, "/resolve?name=kubernetes.default.svc.cluster.local")).WithTimeout(time.Minute).Should(ContainSubstring(`["10.2.0.1"]`), address)
 		}
