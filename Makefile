@@ -73,6 +73,16 @@ up: $(LANDSCAPE)
 down: $(LANDSCAPE)
 	@$(LANDSCAPE) down
 
+## stop: stop all of it and keep everything, as root or with sudo, until make start
+.PHONY: stop
+stop: $(LANDSCAPE)
+	@$(LANDSCAPE) stop
+
+## start: start it again as it was after make stop or a reboot, as root or with sudo, and wait until it is healthy
+.PHONY: start
+start: $(LANDSCAPE)
+	@$(LANDSCAPE) start
+
 ## status: show what runs, its health, and the extension objects with class and state; TARGET=bare or kind where there are both
 .PHONY: status
 status: $(LANDSCAPE)

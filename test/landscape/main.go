@@ -113,6 +113,19 @@ What others changed on the machine meanwhile is listed and left alone. Debian pa
 			Args: cobra.NoArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Down(cmd.Context()) }),
 		},
+		&cobra.Command{
+			Use:   "stop",
+			Short: "Stop all processes and containers, and keep everything for start",
+			Args:  cobra.NoArgs,
+			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Stop(cmd.Context()) }),
+		},
+		&cobra.Command{
+			Use:   "start",
+			Short: "Start again what stop, or the end of the machine, has stopped",
+			Long:  "Starts a landscape again as it was, and waits until it is healthy. It builds and deploys nothing; up does.",
+			Args:  cobra.NoArgs,
+			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Start(cmd.Context()) }),
+		},
 		onTarget(&cobra.Command{
 			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {

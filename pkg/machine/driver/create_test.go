@@ -91,9 +91,9 @@ func TestVolumesTakeNoMoreThanTheMachineHas(t *testing.T) {
 	}
 	g := NewWithT(t)
 	g.Expect(sizes(corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("20Gi")})).To(Equal(map[string]string{
-		"containerd": "20Gi", "kubelet": "20Gi", "run": "1Gi", "tmp": "1Gi",
+		"disk": "20Gi", "run": "1Gi", "tmp": "1Gi",
 	}))
-	g.Expect(sizes(nil)).To(Equal(map[string]string{"containerd": "any", "kubelet": "any", "run": "1Gi", "tmp": "1Gi"}))
+	g.Expect(sizes(nil)).To(Equal(map[string]string{"disk": "any", "run": "1Gi", "tmp": "1Gi"}))
 }
 
 func TestAMachineThatMayBecomeASeedHasTheBackupBuckets(t *testing.T) {

@@ -22,6 +22,8 @@ const (
 	userDataPath = "/etc/machine"
 	// userDataMode lets the machine run the file.
 	userDataMode = 0o500
+	// diskVolume is the name of the volume that is the machine's disk.
+	diskVolume = "disk"
 	// backupVolume is the name of the volume that has the seed's backup buckets.
 	backupVolume = "backup-buckets"
 	// userDataKey is the key, and thus the name of the file, in a machine.
@@ -81,8 +83,7 @@ func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSp
 				{Name: "userdata", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 					SecretName: userDataName(machineName), DefaultMode: new(int32(userDataMode)),
 				}}},
-				onDisk("containerd", spec),
-				onDisk("kubelet", spec),
+				newDisk(spec),
 				inMemory("run"),
 				inMemory("tmp"),
 				{Name: "modules", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
@@ -110,13 +111,13 @@ func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSp
 	return pod
 }
 
-// onDisk is a volume that takes no more than the machine has.
-func onDisk(name string, spec *localv1alpha1.MachineProviderSpec) corev1.Volume {
+// newDisk is the disk of the machine: its files outlive the container. It takes no more than the machine has.
+func newDisk(spec *localv1alpha1.MachineProviderSpec) corev1.Volume {
 	volume := &corev1.EmptyDirVolumeSource{}
 	if limit, ok := spec.Resources.Limits[corev1.ResourceEphemeralStorage]; ok {
 		volume.SizeLimit = new(limit.DeepCopy())
 	}
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: volume}}
+	return corev1.Volume{Name: diskVolume, VolumeSource: corev1.VolumeSource{EmptyDir: volume}}
 }
 
 // inMemory is a volume in the memory of the machine or, if that has no limit, of the node.
@@ -141,8 +142,10 @@ func newContainer(podName string, spec *localv1alpha1.MachineProviderSpec) corev
 		TTY:             true,
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "userdata", MountPath: userDataPath},
-			{Name: "containerd", MountPath: "/var/lib/containerd"},
-			{Name: "kubelet", MountPath: "/var/lib/kubelet"},
+			{Name: diskVolume, MountPath: "/var/lib/provider-local/disk"},
+			// An overlay can't lie on another, and the kubelet measures the disk here.
+			{Name: diskVolume, MountPath: "/var/lib/containerd", SubPath: "containerd"},
+			{Name: diskVolume, MountPath: "/var/lib/kubelet", SubPath: "kubelet"},
 			{Name: "run", MountPath: "/run"},
 			{Name: "tmp", MountPath: "/tmp"},
 			{Name: "modules", MountPath: "/lib/modules", ReadOnly: true},

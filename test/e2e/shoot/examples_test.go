@@ -7,9 +7,11 @@ package shoot_test
 import (
 	"context"
 	"io"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,6 +162,30 @@ func exampleSpecs() {
 		Expect(landscape.Execute(ctx, cluster.Config, reader, "/probe", "read", "-file", file)).To(Equal(text))
 		// The volume has a user until then, so that the claim would not go.
 		landscape.DeleteAndWait(ctx, cluster.Client, reader)
+	})
+
+	It("outlive a reboot of their machine", specPatience, func(ctx SpecContext) {
+		node := expectMachines(ctx, machines, 1, "")[0]
+		machine := landscape.Named[*corev1.Pod](machines.Status.TechnicalID, node)
+		Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+		Expect(machine.Status.ContainerStatuses).To(HaveLen(1))
+		rebooted := machine.Status.ContainerStatuses[0].RestartCount + 1
+		_, err := landscape.Execute(ctx, l.Config, machine, "systemctl", "reboot")
+		Expect(err).NotTo(HaveOccurred())
+
+		Eventually(landscape.Get(ctx, l.Client, machine)).WithTimeout(time.Minute).Should(HaveField("Status.ContainerStatuses", ConsistOf(And(
+			HaveField("RestartCount", rebooted), HaveField("State.Running", Not(BeNil()))))))
+		since := machine.Status.ContainerStatuses[0].State.Running.StartedAt
+		lease := landscape.Named[*coordinationv1.Lease](corev1.NamespaceNodeLease, node)
+		Eventually(landscape.Get(ctx, cluster.Client, lease)).WithTimeout(time.Minute).Should(
+			HaveField("Spec.RenewTime", HaveValue(HaveField("Time", BeTemporally(">", since.Time)))), "its kubelet is there again")
+		Expect(expectMachines(ctx, machines, 1, "")).To(ConsistOf(node), "no other machine takes its place")
+		GinkgoWriter.Printf("Ready again %.0f s after the boot\n", time.Since(since.Time).Seconds())
+		Eventually(landscape.Get(ctx, cluster.Client, shootAgent)).WithTimeout(time.Minute).Should(HaveField("Status", And(
+			HaveField("ContainerStatuses", ConsistOf(And(HaveField("RestartCount", BeNumerically(">", 0)), HaveField("Ready", true)))),
+			HaveField("Phase", corev1.PodRunning),
+		)), "its pods run again")
+		expectNames(ctx, machines, seedAgent, cluster, shootAgent)
 	})
 }
 

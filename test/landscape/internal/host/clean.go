@@ -41,11 +41,17 @@ func (c Cleaner) Changed() (bool, error) {
 	return c.Before != nil && (c.Before.Boot == "" || c.Before.Boot == boot), err
 }
 
-// KillContainers kills every process in the landscape's cgroup, until none is left.
-func (c Cleaner) KillContainers(ctx context.Context) error {
+// EndContainers asks every process in the landscape's cgroup to end, and kills those that are left after the grace.
+func (c Cleaner) EndContainers(ctx context.Context, grace time.Duration) error {
 	roots, err := ownCgroups(cgroupRoot)
 	if err != nil {
 		return err
+	}
+	if grace > 0 {
+		for _, pid := range pidsBelow(roots) {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+		_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, grace, true, func(context.Context) (bool, error) { return len(pidsBelow(roots)) == 0, nil })
 	}
 	if err := killAll(ctx, 30*time.Second, func() ([]int, error) { return pidsBelow(roots), nil }); err != nil {
 		return fmt.Errorf("killing the containers: %w", err)

@@ -22,6 +22,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
@@ -38,9 +41,34 @@ func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (s
 		return "", err
 	}
 	progress("built images and charts, and created %s for gardener-operator", definitions)
+	if err := l.operator(ctx, progress); err != nil {
+		return "", err
+	}
 	return l.skaffold(ctx, progress, skaffoldRun{
 		command: []string{"deploy", "--build-artifacts", l.artifacts()}, file: "skaffold", log: "skaffold", kubeconfig: l.Layout.Kubeconfig(),
 	})
+}
+
+// operator waits until a gardener-operator that was there before takes changes of the Garden, which it validates: after a reboot it
+// starts along with all others.
+func (l Landscape) operator(ctx context.Context, progress step.Progress) error {
+	c, err := l.client(runtimeCluster)
+	if err != nil {
+		return err
+	}
+	found, err := cluster.List(ctx, c, gardens)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	stop := l.heartbeat(ctx, func(time.Duration) { progress("waiting for gardener-operator") })
+	defer stop()
+	if wait.PollUntilContextTimeout(ctx, time.Second, patience, true, func(ctx context.Context) (bool, error) {
+		err = c.Patch(ctx, &found[0], client.RawPatch(types.MergePatchType, []byte("{}")), client.DryRunAll)
+		return err == nil, nil
+	}) != nil {
+		return fmt.Errorf("waiting for gardener-operator: %w", err)
+	}
+	return nil
 }
 
 // build has Skaffold make images and charts, which needs only the registry.

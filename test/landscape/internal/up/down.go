@@ -31,16 +31,25 @@ func (l Landscape) Down(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	cleaner := host.Cleaner{State: l.Layout.State()}
-	if before, err := host.Load(l.snapshotPath()); err == nil {
-		cleaner.Before = &before
-	} else if !errors.Is(err, os.ErrNotExist) {
+	cleaner, err := l.cleaner()
+	if err != nil {
 		return err
 	}
-	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, l.downSteps(cleaner))
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, l.downSteps(cleaner, 0))
 }
 
-func (l Landscape) downSteps(cleaner host.Cleaner) []step.Step {
+// cleaner knows the machine as it was before, unless the landscape has not changed it yet.
+func (l Landscape) cleaner() (host.Cleaner, error) {
+	cleaner := host.Cleaner{State: l.Layout.State()}
+	before, err := host.Load(l.snapshotPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return cleaner, nil
+	}
+	cleaner.Before = &before
+	return cleaner, err
+}
+
+func (l Landscape) downSteps(cleaner host.Cleaner, grace time.Duration) []step.Step {
 	const again = "run down again"
 	plain := func(does func(context.Context) error) func(context.Context, step.Progress) (string, error) {
 		return func(ctx context.Context, _ step.Progress) (string, error) { return "done", does(ctx) }
@@ -58,7 +67,9 @@ func (l Landscape) downSteps(cleaner host.Cleaner) []step.Step {
 		// First whoever would start containers anew or write rules again.
 		{Name: "node", Title: "kubelet and controllers stopped", Remedy: again, Execute: l.stop(
 			node.StatusController, node.Kubelet, node.Proxy, node.Scheduler, node.ControllerManager)},
-		{Name: "containers", Title: "containers killed", Remedy: again, Execute: ours(cleaner.KillContainers)},
+		{Name: "containers", Title: "containers ended", Remedy: again, Execute: ours(func(ctx context.Context) error {
+			return cleaner.EndContainers(ctx, grace)
+		})},
 		// kube-apiserver before etcd: without etcd it takes a minute to stop.
 		{Name: "processes", Title: "all processes stopped", Remedy: again, Execute: l.stop(
 			node.Containerd, node.DNS, node.APIServer, node.Etcd, node.Registry)},

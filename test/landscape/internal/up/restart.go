@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+// stopGrace is what containers have to end by themselves. Databases have written all by then; most others take longer and need not.
+const stopGrace = 5 * time.Second
+
+// Stop ends all processes and containers, and leaves everything else as it is: Start brings the same landscape back.
+func (l Landscape) Stop(ctx context.Context) error {
+	unlock, err := l.existing()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	cleaner, err := l.cleaner()
+	if err != nil {
+		return err
+	}
+	steps, err := step.Until(l.downSteps(cleaner, stopGrace), "mounts")
+	if err != nil {
+		return err
+	}
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+}
+
+// Start brings a landscape back of which nothing runs, after Stop or a reboot, and waits until it is as healthy as it has to be. It
+// builds and deploys nothing.
+func (l Landscape) Start(ctx context.Context) error {
+	unlock, err := l.existing()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, component := range node.Components(l.Layout) {
+		if _, running, err := l.Processes().Find(component.Name); err != nil || running {
+			return errors.Join(err, fmt.Errorf("%s runs; type make stop first, or make up, which repairs a landscape", component.Name))
+		}
+	}
+	l.times, l.ahead = &times{path: l.Layout.State("start.json"), now: l.Now}, &ahead{}
+	if err := errors.Join(os.RemoveAll(l.times.path), l.times.begin()); err != nil {
+		return err
+	}
+	deploys := []string{"packages", "binaries", "images", "machine-image", "deploy", "garden", "gardenlet", "seed", "shoot"}
+	steps := slices.DeleteFunc(l.Steps(), func(s step.Step) bool { return slices.Contains(deploys, s.Name) })
+	const look = "look at `make status`, and at the logs of the pods that it names"
+	steps = append(steps,
+		step.Step{Name: "pods", Title: "all pods run again", Remedy: look, Execute: l.pods},
+		step.Step{Name: "gardener", Title: "Garden, Seeds and Shoots are healthy", Remedy: look, Execute: l.gardener},
+	)
+	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+	return errors.Join(err, l.summary(), l.handOver())
+}
+
+// existing locks a landscape that is there.
+func (l Landscape) existing() (func(), error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("stopping and starting the landscape needs root: run it with sudo")
+	}
+	if _, err := os.Stat(l.snapshotPath()); err != nil {
+		return nil, fmt.Errorf("there is no landscape; bring it up with make up: %w", err)
+	}
+	return l.lock()
+}
+
+// pods waits until containers have been started of all pods and are ready. What is said of them from before does not count.
+func (l Landscape) pods(ctx context.Context, progress step.Progress) (string, error) {
+	return l.wait(ctx, progress, []milestone{{title: "Pods run again", kind: corev1.SchemeGroupVersion.WithKind("Pod"), reached: func(objects []unstructured.Unstructured) (bool, string) {
+		return runSince(l.times.started, objects)
+	}}})
+}
+
+// runSince wants all pods that have not ended Ready, by containers that have been started since.
+func runSince(since time.Time, objects []unstructured.Unstructured) (bool, string) {
+	count := 0
+	for _, object := range objects {
+		pod := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
+			return false, err.Error()
+		}
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		isOld := func(c corev1.ContainerStatus) bool {
+			// The API has whole seconds.
+			return c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since.Truncate(time.Second))
+		}
+		isReady := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+		if slices.ContainsFunc(pod.Status.ContainerStatuses, isOld) || !slices.ContainsFunc(pod.Status.Conditions, isReady) {
+			return false, fmt.Sprintf("Pod %s is not Ready yet", client.ObjectKeyFromObject(pod))
+		}
+		count++
+	}
+	return count > 0, fmt.Sprintf("%d pods", count)
+}
+
+// gardener waits until Gardener is healthy as far as the landscape has it, and the Nodes of Shoots say so themselves.
+func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string, error) {
+	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); errors.Is(err, os.ErrNotExist) {
+		return "there is no Garden", nil
+	}
+	if err := l.virtualKubeconfig(ctx); err != nil {
+		return "", err
+	}
+	clients := map[place]client.WithWatch{}
+	for _, on := range []place{runtimeCluster, virtualGarden} {
+		c, err := l.client(on)
+		if err != nil {
+			return "", err
+		}
+		clients[on] = c
+	}
+	healthyIfAny := func(objects []unstructured.Unstructured) (bool, string) {
+		if len(objects) == 0 {
+			return true, "there are none"
+		}
+		return healthy(objects)
+	}
+	all := []milestone{
+		{title: "Garden healthy", kind: gardens, reached: healthy},
+		{title: "Seeds healthy", on: virtualGarden, kind: seeds, reached: healthyIfAny},
+		{title: "Shoots healthy", on: virtualGarden, kind: shoots, reached: healthyIfAny},
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(shoots.GroupVersion().WithKind("ShootList"))
+	if err := clients[virtualGarden].List(ctx, list); err != nil {
+		return "", fmt.Errorf("listing the Shoots: %w", err)
+	}
+	for _, shoot := range list.Items {
+		if workers, _, _ := unstructured.NestedSlice(shoot.Object, "spec", "provider", "workers"); len(workers) == 0 {
+			continue
+		}
+		if hibernated, _, _ := unstructured.NestedBool(shoot.Object, "status", "hibernated"); hibernated {
+			continue
+		}
+		kubeconfig, err := l.shootKubeconfig(ctx, shoot.GetNamespace()+"/"+shoot.GetName())
+		if err != nil {
+			return "", err
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+		if err != nil {
+			return "", err
+		}
+		on := place("shoot " + client.ObjectKeyFromObject(&shoot).String())
+		if clients[on], err = client.NewWithWatch(config, client.Options{}); err != nil {
+			return "", err
+		}
+		all = append(all, milestone{title: "Nodes of " + string(on) + " Ready", on: on, kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: func(objects []unstructured.Unstructured) (bool, string) {
+			return readySince(l.times.started, objects)
+		}})
+	}
+	return l.waitWith(ctx, progress, clients, all)
+}
+
+// readySince wants all Nodes Ready, as their kubelets have said since.
+func readySince(since time.Time, objects []unstructured.Unstructured) (bool, string) {
+	for _, object := range objects {
+		node := &corev1.Node{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node); err != nil {
+			return false, err.Error()
+		}
+		if !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && c.LastHeartbeatTime.After(since)
+		}) {
+			return false, fmt.Sprintf("Node %s is not Ready yet", node.Name)
+		}
+	}
+	return len(objects) > 0, fmt.Sprintf("%d Nodes", len(objects))
+}

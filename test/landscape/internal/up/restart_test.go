@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func unstructuredOf(g Gomega, objects ...any) []unstructured.Unstructured {
+	var all []unstructured.Unstructured
+	for _, object := range objects {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		g.Expect(err).NotTo(HaveOccurred())
+		all = append(all, unstructured.Unstructured{Object: content})
+	}
+	return all
+}
+
+func TestPodsOfBeforeTheStartDoNotCount(t *testing.T) {
+	g := NewWithT(t)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
+	pod := func(name string, ready corev1.ConditionStatus, started time.Time) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: name}, Status: corev1.PodStatus{
+			Phase:             corev1.PodRunning,
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}},
+		}}
+	}
+	after := pod("after", corev1.ConditionTrue, start.Truncate(time.Second))
+	ended := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
+
+	done, text := runSince(start, unstructuredOf(g, after, ended))
+	g.Expect(done).To(BeTrue(), text)
+	g.Expect(text).To(Equal("1 pods"))
+	for _, other := range []*corev1.Pod{
+		pod("before", corev1.ConditionTrue, start.Add(-time.Second)),
+		pod("unready", corev1.ConditionFalse, start),
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "pending"}, Status: corev1.PodStatus{Phase: corev1.PodPending}},
+	} {
+		done, text = runSince(start, unstructuredOf(g, after, other))
+		g.Expect(done).To(BeFalse())
+		g.Expect(text).To(Equal("Pod garden/" + other.Name + " is not Ready yet"))
+	}
+}
+
+func TestNodesSayThemselvesThatTheyAreReady(t *testing.T) {
+	g := NewWithT(t)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	node := func(status corev1.ConditionStatus, heartbeat time.Time) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "machine"}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastHeartbeatTime: metav1.NewTime(heartbeat)}},
+		}}
+	}
+	done, _ := readySince(start, unstructuredOf(g, node(corev1.ConditionTrue, start.Add(time.Second))))
+	g.Expect(done).To(BeTrue())
+	for _, other := range []*corev1.Node{node(corev1.ConditionTrue, start.Add(-time.Second)), node(corev1.ConditionUnknown, start.Add(time.Second))} {
+		done, text := readySince(start, unstructuredOf(g, other))
+		g.Expect(done).To(BeFalse())
+		g.Expect(text).To(Equal("Node machine is not Ready yet"))
+	}
+}
