@@ -107,40 +107,22 @@ func installed(extension *operatorv1alpha1.Extension) func(context.Context) (str
 func startRegistry() {
 	GinkgoHelper()
 	if landscape.OnKind() {
-		run(containerEngine(), "start", kindRegistry)
+		Expect(landscape.Engine("start", landscape.KindRegistry)).Error().NotTo(HaveOccurred())
 		return
 	}
-	run(landscape.State("..", "bin", "landscape", "landscape"), "up", "--until", "registry")
+	program := landscape.State("..", "bin", "landscape", "landscape")
+	out, err := exec.Command(program, "up", "--until", "registry").CombinedOutput() // #nosec G204 -- the program of this repository
+	Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
 // stopRegistry ends the registry as a fault would.
 func stopRegistry() {
 	GinkgoHelper()
 	if landscape.OnKind() {
-		run(containerEngine(), "stop", "--time", "1", kindRegistry)
+		Expect(landscape.Engine("stop", "--time", "1", landscape.KindRegistry)).Error().NotTo(HaveOccurred())
 		return
 	}
 	stopProcess("registry")
-}
-
-// kindRegistry is the registry's container (skaffold/kind/cluster).
-const kindRegistry = "provider-local-registry"
-
-// containerEngine is the one that skaffold/kind/cluster chooses.
-func containerEngine() string {
-	if engine := os.Getenv("CONTAINER_ENGINE"); engine != "" {
-		return engine
-	}
-	if _, err := exec.LookPath("docker"); err != nil {
-		return "podman"
-	}
-	return "docker"
-}
-
-func run(name string, args ...string) {
-	GinkgoHelper()
-	out, err := exec.Command(name, args...).CombinedOutput() // #nosec G204 -- of this repository, or the engine of kind.
-	Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
 // stopProcess ends a process of the landscape as a fault would, by what the landscape noted down of it.
