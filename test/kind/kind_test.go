@@ -131,7 +131,7 @@ docker exec --interactive $node sh -euc 'cd /etc/kubernetes
 kubectl patch --local --filename manifests/kube-apiserver.yaml --type json --patch-file /dev/stdin --output yaml >kube-apiserver.yaml
 mv kube-apiserver.yaml manifests/' <test/kind/audit.json
 ln -s "$(docker inspect --format '{{range .Mounts}}{{if eq .Destination "/var"}}{{.Source}}{{end}}{{end}}' $node)/log/audit" .kind/audit
-timeout 120 sh -c 'until [ -s .kind/audit/audit.log ] && kubectl get --raw /readyz >/dev/null 2>&1; do sleep 1; done'`)
+timeout 120 sh -c 'until [ -e .kind/audit/audit.log ] && kubectl get --raw /readyz >/dev/null 2>&1; do sleep 1; done'`)
 }
 
 // TestGardener brings a Garden, a Seed and the example Shoots up, with the landscape's images in place of published ones.
