@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -376,6 +377,10 @@ func expectKind(t *testing.T, file string, garden *operatorv1alpha1.Garden, exte
 	g.Expect(cluster.Networking.IPFamilies).To(Equal(families))
 	g.Expect(strings.Join(cluster.Networking.Pods, ",")).To(Equal(config.Networking.PodSubnet))
 	g.Expect(strings.Join(cluster.Networking.Services, ",")).To(Equal(config.Networking.ServiceSubnet))
+	// Gardener's kube-apiserver listens on "::", takes its pod's IPv6 address for its own if there is one, and wants Services of that family.
+	virtual, err := netip.ParsePrefix(garden.Spec.VirtualCluster.Networking.Services[0])
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(virtual.Addr().Is6()).To(Equal(slices.Contains(families, gardencorev1beta1.IPFamilyIPv6)), "Services of the virtual garden")
 	var zones []string
 	for _, node := range config.Nodes {
 		if zone, ok := node.Labels["topology.kubernetes.io/zone"]; ok {

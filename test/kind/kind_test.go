@@ -111,12 +111,27 @@ func newMachine(t *testing.T) machine {
 	return m
 }
 
-// useStandIns gives the cluster the images of the bare landscape in place of published ones.
-func (m machine) useStandIns() {
+// standIns has the landscape's images and stand-ins in place of published images.
+func (m *machine) standIns() {
 	m.Helper()
 	m.run(`landscape stand-ins # which make built
 docker cp bin/landscape/landscape gardener-local-control-plane:/usr/local/bin/
 docker exec --detach gardener-local-control-plane landscape status-controller --kubeconfig /etc/kubernetes/admin.conf --volumes /var/volumes`)
+	const image = "127.0.0.1:5001/real/machine:latest"
+	m.run("docker pull --quiet " + image)
+	m.env = append(m.env, "MACHINE_IMAGE="+image)
+}
+
+// writeAuditLog has the cluster's API server write the log that test/e2e/audit reads, as that of the bare landscape does.
+func (m machine) writeAuditLog() {
+	m.Helper()
+	m.run(`node=gardener-local-control-plane
+docker exec --interactive $node sh -euc 'mkdir /var/log/audit; cat >/var/log/audit/policy.yaml' <test/landscape/internal/node/files/audit-policy.yaml
+docker exec --interactive $node sh -euc 'cd /etc/kubernetes
+kubectl patch --local --filename manifests/kube-apiserver.yaml --type json --patch-file /dev/stdin --output yaml >kube-apiserver.yaml
+mv kube-apiserver.yaml manifests/' <test/kind/audit.json
+ln -s "$(docker inspect --format '{{range .Mounts}}{{if eq .Destination "/var"}}{{.Source}}{{end}}{{end}}' $node)/log/audit" .kind/audit
+timeout 120 sh -c 'until [ -e .kind/audit/audit.log ] && kubectl get --raw /readyz >/dev/null 2>&1; do sleep 1; done'`)
 }
 
 // runAgent runs test/probe in the cluster, which is reached like the gateway of a seed.
@@ -133,7 +148,7 @@ func TestGardenInstance(t *testing.T) {
 	g := NewWithT(t)
 	before := m.state()
 	m.run("make kind-up")
-	m.useStandIns()
+	m.standIns()
 	m.run("make gardener-up UNTIL=deploy")
 	m.runAgent()
 	g.Eventually(m.get("172.18.255.1:443", "/resolve?name=api.virtual-garden.local.gardener.cloud")).WithTimeout(4*time.Minute).WithPolling(2*time.Second).
@@ -148,8 +163,8 @@ func TestGardener(t *testing.T) {
 	g := NewWithT(t)
 	before := m.state()
 	m.run("make kind-up")
-	m.useStandIns()
-	m.run("docker pull --quiet 127.0.0.1:5001/real/machine:latest")
+	m.writeAuditLog()
+	m.standIns()
 	m.run("make gardener-up UNTIL=garden")
 	g.Expect(m.run("kubectl get garden local -o jsonpath={.status.lastOperation.state}")).To(Equal("Succeeded"))
 	g.Eventually(func() error { _, err := m.try("make status"); return err }).WithTimeout(2*time.Minute).WithPolling(10*time.Second).
@@ -161,9 +176,12 @@ func TestGardener(t *testing.T) {
 	g.Expect(m.run(`kubectl -n garden get secret gardener -o jsonpath={.data.kubeconfig} | base64 -d >.kind/virtual-garden.kubeconfig
 kubectl --kubeconfig .kind/virtual-garden.kubeconfig get namespaces -o name`)).To(ContainSubstring("namespace/garden"), "the machine reaches the virtual garden")
 
-	m.env = append(m.env, "MACHINE_IMAGE=127.0.0.1:5001/real/machine:latest")
+	// The suite of the garden writes objects that the instance of a seed would take for its own, as .ci/run says.
+	g.Expect(m.run("env -u KUBECONFIG make e2e TARGET=kind LABELS=garden")).NotTo(ContainSubstring("Suite skipped"))
+
 	m.run("make gardener-up")
 	m.run("kubectl --kubeconfig .kind/shoots/local.kubeconfig wait node --all --for condition=Ready --timeout 1m")
+	g.Expect(m.run("env -u KUBECONFIG make e2e TARGET=kind LABELS='examples && !asleep || audit'")).NotTo(ContainSubstring("Suite skipped"))
 
 	m.run("make kind-down")
 	g.Expect(m.state()).To(ConsistOf(before))

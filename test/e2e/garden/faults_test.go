@@ -55,7 +55,7 @@ var _ = Describe("Bad input", func() {
 		metav1.SetMetaDataAnnotation(&record.ObjectMeta, "gardener.cloud/operation", "reconcile")
 		Expect(c.Patch(ctx, record, patch)).To(Succeed())
 		Eventually(get(ctx, record)).Should(matchers.HaveSucceeded())
-		Expect(matchers.Resolve(ctx, "tcp", coreDNSAddress(ctx), record.Spec.Name, dns.TypeAAAA)).To(ConsistOf("2001:db8::1"))
+		Expect(matchers.Resolve(ctx, "tcp", hostDNSAddress(ctx), record.Spec.Name, dns.TypeAAAA)).To(ConsistOf("2001:db8::1"))
 	})
 
 	It("a record outside of the served zones is not passed over in silence", func(ctx SpecContext) {
@@ -131,7 +131,7 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 			}
 		}
 
-		server := coreDNSAddress(ctx)
+		server := hostDNSAddress(ctx)
 		for i, record := range records {
 			Eventually(get(ctx, record)).Should(matchers.HaveSucceeded(), record.Name)
 			Expect(matchers.Resolve(ctx, "tcp", server, record.Spec.Name, dns.TypeA)).To(ConsistOf(fmt.Sprintf("192.0.2.%d", i)), "Succeeded means that it resolves")
@@ -148,7 +148,7 @@ var _ = Describe("What happens to objects and pods", Serial, func() {
 	})
 
 	It("CoreDNS and its configuration are lost and come back from the DNSRecords", func(ctx SpecContext) {
-		server := coreDNSAddress(ctx)
+		server := hostDNSAddress(ctx)
 		ours := client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"}
 		lost := append(uids(ctx, &corev1.PodList{}), uids(ctx, &corev1.ConfigMapList{}, ours)...)
 		Expect(len(lost)).To(BeNumerically(">=", 2))

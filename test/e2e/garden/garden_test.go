@@ -5,6 +5,8 @@
 package garden_test
 
 import (
+	"context"
+	"net"
 	"slices"
 	"strings"
 
@@ -64,6 +66,16 @@ var _ = Describe("What gardener-operator deployed", func() {
 	})
 })
 
+// newAgent runs a pod that asks for names (test/probe).
+func newAgent(ctx context.Context) *corev1.Pod {
+	GinkgoHelper()
+	namespace := landscape.Create(ctx, c, landscape.Named[*corev1.Namespace]("", "e2e-garden"))
+	agent := landscape.ProbePod(namespace.Name, "agent", landscape.Connect().PushProbe(ctx), "agent", "-http", ":8080")
+	Eventually(func() error { return c.Create(ctx, agent) }).Should(Succeed(), "the namespace has its service account")
+	landscape.EventuallyPodReady(ctx, c, agent)
+	return agent
+}
+
 func ofGarden(spec extensionsv1alpha1.DefaultSpec) bool {
 	return spec.Class != nil && *spec.Class == extensionsv1alpha1.ExtensionClassGarden
 }
@@ -105,13 +117,21 @@ var _ = Describe("What the Garden asked for", func() {
 
 		gateway := &corev1.Service{}
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: "virtual-garden-istio-ingress", Name: "istio-ingressgateway"}, gateway)).To(Succeed())
-		server := coreDNSAddress(ctx)
+		agent := newAgent(ctx)
+		service := &corev1.Service{}
+		Expect(c.Get(ctx, client.ObjectKey{Namespace: coreDNSNamespace, Name: "coredns"}, service)).To(Succeed())
+		server := net.JoinHostPort(service.Spec.ClusterIP, "53")
+		ask := func(network, name string) ([]string, error) {
+			report, err := landscape.Ask(ctx, clientset, agent, "resolve", map[string]string{"network": network, "server": server, "name": name})
+			return report.Addresses, err
+		}
 
 		for _, record := range records.Items {
 			Expect(&record).To(matchers.HaveSucceeded(), record.Name)
 			name := strings.Replace(record.Spec.Name, "*", "any", 1)
-			Expect(matchers.Resolve(ctx, "udp", server, name, dns.TypeA)).To(ConsistOf(gateway.Spec.ClusterIP), "in-cluster clients get the gateway's Service for %s", name)
-			Expect(matchers.Resolve(ctx, "tcp", server, name, dns.TypeA)).To(ConsistOf(record.Spec.Values), "clients from outside get what the record says for %s", name)
+			Expect(ask("udp", name)).To(ConsistOf(gateway.Spec.ClusterIP), "in-cluster clients get the gateway's Service for %s", name)
+			Expect(ask("tcp", name)).To(ConsistOf(record.Spec.Values), "who asks by TCP is outside, with %s", name)
+			Expect(matchers.Resolve(ctx, "tcp", hostDNSAddress(ctx), name, dns.TypeA)).To(ConsistOf(record.Spec.Values), "clients from outside get what the record says for %s", name)
 		}
 	})
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"net"
 
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,9 +56,11 @@ func newRecord(name, dnsName string, recordType extensionsv1alpha1.DNSRecordType
 	}
 }
 
-// coreDNSAddress is the address of the Service that both instances' CoreDNS has; the host reaches it as pods do.
-func coreDNSAddress(ctx context.Context) string {
+// hostDNSAddress is the address of CoreDNS for this machine. It does not reach the addresses of the cluster's Services on kind.
+func hostDNSAddress(ctx context.Context) string {
+	GinkgoHelper()
 	service := &corev1.Service{}
-	Expect(c.Get(ctx, client.ObjectKey{Namespace: coreDNSNamespace, Name: "coredns"}, service)).To(Succeed())
-	return net.JoinHostPort(service.Spec.ClusterIP, "53")
+	Expect(c.Get(ctx, client.ObjectKey{Namespace: coreDNSNamespace, Name: "coredns-host"}, service)).To(Succeed())
+	Expect(service.Status.LoadBalancer.Ingress).NotTo(BeEmpty())
+	return net.JoinHostPort(service.Status.LoadBalancer.Ingress[0].IP, "53")
 }

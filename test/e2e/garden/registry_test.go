@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -35,9 +34,6 @@ const registryOnHost = "127.0.0.1:5001"
 
 var _ = Describe("The registry", Serial, func() {
 	It("is down while gardener-operator pulls a new chart, and comes back", func(ctx SpecContext) {
-		if landscape.OnKind() {
-			Skip("the registry of kind is a container, not a process of the landscape")
-		}
 		extension := &operatorv1alpha1.Extension{ObjectMeta: metav1.ObjectMeta{Name: "provider-local"}}
 		Expect(c.Get(ctx, client.ObjectKeyFromObject(extension), extension)).To(Succeed())
 		before := extension.Spec.Deployment.ExtensionDeployment.Helm.OCIRepository.GetURL()
@@ -46,18 +42,18 @@ var _ = Describe("The registry", Serial, func() {
 		DeferCleanup(setChart, before)
 
 		By("stopping the registry")
-		DeferCleanup(runLandscape, "up", "--until", "registry")
-		stopProcess("registry")
+		DeferCleanup(startRegistry)
+		stopRegistry()
 		setChart(ctx, after)
 		Eventually(installed(extension)).WithContext(ctx).Should(ContainSubstring("pulling"), "gardener-operator says what it could not do")
 
 		deployment := &appsv1.Deployment{}
 		Expect(c.Get(ctx, client.ObjectKey{Namespace: instanceNamespace, Name: instanceName}, deployment)).To(Succeed())
 		Expect(deployment.Status.ReadyReplicas).To(BeNumerically(">=", 1), "what runs goes on running")
-		Expect(matchers.Resolve(ctx, "tcp", coreDNSAddress(ctx), apiDomain, dns.TypeA)).NotTo(ContainElement("NXDOMAIN"))
+		Expect(matchers.Resolve(ctx, "tcp", hostDNSAddress(ctx), apiDomain, dns.TypeA)).NotTo(ContainElement("NXDOMAIN"))
 
 		By("starting the registry")
-		runLandscape("up", "--until", "registry")
+		startRegistry()
 		Eventually(installed(extension)).WithContext(ctx).ShouldNot(ContainSubstring("pulling"), "it is tried again")
 	})
 })
@@ -107,18 +103,32 @@ func installed(extension *operatorv1alpha1.Extension) func(context.Context) (str
 	}
 }
 
-// runLandscape runs the landscape's program; the state of the landscape is where the kubeconfig is.
-func runLandscape(args ...string) {
+// startRegistry starts the registry, unless it runs. That of kind is a container.
+func startRegistry() {
 	GinkgoHelper()
-	program := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "..", "bin", "landscape", "landscape")
-	out, err := exec.Command(program, args...).CombinedOutput() // #nosec G204 -- the program of this repository
+	if landscape.OnKind() {
+		Expect(landscape.Engine("start", landscape.KindRegistry)).Error().NotTo(HaveOccurred())
+		return
+	}
+	program := landscape.State("..", "bin", "landscape", "landscape")
+	out, err := exec.Command(program, "up", "--until", "registry").CombinedOutput() // #nosec G204 -- the program of this repository
 	Expect(err).NotTo(HaveOccurred(), string(out))
+}
+
+// stopRegistry ends the registry as a fault would.
+func stopRegistry() {
+	GinkgoHelper()
+	if landscape.OnKind() {
+		Expect(landscape.Engine("stop", "--time", "1", landscape.KindRegistry)).Error().NotTo(HaveOccurred())
+		return
+	}
+	stopProcess("registry")
 }
 
 // stopProcess ends a process of the landscape as a fault would, by what the landscape noted down of it.
 func stopProcess(name string) {
 	GinkgoHelper()
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "run", name+".json"))
+	data, err := os.ReadFile(landscape.State("run", name+".json"))
 	Expect(err).NotTo(HaveOccurred())
 	note := struct {
 		PID int `json:"pid"`

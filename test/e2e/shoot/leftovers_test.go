@@ -113,6 +113,11 @@ func (t traces) inDNS(ctx context.Context) ([]string, error) {
 
 // onDisk are the folders of backups and volumes.
 func (t traces) onDisk() ([]string, error) {
+	if landscape.OnKind() {
+		// Volumes are those of the stand-ins, and those of kind's provisioner.
+		return landscape.OnKindNode("/etc/gardener/local-backupbuckets/*/"+t.technicalID+"--*", "/var/volumes/"+t.technicalID+"_*",
+			"/var/local-path-provisioner/*_"+t.technicalID+"_*")
+	}
 	backups, err := filepath.Glob(landscape.State("backupbuckets", "*", t.technicalID+"--*"))
 	if err != nil {
 		return nil, err
