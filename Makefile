@@ -126,7 +126,7 @@ kind-images: need-kind-offline kind-programs
 
 # What the images for a kind cluster are made of.
 .PHONY: kind-programs
-kind-programs: $(TOOLS)/kind $(KUBERNETES_PROGRAMS) $(BIN)/coredns $(LANDSCAPE)
+kind-programs: $(TOOLS)/kind $(KUBERNETES_PROGRAMS) $(BIN)/kube-network-policies $(BIN)/coredns $(LANDSCAPE)
 	@CGO_ENABLED=0 go build -C test/landscape -trimpath -ldflags '-s -w' -o $(BIN)/stub ./stub
 
 ##@ tests
@@ -451,6 +451,14 @@ $(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
 $(KUBERNETES_PROGRAMS): $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
 	@CGO_ENABLED=0 go build -C $(KUBERNETES) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(or $(PACKAGE),k8s.io/kubernetes/cmd/$(notdir $@))
+	@touch $@
+
+POLICIES := test/landscape/modules/kube-network-policies
+POLICIES_VERSION = $(shell go -C $(POLICIES) list -m -f '{{.Version}}' sigs.k8s.io/kube-network-policies)
+
+$(BIN)/kube-network-policies: $(POLICIES)/go.mod $(POLICIES)/go.sum
+	@echo "--- build $(notdir $@), minutes when nothing is cached"
+	@CGO_ENABLED=0 go build -C $(POLICIES) -trimpath -ldflags '-s -w -X k8s.io/client-go/pkg/version.gitVersion=$(POLICIES_VERSION)' -o $@ sigs.k8s.io/kube-network-policies/cmd
 	@touch $@
 
 # The same flags as test/landscape uses, for the same reason.

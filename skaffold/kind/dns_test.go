@@ -36,7 +36,7 @@ func newResolving(t *testing.T, hosts, resolvConf string) resolving {
 	g.Expect(os.Chmod(filepath.Join(r.root, "skaffold", "kind", "dns"), 0o700)).To(Succeed()) // #nosec G302 -- a script
 	g.Expect(os.Mkdir(filepath.Join(r.etc, "systemd"), 0o700)).To(Succeed())
 	r.env = append(r.env, "ETC="+r.etc)
-	for _, program := range []string{"awk", "cmp", "head", "mktemp", "rmdir", "sort", "tail", "tee"} {
+	for _, program := range []string{"cmp", "head", "mktemp", "rmdir", "sort", "tail", "tee"} {
 		path, err := exec.LookPath(program)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.Symlink(path, filepath.Join(r.bin, program))).To(Succeed())

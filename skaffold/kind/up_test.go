@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
@@ -30,6 +31,7 @@ docker\ info* | podman\ info*)
   case "$*" in
   *Rootless*) cat "$STATE/rootless" 2>/dev/null || echo false ;;
   *SecurityOptions*) cat "$STATE/rootless" 2>/dev/null || echo "[name=seccomp,profile=default name=cgroupns]" ;;
+  *ServiceIsRemote*) [[ -e $STATE/remote ]] && echo true || echo false ;;
   *) echo '{"CgroupVersion":"2"}' ;;
   esac
   ;;
@@ -64,17 +66,22 @@ docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-$last" ;;
 *" get --raw /readyz") # It takes a moment after the start of a node.
   [[ $(grep -c readyz "$STATE/calls") -gt 1 ]] ;;
 *" patch configmap coredns "*) cat >"$STATE/corefile" ;;
+*" uname -m") echo aarch64 ;;
+go\ build\ -o\ *) echo "for ${GOOS:-here} ${GOARCH:-}" >>"$STATE/calls" && cp "$0" "$3" ;;
+forward\ *) echo "172.18.255.3" >>"$last" && while sleep 0.2; do :; done ;;
 *" exec --interactive "*) cat >>"$STATE/hosts.toml" ;;
 *"sysctl -n "*) cat "$STATE/inotify" 2>/dev/null || echo 128 ;;
 *"sysctl -qw "*) echo "${last#*=}" >"$STATE/inotify" ;;
 ss\ *) [[ ! -e $STATE/listeners ]] || cat "$STATE/listeners" ;;
 ip\ *\ route\ show\ *) [[ ! -e $STATE/routes ]] || cat "$STATE/routes" ;;
+ip\ -o\ address\ show\ to\ 172.18.0.1) [[ -e $STATE/remote ]] || echo "7: br-kind inet 172.18.0.1/16" ;;
 ip\ *\ address\ show\ *) [[ ! -e $STATE/lo ]] || grep "^$last$" "$STATE/lo" || true ;;
 ip\ *\ address\ add\ *) echo "$4" >>"$STATE/lo" ;;
 kind\ get\ clusters) cat "$STATE/clusters" 2>/dev/null || echo "No kind clusters found." >&2 ;;
 kind\ get\ nodes*) cd "$STATE" && ls container-gardener* | sed s/container-// ;;
 kind\ create\ *)
   echo gardener-local >"$STATE/clusters"
+  cp "$4" "$STATE/config.yaml"
   grep -c -- "- role" "$4" | xargs seq 1 | sed "s/^1$/control-plane/; s/^\\([0-9]\\)/worker\\1/" | while read -r node; do echo true >"$STATE/container-gardener-local-$node"; done
   echo "in $PWD with $KUBECONFIG" >>"$STATE/calls"
   [[ ! -e $STATE/interrupted ]]
@@ -99,12 +106,12 @@ func newMachine(t *testing.T, programs ...string) *machine {
 	for _, script := range []string{"cluster", "loadbalancers"} {
 		g.Expect(os.Chmod(filepath.Join(folder, script), 0o700)).To(Succeed()) // #nosec G302 -- a script
 	}
-	for _, program := range append(programs, "ip", "ifconfig", "ss", "sudo", "sysctl") {
+	for _, program := range append(programs, "go", "ip", "ifconfig", "ss", "sudo", "sysctl") {
 		g.Expect(os.WriteFile(filepath.Join(m.bin, program), []byte(stub), 0o700)).To(Succeed()) // #nosec G306 -- a script
 	}
 	g.Expect(os.WriteFile(filepath.Join(m.bin, "sudo"), []byte("#!/bin/bash\nshift\nexec \"$@\"\n"), 0o700)).To(Succeed()) // #nosec G306 -- a script
 	// What there is on every machine, and nothing that runs containers.
-	for _, program := range []string{"bash", "cat", "cp", "dirname", "env", "grep", "ls", "mkdir", "rm", "sed", "seq", "sleep", "uname", "xargs"} {
+	for _, program := range []string{"awk", "bash", "cat", "cp", "dirname", "env", "grep", "ls", "mkdir", "nohup", "ps", "rm", "sed", "seq", "sh", "sleep", "uname", "xargs"} {
 		path, err := exec.LookPath(program)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.Symlink(path, filepath.Join(m.bin, program))).To(Succeed())
@@ -321,6 +328,59 @@ func TestPodmanIsAskedWhereThereIsNoDocker(t *testing.T) {
 	g.Expect(calls).To(ContainElement(MatchRegexp("^podman run .*registry:3$")))
 	g.Expect(calls).To(ContainElement("podman exec gardener-local-control-plane ip -4 route replace local 172.18.255.128/25 dev lo"))
 	g.Expect(calls).NotTo(ContainElement(HavePrefix("docker")))
+}
+
+// An engine in a virtual machine can't listen on addresses of this machine.
+func TestLoadBalancersOfAVirtualMachineAreForwarded(t *testing.T) {
+	for _, engine := range []string{"docker", "podman"} {
+		for kind, nodes := range map[string]int{"single": 1, "zones": 4} {
+			t.Run(engine+", "+kind, func(t *testing.T) {
+				g := NewWithT(t)
+				m := newMachine(t, engine, "kind")
+				m.write("remote", "")
+				t.Cleanup(func() { _, _, _ = m.call("down") })
+				out, calls, err := m.call("up", "--cluster", kind)
+				g.Expect(err).NotTo(HaveOccurred(), out)
+				found := &cluster{}
+				g.Expect(yaml.UnmarshalStrict([]byte(m.read("config.yaml")), found)).To(Succeed())
+				g.Expect(found.Nodes).To(HaveLen(nodes))
+				for i, node := range found.Nodes {
+					if i == 0 {
+						g.Expect(node.ExtraPortMappings).To(HaveExactElements(And(HaveField("ListenAddress", "127.0.0.1"), HaveField("HostPort", int32(5002)), HaveField("ContainerPort", int32(5002)))))
+					} else {
+						g.Expect(node.ExtraPortMappings).To(BeEmpty())
+					}
+				}
+				g.Expect(calls).To(ContainElements("for linux arm64", "for here ",
+					MatchRegexp("^"+engine+" cp .*/.kind/proxy gardener-local-control-plane:/usr/local/bin/proxy$"),
+					engine+" exec --detach gardener-local-control-plane /usr/local/bin/proxy proxy --listen :5002 --to 172.18.255.0/24 --to fd00:ff::/64"))
+				g.Expect(calls).NotTo(ContainElement(MatchRegexp("address add|route replace")), "only the addresses of Services are needed")
+				state := filepath.Join(m.root, ".kind")
+				g.Eventually(func() (string, error) {
+					added, err := os.ReadFile(filepath.Join(state, "addresses")) // #nosec G304 -- of this test
+					return string(added), err
+				}).WithTimeout(10*time.Second).Should(Equal("172.18.255.3\n"), "it runs")
+				pid, err := os.ReadFile(filepath.Join(state, "forward.log.pid")) // #nosec G304 -- of this test
+				g.Expect(err).NotTo(HaveOccurred())
+
+				m.write("lo", "172.18.255.3/32\n")
+				out, calls, err = m.call("down")
+				g.Expect(err).NotTo(HaveOccurred(), out)
+				g.Expect(calls).To(ContainElement("ip -4 address delete 172.18.255.3/32 dev lo"))
+				g.Eventually("/proc/"+strings.TrimSpace(string(pid))).WithTimeout(10*time.Second).ShouldNot(BeADirectory(), "it was stopped")
+			})
+		}
+	}
+	t.Run("unless something has the port", func(t *testing.T) {
+		g := NewWithT(t)
+		m := newMachine(t, "docker", "kind")
+		m.write("remote", "")
+		m.write("ports", "web 127.0.0.1:5002->80/tcp\n")
+		out, calls, err := m.call("up")
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(out).To(ContainSubstring("the container web has port 5002 of this machine, which the way to load balancers needs"))
+		g.Expect(calls).NotTo(ContainElement(MatchRegexp("docker run|kind create")))
+	})
 }
 
 // Networks and ports of others that are not in the way are not refused.

@@ -9,6 +9,6 @@
 // namespace of the test's own, so that its rules, devices and mounts are never those of the machine, and end with the test. The
 // node image is made of Debian's packages, of kind's own files, which its Go module has, and of the programs of Kubernetes that the
 // landscape builds. Unlike in a published one, containerd is Debian's, and the network is Debian's plugin ptp in place of kindnetd: a pod
-// reaches no pod on another node, and NetworkPolicies are not enforced. The registry is the landscape's. `make kind-images` makes both
-// images in the Docker that a machine has.
+// reaches no pod on another node. kube-network-policies, which is a part of kindnetd, enforces NetworkPolicies. The registry is the
+// landscape's. `make kind-images` makes both images in the Docker that a machine has.
 package kind

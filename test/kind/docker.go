@@ -29,6 +29,8 @@ type Docker struct {
 	Folder string
 	// Runtime starts containers (test/kind/caps).
 	Runtime string
+	// Apart gives the daemon a network to which the machine of the test is not connected, as if it ran in a virtual machine.
+	Apart bool
 
 	daemon *exec.Cmd
 }
@@ -42,7 +44,7 @@ mount -t tmpfs tmpfs /run
 cp /etc/hosts /run/hosts
 mount --bind /run/hosts /etc/hosts
 ip link set lo up
-dockerd --config-file "$1/daemon.json" >"$1/dockerd.log" 2>&1
+$2 dockerd --config-file "$1/daemon.json" >"$1/dockerd.log" 2>&1
 `
 
 // Start starts the daemon and waits until it answers.
@@ -60,7 +62,11 @@ func (d *Docker) Start(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(d.Folder, "daemon.json"), config, 0o600); err != nil {
 		return err
 	}
-	daemon := exec.Command("bash", "-c", isolated, "bash", d.Folder) // #nosec G204 //nolint:noctx // ends in Stop
+	prefix := ""
+	if d.Apart {
+		prefix = "unshare --net"
+	}
+	daemon := exec.Command("bash", "-c", isolated, "bash", d.Folder, prefix) // #nosec G204 //nolint:noctx // ends in Stop
 	daemon.Env = d.environment()
 	daemon.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Setpgid: true, Pdeathsig: syscall.SIGKILL,
@@ -71,7 +77,9 @@ func (d *Docker) Start(ctx context.Context) error {
 	d.daemon = daemon
 	for range 60 {
 		if _, err = d.Run(ctx, "docker", "version"); err == nil {
-			return nil
+			// A new network has it down.
+			_, err = d.Run(ctx, "bash", "-c", "nsenter --net=/proc/$(</run/docker.pid)/ns/net ip link set lo up")
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -101,6 +109,13 @@ func (d *Docker) Stop() error {
 	_ = d.daemon.Process.Kill()
 	<-ended
 	return d.removeCgroups()
+}
+
+// Networks are files of the networks of the machine and of the daemon, which differ only if they are apart.
+func (d *Docker) Networks() (machine, daemon string, err error) {
+	process := filepath.Join("/proc", strconv.Itoa(d.daemon.Process.Pid))
+	pid, err := os.ReadFile(filepath.Join(process, "root", "run", "docker.pid")) // #nosec G304 -- written by dockerd
+	return filepath.Join(process, "ns", "net"), filepath.Join(process, "root", "proc", strings.TrimSpace(string(pid)), "ns", "net"), err
 }
 
 // cgroup is the parent of all containers. Each clone of the repository has one of its own, as their tests may run at a time.

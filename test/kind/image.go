@@ -36,6 +36,9 @@ var nodePackages = []string{
 	"libseccomp2", "mount", "nftables", "procps", "runc", "socat", "systemd-sysv", "util-linux",
 }
 
+// policies is the image in node/default-cni.yaml.
+const policies = "registry.k8s.io/networking/kube-network-policies:v0.7.0"
+
 // Builder makes images and loads them into Docker, which keeps them between runs.
 type Builder struct {
 	Docker *Docker
@@ -103,7 +106,7 @@ func (b Builder) Program(ctx context.Context, program string, entrypoint ...stri
 
 // node makes sure that Docker has the node image, and returns its name.
 func (b Builder) node(ctx context.Context) (string, error) {
-	programs := []string{"coredns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kubelet", "stub"}
+	programs := []string{"coredns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubectl", "kube-network-policies", "kubelet", "stub"}
 	inputs := []string{b.Node}
 	for _, program := range programs {
 		inputs = append(inputs, filepath.Join(b.Bin, program))
@@ -143,7 +146,7 @@ func (b Builder) node(ctx context.Context) (string, error) {
 	})
 }
 
-// kubernetes writes the images that kubeadm asks for into a folder.
+// kubernetes writes the images that kubeadm and the network ask for into a folder.
 func (b Builder) kubernetes(ctx context.Context, folder string) error {
 	kubeadm := filepath.Join(b.Bin, "kubeadm")
 	version, err := exec.CommandContext(ctx, kubeadm, "version", "--output", "short").Output() // #nosec G204 -- built by make.
@@ -154,7 +157,7 @@ func (b Builder) kubernetes(ctx context.Context, folder string) error {
 	if err != nil {
 		return fmt.Errorf("asking kubeadm for its images: %w", err)
 	}
-	for _, image := range strings.Fields(string(list)) {
+	for _, image := range append(strings.Fields(string(list)), policies) {
 		reference, err := name.NewTag(image)
 		if err != nil {
 			return err
@@ -164,7 +167,7 @@ func (b Builder) kubernetes(ctx context.Context, folder string) error {
 		switch program {
 		case "pause":
 			program = "stub"
-		case "kube-proxy":
+		case "kube-proxy", "kube-network-policies":
 			if base, err = b.iptables(ctx); err != nil {
 				return err
 			}
@@ -180,7 +183,7 @@ func (b Builder) kubernetes(ctx context.Context, folder string) error {
 	return nil
 }
 
-// iptables is a file system with the programs that kube-proxy calls.
+// iptables is a file system with the programs that set rules.
 func (b Builder) iptables(ctx context.Context) ([]byte, error) {
 	args := []string{"--variant=extract", "--include=iptables,kmod", "--dpkgopt=path-exclude=/usr/share/*"}
 	for _, link := range []string{"iptables", "iptables-restore", "iptables-save", "ip6tables", "ip6tables-restore", "ip6tables-save"} {

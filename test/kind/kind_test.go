@@ -81,11 +81,18 @@ func (m machine) get(address, path string) func() (string, error) {
 // newMachine starts Docker, which is to have images for nodes and registry.
 func newMachine(t *testing.T) machine {
 	t.Helper()
+	return newMachineWith(t, func(*kind.Docker) {})
+}
+
+// newMachineWith does so with a Docker that is set up differently.
+func newMachineWith(t *testing.T, change func(*kind.Docker)) machine {
+	t.Helper()
 	g := NewWithT(t)
 	root, err := filepath.Abs("../..")
 	g.Expect(err).NotTo(HaveOccurred())
 	folder, programs := filepath.Join(root, "bin", "kind"), filepath.Join(root, "bin", "landscape")
 	docker := &kind.Docker{Folder: filepath.Join(folder, "docker"), Runtime: filepath.Join(folder, "caps")}
+	change(docker)
 	m := machine{T: t, docker: docker, root: root, env: []string{
 		"PATH=" + programs + ":" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(root, ".kind", "kubeconfig"),
 	}}

@@ -35,7 +35,7 @@ standIns:
 		{name: "dns.yaml", make: func() ([]*unstructured.Unstructured, error) { return DNS(layout.Network{}) }},
 		{name: "base.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(layout.Network{}, table, false) }},
 		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(layout.Network{}, table, true) }},
-		{name: "metrics-server.yaml", make: Metrics},
+		{name: "kind.yaml", make: Kind},
 		{name: "shoot.yaml", make: func() ([]*unstructured.Unstructured, error) { return Shoot(layout.Network{}, table, true) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -34,6 +34,9 @@ var files embed.FS
 // Provisioner is the name of the StorageClass's provisioner, which the status controller is.
 const Provisioner = "landscape.provider-local/folder"
 
+// NodeCPU is how many processors nodes claim to have.
+const NodeCPU = "100"
+
 // ownHosts is a pattern of image references into the landscape's own registry: what is pushed there is real.
 func ownHosts(network layout.Network) string {
 	hosts := []string{"127.0.0.1", network.HostServicesIP(), "localhost", layout.RegistryHost}
@@ -48,14 +51,14 @@ func DNS(network layout.Network) ([]*unstructured.Unstructured, error) {
 	return render(network, images.Table{}, false, "dns.yaml")
 }
 
-// Metrics renders metrics-server, for a cluster in which nothing is stubbed.
-func Metrics() ([]*unstructured.Unstructured, error) {
-	return render(layout.Network{}, images.Table{}, false, "metrics-server.yaml")
+// Kind renders what a kind cluster lacks: metrics-server, and room for what Gardener requests.
+func Kind() ([]*unstructured.Unstructured, error) {
+	return render(layout.Network{}, images.Table{}, false, "capacity.yaml", "metrics-server.yaml")
 }
 
 // Base renders everything else that is always there. table decides who is stood in for.
 func Base(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	names := []string{"base.yaml", "gateway.yaml", "ippools.yaml", "times.yaml"}
+	names := []string{"base.yaml", "capacity.yaml", "gateway.yaml", "ippools.yaml", "times.yaml"}
 	return render(network, table, false, append(names, policies(dropSysResource)...)...)
 }
 
@@ -132,7 +135,7 @@ func render(network layout.Network, table images.Table, shoot bool, names ...str
 		if err := parsed.ExecuteTemplate(&out, name, map[string]any{
 			"ClusterDNSIP": network.ClusterDNSIP(), "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": network.NodeIP(),
 			"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
-			"NodeCPU": "100", "NodeMemory": "100Gi", "Shoot": shoot,
+			"NodeCPU": NodeCPU, "NodeMemory": "100Gi", "Shoot": shoot,
 		}); err != nil {
 			return nil, fmt.Errorf("rendering %s: %w", name, err)
 		}

@@ -10,9 +10,13 @@ import (
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
@@ -43,13 +47,32 @@ func nodesReady(objects []unstructured.Unstructured) (bool, string) {
 	return conditions(objects, "Ready")
 }
 
-// metrics brings the API of metrics, which kind lacks: the garden's HorizontalPodAutoscalers and `kubectl top` need it.
-func (l Landscape) metrics(ctx context.Context, _ step.Progress) (string, error) {
-	objects, err := cluster.Metrics()
+// roomAndMetrics brings what kind lacks: the API of metrics, which the garden's HorizontalPodAutoscalers and `kubectl top` need, and nodes that
+// claim more than a small machine has, as Gardener's requests are made for real seeds. The seed instance does so too, but comes later.
+func (l Landscape) roomAndMetrics(ctx context.Context, _ step.Progress) (string, error) {
+	objects, err := cluster.Kind()
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d objects applied", len(objects)), l.apply(ctx, objects)
+	c, err := l.client(runtimeCluster)
+	if err == nil {
+		err = cluster.Apply(ctx, c, objects)
+	}
+	if err != nil {
+		return "", err
+	}
+	// The policy is there a moment after it is applied, and changes only what is written.
+	return fmt.Sprintf("%d objects applied", len(objects)), wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+		nodes := &corev1.NodeList{}
+		err := c.List(ctx, nodes)
+		for i := range nodes.Items {
+			err = c.Status().Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, []byte("{}")))
+			if err != nil || nodes.Items[i].Status.Capacity.Cpu().String() != cluster.NodeCPU {
+				return false, err
+			}
+		}
+		return err == nil, err
+	})
 }
 
 // StandIns makes the kind cluster one for machines that reach no registry: it fills the cluster's registry with the images of the bare

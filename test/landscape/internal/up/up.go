@@ -122,7 +122,7 @@ func (l Landscape) Steps() []step.Step {
 		return slices.Concat([]step.Step{
 			{Name: "cluster", Title: "the kind cluster is ready", Execute: l.kindCluster, Remedy: "run make kind-up, which repairs it, and make gardener-up"},
 			programs,
-			{Name: "metrics", Title: "metrics-server is there", Execute: l.metrics, Remedy: "run make kind-up, which repairs the cluster"},
+			{Name: "metrics", Title: "metrics-server is there, and nodes have room", Execute: l.roomAndMetrics, Remedy: "run make kind-up, which repairs the cluster"},
 		}, gardener)
 	}
 	return slices.Concat([]step.Step{
