@@ -54,10 +54,14 @@ docker\ inspect\ * | podman\ inspect\ *) [[ -e $STATE/container-$2 ]] ;;
 docker\ ps\ * | podman\ ps\ *) [[ ! -e $STATE/ports ]] || cat "$STATE/ports" ;;
 docker\ start\ * | podman\ start\ *) [[ -e $STATE/container-$2 && ! -e $STATE/broken ]] && echo true >"$STATE/container-$2" ;;
 docker\ run\ * | podman\ run\ *)
-  echo false >"$STATE/container-provider-local-registry"
+  echo false >"$STATE/container-$4"
   [[ ! -e $STATE/no-registry ]] || { echo "no such image" >&2; exit 125; }
-  echo true >"$STATE/container-provider-local-registry"
+  echo true >"$STATE/container-$4"
   ;;
+docker\ volume\ ls\ *) cat "$STATE/volumes" 2>/dev/null ;;
+docker\ volume\ inspect\ *) grep -qxsF "$last" "$STATE/volumes" ;;
+docker\ volume\ create\ *) echo "$last" >>"$STATE/volumes" ;;
+docker\ volume\ rm\ *) rm "$STATE/volumes" ;;
 docker\ logs\ *) echo "Reached target Multi-User System." ;; # kind waits for it: it starts nodes at once, and ends with the first that fails
 docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-$last" ;;
 *" get configmap coredns "*) cat "$STATE/corefile" 2>/dev/null || printf '.:53 {\n    errors\n}\n' ;;
@@ -180,7 +184,7 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 				"kind create cluster --config "+filepath.Join(folder, expected.config)+" --wait 5m",
 				"in "+m.root+" with "+filepath.Join(m.root, ".kind", "kubeconfig"),
 				MatchRegexp("^docker network create --driver bridge --label provider-local-registry=true --subnet 172.18.0.0/16 .*--ipv6 --subnet fd00:10::/64"),
-				MatchRegexp("docker run .*--network kind --network-alias registry.local.gardener.cloud --ip 172.18.254.1 --ip6 fd00:10::fe01 --publish 127.0.0.1:5001:5001 .*registry:3$")))
+				MatchRegexp("docker run .*--network kind --ip 172.18.254.1 --ip6 fd00:10::fe01 --network-alias registry.local.gardener.cloud --publish 127.0.0.1:5001:5001 .*registry:3$")))
 			g.Expect(slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "ip ") })).To(
 				BeNumerically("<", slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "kind create") })), "Docker listens on the addresses")
 			for _, address := range expected.addresses {
@@ -289,7 +293,7 @@ func TestWhatWasMadeByHalfIsMended(t *testing.T) {
 		m.write("no-registry", "")
 		out, calls, err := m.call("up")
 		g.Expect(err).To(HaveOccurred())
-		g.Expect(out).To(And(ContainSubstring("no such image"), ContainSubstring("the registry does not start")))
+		g.Expect(out).To(And(ContainSubstring("no such image"), ContainSubstring("provider-local-registry does not start")))
 		g.Expect(calls[len(calls)-1]).To(HavePrefix("docker rm"), "nothing is left of it")
 	})
 	t.Run("and is taken away", func(t *testing.T) {
@@ -302,6 +306,40 @@ func TestWhatWasMadeByHalfIsMended(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred(), out)
 		g.Expect(calls).To(ContainElements(HavePrefix("kind delete"), "docker rm --force --volumes provider-local-registry", "docker network rm kind", "ip -6 address delete fd00:ff::1/128 dev lo"))
 	})
+}
+
+func TestCachesOutliveTheCluster(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	m.env = append(m.env, "CACHE_IMAGE=cache:mine")
+	m.write("volumes", "of-others\n")
+	out, calls, err := m.call("up")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).NotTo(ContainElement(Or(ContainSubstring("volume create"), HavePrefix("docker run --detach --name provider-local-cache"))), "nobody asked for them")
+
+	out, _, err = m.call("up", "--caches")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	_, _, err = m.call("down")
+	g.Expect(err).NotTo(HaveOccurred())
+	out, calls, err = m.call("up")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).NotTo(ContainElement(ContainSubstring("volume create")))
+	g.Expect(calls).To(ContainElement(MatchRegexp("^docker run .*--name provider-local-cache-registry.k8s.io .*--ip 172.18.254.3 --ip6 fd00:10::fe03 " +
+		"--volume provider-local-cache-registry.k8s.io:/var/lib/registry --env REGISTRY_PROXY_REMOTEURL=https://registry.k8s.io .* cache:mine$")))
+	g.Expect(m.read("hosts.toml")).To(HaveSuffix(`server = "https://gcr.io"
+[host."http://provider-local-cache-gcr.io:5000"]
+  capabilities = ["pull", "resolve"]
+`))
+	out, calls, err = m.call("down")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(ContainSubstring("'make kind-down KIND_CACHES=1' deletes them"))
+	g.Expect(calls).To(ContainElement("docker rm --force --volumes provider-local-cache-quay.io"))
+	_, calls, err = m.call("down", "--caches")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(calls).To(ContainElement("docker volume rm provider-local-cache-europe-docker.pkg.dev provider-local-cache-registry.k8s.io provider-local-cache-quay.io provider-local-cache-gcr.io"))
+	_, calls, err = m.call("down", "--caches")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(calls).NotTo(ContainElement(ContainSubstring("volume rm")))
 }
 
 func TestOtherImages(t *testing.T) {

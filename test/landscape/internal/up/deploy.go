@@ -120,6 +120,10 @@ func (l Landscape) profiles() string {
 		if l.hasStandIns() {
 			profiles = append(profiles, "stand-ins")
 		}
+		// skaffold/kind/cluster writes the file. Machines with IPv6 alone do not reach the caches.
+		if _, err := os.Stat(l.Layout.State("caches")); err == nil && l.Layout.Kind != "ipv6" {
+			profiles = append(profiles, "caches")
+		}
 		return strings.Join(profiles, ",")
 	case l.Layout.Network.IsDefault():
 		return "landscape"

@@ -71,6 +71,8 @@ func TestSkaffoldIsToldOfTheVariantOfKind(t *testing.T) {
 			g.Expect(os.MkdirAll(l.Layout.State(), 0o750)).To(Succeed())
 			g.Expect(os.WriteFile(l.standIns(), nil, 0o600)).To(Succeed())
 			g.Expect(l.profiles()).To(Equal(profiles+",stand-ins"), "with the landscape's images")
+			g.Expect(os.WriteFile(l.Layout.State("caches"), nil, 0o600)).To(Succeed())
+			g.Expect(l.profiles()).To(Equal(profiles+",stand-ins"+map[bool]string{true: ",caches"}[variant != "ipv6"]), "machines use caches by IPv4")
 			g.Expect(l.deployEnv("/gardener", l.Layout.Kubeconfig())).To(ContainElements(
 				"GARDENER_DIR=/gardener", "KUBECONFIG="+l.Layout.Root+"/.kind/kubeconfig", HavePrefix("PATH="+l.Layout.Root+"/bin/landscape"),
 				"SKAFFOLD_DEFAULT_REPO=registry.local.gardener.cloud:5001/local-skaffold"))
