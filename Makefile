@@ -88,7 +88,7 @@ doctor: $(LANDSCAPE)
 KIND_CLUSTER ?= single
 KIND_CACHES  ?=
 
-## kind-up: make a kind cluster for skaffold/ with Docker or podman; KIND_CLUSTER=single, zones, ipv6 or dual-stack; KIND_CACHES=1 keeps images
+## kind-up: make a kind cluster for skaffold/ with Docker or podman; KIND_CLUSTER=single, zones, ipv6, dual-stack or, beside it, second; KIND_CACHES=1 keeps images
 .PHONY: kind-up
 kind-up: $(TOOLS)/kind
 	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster up --cluster $(KIND_CLUSTER) $(if $(KIND_CACHES),--caches)
@@ -104,7 +104,7 @@ gardener-up: $(filter kind-up,$(MAKECMDGOALS)) $(LANDSCAPE)
 dns-setup:
 	@skaffold/kind/dns setup
 
-## kind-down: delete the kind cluster, its registry and what all three left on this machine; KIND_CACHES=1 deletes kept images, too
+## kind-down: delete the kind clusters, their registry and what all three left on this machine; KIND_CACHES=1 deletes kept images, too
 .PHONY: kind-down
 kind-down: $(TOOLS)/kind
 	@skaffold/kind/dns remove

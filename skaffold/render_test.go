@@ -24,6 +24,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -150,14 +151,21 @@ func (p program) render(file, profiles string) []runtime.Object {
 	g.Expect(os.WriteFile(p.artifacts, content, 0o600)).To(Succeed())
 
 	output := filepath.Join(p.t.TempDir(), "rendered.yaml")
-	p.run("render", "--filename", file, "--profile", profiles, "--build-artifacts", p.artifacts, "--digest-source", "none", "--offline=true", "--output", output)
+	module := map[string]string{runtimeFile: "garden", virtualFile: "gardenlet"}[file]
+	p.run("render", "--filename", file, "--module", module, "--profile", profiles, "--build-artifacts", p.artifacts, "--digest-source", "none", "--offline=true", "--output", output)
 	rendered, err := os.ReadFile(output) // #nosec G304 -- just written
 	g.Expect(err).NotTo(HaveOccurred())
-	decoder := serializer.NewCodecFactory(scheme(p.t), serializer.EnableStrict).UniversalDeserializer()
+	return decode(p.t, rendered)
+}
+
+// decode decodes all objects strictly.
+func decode(t *testing.T, rendered []byte) []runtime.Object {
+	t.Helper()
+	decoder := serializer.NewCodecFactory(scheme(t), serializer.EnableStrict).UniversalDeserializer()
 	var objects []runtime.Object
-	for _, document := range documents(p.t, rendered) {
+	for _, document := range documents(t, rendered) {
 		object, _, err := decoder.Decode(document, nil, nil)
-		g.Expect(err).NotTo(HaveOccurred(), string(document))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(document))
 		objects = append(objects, object)
 	}
 	return objects
@@ -233,6 +241,22 @@ func TestSkaffoldFindsNoFaultAndRendersWhatGardenerTakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheSecondClusterIsASeedOfTheSameGarden(t *testing.T) {
+	skaffold := newProgram(t)
+	g := NewWithT(t)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(kubeconfig, []byte("a:\n  b: c"), 0o600)).To(Succeed())
+	skaffold.binary = os.Getenv("TEST_ASSET_HELM")
+	objects := decode(t, skaffold.run("template", "local2", "skaffold/gardenlet", "--values", "skaffold/gardenlet/values-second.yaml", "--set", "chart=chart"+digest, "--set-file", "kubeconfig="+kubeconfig))
+	gardenlet, seed := expectGardenlet(t, only[*seedmanagementv1alpha1.Gardenlet](t, objects))
+	secret := only[*corev1.Secret](t, objects)
+	g.Expect(gardenlet.Spec.KubeconfigSecretRef.Name).To(Equal(secret.Name))
+	g.Expect(secret.StringData).To(HaveKeyWithValue("kubeconfig", "a:\n  b: c\n"))
+	g.Expect(gardenlet.Name).To(Equal("local2"))
+	g.Expect(seed.Ingress.Domain).To(Equal("ingress.local2.seed.local.gardener.cloud"))
+	g.Expect(seed.Settings.VerticalPodAutoscaler.Enabled).To(BeTrue(), "the Garden has one in its own cluster only")
 }
 
 func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {

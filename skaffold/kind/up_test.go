@@ -49,8 +49,8 @@ docker\ info* | podman\ info*)
   ;;
 *" network rm "*) rm -f "$STATE/network" "$STATE/network6" ;;
 *" inspect --format {{.State.Running}} "*) [[ -e $STATE/container-$last ]] && cat "$STATE/container-$last" ;;
-*" inspect --format {{range "*) echo 172.18.0.2 ;;
-docker\ inspect\ * | podman\ inspect\ *) [[ -e $STATE/container-$2 ]] ;;
+*" inspect --format {{range "* | *" inspect --format {{(index "*) echo 172.18.0.2 ;;
+*" container inspect "*) [[ -e $STATE/container-$last ]] ;;
 docker\ ps\ * | podman\ ps\ *) [[ ! -e $STATE/ports ]] || cat "$STATE/ports" ;;
 docker\ start\ * | podman\ start\ *) [[ -e $STATE/container-$2 && ! -e $STATE/broken ]] && echo true >"$STATE/container-$2" ;;
 docker\ run\ * | podman\ run\ *)
@@ -76,14 +76,19 @@ ip\ *\ route\ show\ *) [[ ! -e $STATE/routes ]] || cat "$STATE/routes" ;;
 ip\ *\ address\ show\ *) [[ ! -e $STATE/lo ]] || grep "^$last$" "$STATE/lo" || true ;;
 ip\ *\ address\ add\ *) echo "$4" >>"$STATE/lo" ;;
 kind\ get\ clusters) cat "$STATE/clusters" 2>/dev/null || echo "No kind clusters found." >&2 ;;
-kind\ get\ nodes*) cd "$STATE" && ls container-gardener* | sed s/container-// ;;
+kind\ get\ nodes*) cd "$STATE" && ls "container-$4"-* | sed s/container-// ;;
 kind\ create\ *)
-  echo gardener-local >"$STATE/clusters"
-  grep -c -- "- role" "$4" | xargs seq 1 | sed "s/^1$/control-plane/; s/^\\([0-9]\\)/worker\\1/" | while read -r node; do echo true >"$STATE/container-gardener-local-$node"; done
+  name=$(sed -n "s/^name: //p" "$4")
+  echo "$name" >>"$STATE/clusters"
+  grep -c -- "- role" "$4" | xargs seq 1 | sed "s/^1$/control-plane/; s/^\\([0-9]\\)/worker\\1/" | while read -r node; do echo true >"$STATE/container-$name-$node"; done
   echo "in $PWD with $KUBECONFIG" >>"$STATE/calls"
   [[ ! -e $STATE/interrupted ]]
   ;;
-kind\ delete\ *) rm -f "$STATE/clusters" "$STATE"/container-gardener-local-* ;;
+kind\ delete\ *)
+  sed -i "/^$4$/d" "$STATE/clusters"
+  rm -f "$STATE/container-$4"-*
+  ;;
+*" get kubeconfig "*) echo internal ;;
 esac
 `
 
@@ -342,6 +347,38 @@ func TestCachesOutliveTheCluster(t *testing.T) {
 	g.Expect(calls).NotTo(ContainElement(ContainSubstring("volume rm")))
 }
 
+func TestASecondClusterIsBesideTheFirst(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	out, calls, err := m.call("up", "--cluster", "second")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(out).To(ContainSubstring("needs a first one with IPv4"))
+	g.Expect(calls).NotTo(ContainElement(MatchRegexp("network create|kind create")))
+
+	_, _, err = m.call("up")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.Remove(filepath.Join(m.state, "corefile"))).To(Succeed())
+	for range 2 {
+		out, calls, err = m.call("up", "--cluster", "second")
+		g.Expect(err).NotTo(HaveOccurred(), out)
+		g.Expect(calls).To(ContainElements("docker exec gardener-local2-control-plane ip route replace 172.18.255.0/26 via 172.18.0.2",
+			"docker exec gardener-local2-control-plane ip -4 route replace local 172.18.255.64/26 dev lo", "kind get kubeconfig --name gardener-local2 --internal"))
+		g.Expect(calls).NotTo(ContainElement(MatchRegexp("network create|docker run|exec .*gardener-local-")), "the first cluster stays as it is")
+	}
+	for _, address := range []string{"172.18.255.2", "172.18.255.5", "172.18.255.54"} {
+		g.Expect(m.read("lo")).To(ContainSubstring(address + "/32"))
+	}
+	g.Expect(m.read("corefile")).To(And(ContainSubstring("virtual-garden.local.gardener.cloud:53 {\n        errors\n        forward . 172.18.255.53\n"),
+		ContainSubstring("forward . 10.2.0.53")), "its own name server does not know the Garden's names")
+	folder := filepath.Join(m.root, ".kind", "second")
+	g.Expect(os.ReadFile(filepath.Join(folder, "internal.kubeconfig"))).To(Equal([]byte("internal\n")))
+
+	out, calls, err = m.call("down")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).To(ContainElements(HavePrefix("kind delete cluster --name gardener-local2"), HavePrefix("kind delete cluster --name gardener-local "), "ip -4 address delete 172.18.255.2/32 dev lo"))
+	g.Expect(folder).NotTo(BeAnExistingFile())
+}
+
 func TestOtherImages(t *testing.T) {
 	g := NewWithT(t)
 	m := newMachine(t, "docker", "kind")
@@ -397,7 +434,7 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 		{"a process with the registry's port", []string{"docker", "kind"}, `listeners=LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))`, "up", `stop it and call this again. It is 'LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))'`},
 		{"another cluster", []string{"docker", "kind"}, "clusters=gardener-local", "up --cluster zones", "'make kind-down' deletes it"},
 		{"no action", nil, "", "", "expected 'up' or 'down'"},
-		{"an unknown kind of cluster", nil, "", "up --cluster large", "expected single, zones, ipv6 or dual-stack"},
+		{"an unknown kind of cluster", nil, "", "up --cluster large", "expected single, zones, ipv6, dual-stack or second"},
 		{"an unknown argument", nil, "", "down --force", "unknown argument '--force'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -435,7 +472,7 @@ func TestKindTakesTheConfigurations(t *testing.T) {
 		return string(out), strings.Split(string(calls), "\n")
 	}
 	published := regexp.MustCompile(`--publish=(\S+:\d+):(\d+)/(TCP|UDP)`)
-	for _, file := range []string{"cluster.yaml", "cluster-zones.yaml", "cluster-ipv6.yaml", "cluster-dual-stack.yaml"} {
+	for _, file := range []string{"cluster.yaml", "cluster-zones.yaml", "cluster-ipv6.yaml", "cluster-dual-stack.yaml", "cluster-second.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			g := NewWithT(t)
 			m := newMachine(t, "docker")
@@ -454,7 +491,7 @@ func TestKindTakesTheConfigurations(t *testing.T) {
 					}
 				}
 			}
-			g.Expect(asked).To(ConsistOf(fixed(t, config.Networking.IPFamily)), "what Docker is asked to listen on")
+			g.Expect(asked).To(ConsistOf(expected(t, config)), "what Docker is asked to listen on")
 		})
 	}
 	t.Run("but not any", func(t *testing.T) {

@@ -65,7 +65,7 @@ func (l Landscape) deployGardenlet(progress step.Progress) func(context.Context)
 			return "", err
 		}
 		return l.skaffold(ctx, progress, skaffoldRun{
-			command: []string{"run"}, file: "skaffold-virtual-garden", log: "skaffold-virtual-garden", kubeconfig: l.Layout.VirtualKubeconfig(),
+			command: []string{"run", "--module", "gardenlet"}, file: "skaffold-virtual-garden", log: "skaffold-virtual-garden", kubeconfig: l.Layout.VirtualKubeconfig(),
 		})
 	}
 }

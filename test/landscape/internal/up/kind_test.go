@@ -40,6 +40,9 @@ func TestInAKindClusterOnlyGardenerIsDeployed(t *testing.T) {
 		g.Expect(s.Remedy).NotTo(Or(BeEmpty(), ContainSubstring("make up")), s.Name)
 		g.Expect(s.Execute).NotTo(BeNil(), s.Name)
 	}
+	g.Expect(os.MkdirAll(l.Layout.Second(), 0o750)).To(Succeed())
+	g.Expect(os.WriteFile(l.Layout.Second("internal.kubeconfig"), nil, 0o600)).To(Succeed())
+	g.Expect(step.Names(l.Steps())).To(HaveExactElements("cluster", "binaries", "metrics", "deploy", "garden", "gardenlet", "seed", "second-seed", "shoot"))
 	var programs []string
 	for _, program := range l.programs() {
 		programs = append(programs, program.Name)
