@@ -361,7 +361,7 @@ func TestASecondClusterIsBesideTheFirst(t *testing.T) {
 	for range 2 {
 		out, calls, err = m.call("up", "--cluster", "second")
 		g.Expect(err).NotTo(HaveOccurred(), out)
-		g.Expect(calls).To(ContainElements("docker exec gardener-local2-control-plane ip route replace 172.18.255.0/26 via 172.18.0.2",
+		g.Expect(calls).To(ContainElements("docker exec gardener-local2-control-plane ip route replace 172.18.255.3 via 172.18.0.2", "docker exec gardener-local2-control-plane ip route replace 172.18.255.53 via 172.18.0.2",
 			"docker exec gardener-local2-control-plane ip -4 route replace local 172.18.255.64/26 dev lo", "kind get kubeconfig --name gardener-local2 --internal"))
 		g.Expect(calls).NotTo(ContainElement(MatchRegexp("network create|docker run|exec .*gardener-local-")), "the first cluster stays as it is")
 	}
