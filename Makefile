@@ -36,7 +36,7 @@ LANDSCAPE := $(BIN)/landscape
 BENCH     := $(REPO)/bin/bench
 
 # Modules with code of ours. Others below test/landscape/modules, test/bench/modules and hack/tools only build other people's programs.
-MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod test/bench/go.mod))
+MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod test/bench/go.mod test/kind/registry/go.mod))
 TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod test/bench/modules/*/go.mod))
 
 IMAGE_MODULES := $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod))
@@ -96,11 +96,12 @@ doctor: $(LANDSCAPE)
 ##@ kind
 
 KIND_CLUSTER ?= single
+KIND_CACHES  ?=
 
-## kind-up: make a kind cluster for skaffold/ with Docker or podman; KIND_CLUSTER=single, zones, ipv6 or dual-stack
+## kind-up: make a kind cluster for skaffold/ with Docker or podman; KIND_CLUSTER=single, zones, ipv6, dual-stack or, beside it, second; KIND_CACHES=1 keeps images
 .PHONY: kind-up
 kind-up: $(TOOLS)/kind
-	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster up --cluster $(KIND_CLUSTER)
+	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster up --cluster $(KIND_CLUSTER) $(if $(KIND_CACHES),--caches)
 
 ## gardener-up: deploy a whole Gardener to the kind cluster; again to continue, or to deploy a change; UNTIL=STEP stops earlier
 .PHONY: gardener-up
@@ -113,11 +114,11 @@ gardener-up: $(filter kind-up,$(MAKECMDGOALS)) $(LANDSCAPE)
 dns-setup:
 	@skaffold/kind/dns setup
 
-## kind-down: delete the kind cluster, its registry and what all three left on this machine
+## kind-down: delete the kind clusters, their registry and what all three left on this machine; KIND_CACHES=1 deletes kept images, too
 .PHONY: kind-down
 kind-down: $(TOOLS)/kind
 	@skaffold/kind/dns remove
-	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster down
+	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster down $(if $(KIND_CACHES),--caches)
 
 ## kind-images: make the images for kind-up in your Docker without any registry, as root on Debian; it prints how to use them
 .PHONY: kind-images
@@ -128,6 +129,7 @@ kind-images: need-kind-offline kind-programs
 .PHONY: kind-programs
 kind-programs: $(TOOLS)/kind $(KUBERNETES_PROGRAMS) $(BIN)/kube-network-policies $(BIN)/coredns $(LANDSCAPE)
 	@CGO_ENABLED=0 go build -C test/landscape -trimpath -ldflags '-s -w' -o $(BIN)/stub ./stub
+	@CGO_ENABLED=0 go build -C test/kind/registry -trimpath -ldflags '-s -w' -o $(BIN)/registry .
 
 ##@ tests
 

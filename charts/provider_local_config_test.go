@@ -164,6 +164,16 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 	})
 }
 
+func TestASeedMayHaveLoadBalancersOfItsOwn(t *testing.T) {
+	g := NewWithT(t)
+	values := with(seedValues(), map[string]any{"pools": []any{"10.0.1.0/24"}}, "loadBalancers")
+	values = with(values, map[string]any{"other": map[string]any{"pools": []any{"10.0.2.0/24"}}}, "seedLoadBalancers")
+	for seed, pool := range map[string]string{"one": "10.0.1.0/24", "other": "10.0.2.0/24"} {
+		decoded := config(t, "seed", with(values, seed, "gardener", "seed", "name"))
+		g.Expect(decoded.LoadBalancers.Pools).To(HaveExactElements(pool), seed)
+	}
+}
+
 func TestAChangedConfigurationRollsThePods(t *testing.T) {
 	for place, values := range places() {
 		t.Run(place, func(t *testing.T) {

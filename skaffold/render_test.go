@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"net/url"
@@ -24,6 +25,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -56,7 +58,7 @@ const (
 // targets are the profiles of each target, and the configuration of its kind cluster, if it is one.
 func targets() map[string]string {
 	return map[string]string{
-		"landscape": "", "landscape,network": "", "kind": "cluster.yaml", "kind,stand-ins": "cluster.yaml", "kind,zones": "cluster-zones.yaml", "kind,ipv6": "cluster-ipv6.yaml", "kind,dual-stack": "cluster-dual-stack.yaml",
+		"landscape": "", "landscape,network": "", "kind": "cluster.yaml", "kind,stand-ins": "cluster.yaml", "kind,caches": "cluster.yaml", "kind,zones": "cluster-zones.yaml", "kind,ipv6": "cluster-ipv6.yaml", "kind,dual-stack": "cluster-dual-stack.yaml",
 	}
 }
 
@@ -150,14 +152,21 @@ func (p program) render(file, profiles string) []runtime.Object {
 	g.Expect(os.WriteFile(p.artifacts, content, 0o600)).To(Succeed())
 
 	output := filepath.Join(p.t.TempDir(), "rendered.yaml")
-	p.run("render", "--filename", file, "--profile", profiles, "--build-artifacts", p.artifacts, "--digest-source", "none", "--offline=true", "--output", output)
+	module := map[string]string{runtimeFile: "garden", virtualFile: "gardenlet"}[file]
+	p.run("render", "--filename", file, "--module", module, "--profile", profiles, "--build-artifacts", p.artifacts, "--digest-source", "none", "--offline=true", "--output", output)
 	rendered, err := os.ReadFile(output) // #nosec G304 -- just written
 	g.Expect(err).NotTo(HaveOccurred())
-	decoder := serializer.NewCodecFactory(scheme(p.t), serializer.EnableStrict).UniversalDeserializer()
+	return decode(p.t, rendered)
+}
+
+// decode decodes all objects strictly.
+func decode(t *testing.T, rendered []byte) []runtime.Object {
+	t.Helper()
+	decoder := serializer.NewCodecFactory(scheme(t), serializer.EnableStrict).UniversalDeserializer()
 	var objects []runtime.Object
-	for _, document := range documents(p.t, rendered) {
+	for _, document := range documents(t, rendered) {
 		object, _, err := decoder.Decode(document, nil, nil)
-		g.Expect(err).NotTo(HaveOccurred(), string(document))
+		NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(document))
 		objects = append(objects, object)
 	}
 	return objects
@@ -229,10 +238,26 @@ func TestSkaffoldFindsNoFaultAndRendersWhatGardenerTakes(t *testing.T) {
 
 			expectSameCluster(g, garden, seed)
 			if config != "" {
-				expectKind(t, "kind/"+config, garden, extensions)
+				expectKind(t, profiles, "kind/"+config, garden, extensions)
 			}
 		})
 	}
+}
+
+func TestTheSecondClusterIsASeedOfTheSameGarden(t *testing.T) {
+	skaffold := newProgram(t)
+	g := NewWithT(t)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(kubeconfig, []byte("a:\n  b: c"), 0o600)).To(Succeed())
+	skaffold.binary = os.Getenv("TEST_ASSET_HELM")
+	objects := decode(t, skaffold.run("template", "local2", "skaffold/gardenlet", "--values", "skaffold/gardenlet/values-second.yaml", "--set", "chart=chart"+digest, "--set-file", "kubeconfig="+kubeconfig))
+	gardenlet, seed := expectGardenlet(t, only[*seedmanagementv1alpha1.Gardenlet](t, objects))
+	secret := only[*corev1.Secret](t, objects)
+	g.Expect(gardenlet.Spec.KubeconfigSecretRef.Name).To(Equal(secret.Name))
+	g.Expect(secret.StringData).To(HaveKeyWithValue("kubeconfig", "a:\n  b: c\n"))
+	g.Expect(gardenlet.Name).To(Equal("local2"))
+	g.Expect(seed.Ingress.Domain).To(Equal("ingress.local2.seed.local.gardener.cloud"))
+	g.Expect(seed.Settings.VerticalPodAutoscaler.Enabled).To(BeTrue(), "the Garden has one in its own cluster only")
 }
 
 func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
@@ -360,7 +385,7 @@ func expectSameCluster(g Gomega, garden *operatorv1alpha1.Garden, seed *gardenco
 }
 
 // expectKind expects that the Garden is for the cluster of a kind configuration.
-func expectKind(t *testing.T, file string, garden *operatorv1alpha1.Garden, extensions []operatorv1alpha1.Extension) {
+func expectKind(t *testing.T, profiles, file string, garden *operatorv1alpha1.Garden, extensions []operatorv1alpha1.Extension) {
 	t.Helper()
 	g := NewWithT(t)
 	content, err := os.ReadFile(file) // #nosec G304 -- a file of this folder
@@ -406,14 +431,20 @@ func expectKind(t *testing.T, file string, garden *operatorv1alpha1.Garden, exte
 		}
 		g.Expect(json.Unmarshal(extension.Spec.Deployment.ExtensionDeployment.RuntimeClusterValues.Raw, &values)).To(Succeed())
 		g.Expect(json.Unmarshal(extension.Spec.Deployment.ExtensionDeployment.Values.Raw, &values)).To(Succeed())
-		g.Expect(values.Machines.RegistryMirrors).To(HaveExactElements(And(HaveField("Upstream", "registry.local.gardener.cloud:5001"), HaveField("Hosts", HaveLen(1)))))
-		mirror, err := url.Parse(values.Machines.RegistryMirrors[0].Hosts[0])
-		g.Expect(err).NotTo(HaveOccurred())
 		script, err := os.ReadFile("kind/cluster")
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(script)).To(MatchRegexp(`--ip6? `+regexp.QuoteMeta(mirror.Hostname())+`\)`), "the registry has the address")
-		g.Expect(strings.Contains(mirror.Hostname(), ":")).To(Equal(families[0] == gardencorev1beta1.IPFamilyIPv6))
-
+		names := []string{"registry.local.gardener.cloud:5001"}
+		if strings.Contains(profiles, "caches") {
+			names = append(names, strings.Fields(string(regexp.MustCompile(`upstreams=\((.*?)\)`).FindSubmatch(script)[1]))...)
+		}
+		g.Expect(values.Machines.RegistryMirrors).To(HaveLen(len(names)))
+		for i, mirror := range values.Machines.RegistryMirrors {
+			g.Expect(mirror).To(And(HaveField("Upstream", names[i]), HaveField("Hosts", HaveLen(1))))
+			host, err := url.Parse(mirror.Hosts[0])
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(host.Hostname()).To(Or(Equal(fmt.Sprintf("172.18.254.%d", i+1)), Equal("fd00:10::fe01")), "kind/cluster gives the registry the address")
+			g.Expect(strings.Contains(host.Hostname(), ":")).To(Equal(families[0] == gardencorev1beta1.IPFamilyIPv6))
+		}
 		address, err := netip.ParseAddr(values.DNS.CoreDNS.ClusterIP)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(netip.MustParsePrefix(cluster.Networking.Services[0]).Contains(address)).To(BeTrue(), "%s is an address of a Service", address)

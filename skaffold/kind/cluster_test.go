@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,10 +53,24 @@ func mapping(address string, port int32, protocol string, nodePort int32) string
 	return fmt.Sprintf("%s/%s to %d", netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port)), protocol, nodePort) // #nosec G115 -- a port
 }
 
-// fixed are the mappings that the defaults of the extension need in an IP family: "" is IPv4, ipv6 or dual.
-func fixed(t *testing.T, family string) []string {
+// ofSecond is the configuration of the extension in the second cluster.
+func ofSecond(t *testing.T) *configv1alpha1.ExtensionConfiguration {
 	t.Helper()
-	config := &configv1alpha1.ExtensionConfiguration{}
+	g := NewWithT(t)
+	content, err := os.ReadFile("../extension/values-kind.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	var values struct {
+		SeedValues struct {
+			SeedLoadBalancers map[string]configv1alpha1.LoadBalancersConfiguration `json:"seedLoadBalancers"`
+		} `json:"seedValues"`
+	}
+	g.Expect(yaml.Unmarshal(content, &values)).To(Succeed())
+	return &configv1alpha1.ExtensionConfiguration{LoadBalancers: values.SeedValues.SeedLoadBalancers["local2"]}
+}
+
+// fixed are the mappings that the configuration of the extension needs in an IP family: "" is IPv4, ipv6 or dual.
+func fixed(t *testing.T, config *configv1alpha1.ExtensionConfiguration, family string) []string {
+	t.Helper()
 	configv1alpha1.SetDefaults(config)
 	var expected []string
 	for _, service := range config.LoadBalancers.Services {
@@ -81,8 +96,21 @@ func fixed(t *testing.T, family string) []string {
 	return expected
 }
 
+// expected are the mappings that the extension needs in a cluster.
+func expected(t *testing.T, of *cluster) []string {
+	t.Helper()
+	first := fixed(t, &configv1alpha1.ExtensionConfiguration{}, of.Networking.IPFamily)
+	if of.Name == "gardener-local" {
+		return first
+	}
+	// What the first cluster has is not in the second.
+	second := slices.DeleteFunc(fixed(t, ofSecond(t), ""), func(m string) bool { return slices.Contains(first, m) })
+	NewWithT(t).Expect(second).To(HaveLen(4), "three addresses, one of them for TCP and UDP")
+	return second
+}
+
 func TestKindMapsTheNodePortsThatTheSeedInstanceFixes(t *testing.T) {
-	for file, zones := range map[string][]string{"cluster.yaml": {"0"}, "cluster-zones.yaml": {"0", "1", "2"}, "cluster-ipv6.yaml": {"0"}, "cluster-dual-stack.yaml": {"0"}} {
+	for file, zones := range map[string][]string{"cluster.yaml": {"0"}, "cluster-zones.yaml": {"0", "1", "2"}, "cluster-ipv6.yaml": {"0"}, "cluster-dual-stack.yaml": {"0"}, "cluster-second.yaml": {"0"}} {
 		t.Run(file, func(t *testing.T) {
 			g := NewWithT(t)
 			content, err := os.ReadFile(file)
@@ -104,7 +132,7 @@ func TestKindMapsTheNodePortsThatTheSeedInstanceFixes(t *testing.T) {
 					inZones = append(inZones, zone)
 				}
 			}
-			g.Expect(mapped).To(ConsistOf(fixed(t, found.Networking.IPFamily)))
+			g.Expect(mapped).To(ConsistOf(expected(t, found)))
 			g.Expect(inZones).To(Equal(zones))
 			if len(found.Nodes) > 1 {
 				g.Expect(found.Nodes).To(HaveEach(HaveField("ExtraMounts", ConsistOf(And(

@@ -51,15 +51,19 @@ docker\ info* | podman\ info*)
   ;;
 *" network rm "*) rm -f "$STATE/network" "$STATE/network6" ;;
 *" inspect --format {{.State.Running}} "*) [[ -e $STATE/container-$last ]] && cat "$STATE/container-$last" ;;
-*" inspect --format {{range "*) echo 172.18.0.2 ;;
-docker\ inspect\ * | podman\ inspect\ *) [[ -e $STATE/container-$2 ]] ;;
+*" inspect --format {{range "* | *" inspect --format {{(index "*) echo 172.18.0.2 ;;
+*" container inspect "*) [[ -e $STATE/container-$last ]] ;;
 docker\ ps\ * | podman\ ps\ *) [[ ! -e $STATE/ports ]] || cat "$STATE/ports" ;;
 docker\ start\ * | podman\ start\ *) [[ -e $STATE/container-$2 && ! -e $STATE/broken ]] && echo true >"$STATE/container-$2" ;;
 docker\ run\ * | podman\ run\ *)
-  echo false >"$STATE/container-provider-local-registry"
+  echo false >"$STATE/container-$4"
   [[ ! -e $STATE/no-registry ]] || { echo "no such image" >&2; exit 125; }
-  echo true >"$STATE/container-provider-local-registry"
+  echo true >"$STATE/container-$4"
   ;;
+docker\ volume\ ls\ *) cat "$STATE/volumes" 2>/dev/null ;;
+docker\ volume\ inspect\ *) grep -qxsF "$last" "$STATE/volumes" ;;
+docker\ volume\ create\ *) echo "$last" >>"$STATE/volumes" ;;
+docker\ volume\ rm\ *) rm "$STATE/volumes" ;;
 docker\ logs\ *) echo "Reached target Multi-User System." ;; # kind waits for it: it starts nodes at once, and ends with the first that fails
 docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-$last" ;;
 *" get configmap coredns "*) cat "$STATE/corefile" 2>/dev/null || printf '.:53 {\n    errors\n}\n' ;;
@@ -78,15 +82,20 @@ ip\ -o\ address\ show\ to\ 172.18.0.1) [[ -e $STATE/remote ]] || echo "7: br-kin
 ip\ *\ address\ show\ *) [[ ! -e $STATE/lo ]] || grep "^$last$" "$STATE/lo" || true ;;
 ip\ *\ address\ add\ *) echo "$4" >>"$STATE/lo" ;;
 kind\ get\ clusters) cat "$STATE/clusters" 2>/dev/null || echo "No kind clusters found." >&2 ;;
-kind\ get\ nodes*) cd "$STATE" && ls container-gardener* | sed s/container-// ;;
+kind\ get\ nodes*) cd "$STATE" && ls "container-$4"-* | sed s/container-// ;;
 kind\ create\ *)
-  echo gardener-local >"$STATE/clusters"
+  name=$(sed -n "s/^name: //p" "$4")
+  echo "$name" >>"$STATE/clusters"
   cp "$4" "$STATE/config.yaml"
-  grep -c -- "- role" "$4" | xargs seq 1 | sed "s/^1$/control-plane/; s/^\\([0-9]\\)/worker\\1/" | while read -r node; do echo true >"$STATE/container-gardener-local-$node"; done
+  grep -c -- "- role" "$4" | xargs seq 1 | sed "s/^1$/control-plane/; s/^\\([0-9]\\)/worker\\1/" | while read -r node; do echo true >"$STATE/container-$name-$node"; done
   echo "in $PWD with $KUBECONFIG" >>"$STATE/calls"
   [[ ! -e $STATE/interrupted ]]
   ;;
-kind\ delete\ *) rm -f "$STATE/clusters" "$STATE"/container-gardener-local-* ;;
+kind\ delete\ *)
+  sed -i "/^$4$/d" "$STATE/clusters"
+  rm -f "$STATE/container-$4"-*
+  ;;
+*" get kubeconfig "*) echo internal ;;
 esac
 `
 
@@ -187,7 +196,7 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 				"kind create cluster --config "+filepath.Join(folder, expected.config)+" --wait 5m",
 				"in "+m.root+" with "+filepath.Join(m.root, ".kind", "kubeconfig"),
 				MatchRegexp("^docker network create --driver bridge --label provider-local-registry=true --subnet 172.18.0.0/16 .*--ipv6 --subnet fd00:10::/64"),
-				MatchRegexp("docker run .*--network kind --network-alias registry.local.gardener.cloud --ip 172.18.254.1 --ip6 fd00:10::fe01 --publish 127.0.0.1:5001:5001 .*registry:3$")))
+				MatchRegexp("docker run .*--network kind --ip 172.18.254.1 --ip6 fd00:10::fe01 --network-alias registry.local.gardener.cloud --publish 127.0.0.1:5001:5001 .*registry:3$")))
 			g.Expect(slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "ip ") })).To(
 				BeNumerically("<", slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "kind create") })), "Docker listens on the addresses")
 			for _, address := range expected.addresses {
@@ -296,7 +305,7 @@ func TestWhatWasMadeByHalfIsMended(t *testing.T) {
 		m.write("no-registry", "")
 		out, calls, err := m.call("up")
 		g.Expect(err).To(HaveOccurred())
-		g.Expect(out).To(And(ContainSubstring("no such image"), ContainSubstring("the registry does not start")))
+		g.Expect(out).To(And(ContainSubstring("no such image"), ContainSubstring("provider-local-registry does not start")))
 		g.Expect(calls[len(calls)-1]).To(HavePrefix("docker rm"), "nothing is left of it")
 	})
 	t.Run("and is taken away", func(t *testing.T) {
@@ -309,6 +318,72 @@ func TestWhatWasMadeByHalfIsMended(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred(), out)
 		g.Expect(calls).To(ContainElements(HavePrefix("kind delete"), "docker rm --force --volumes provider-local-registry", "docker network rm kind", "ip -6 address delete fd00:ff::1/128 dev lo"))
 	})
+}
+
+func TestCachesOutliveTheCluster(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	m.env = append(m.env, "CACHE_IMAGE=cache:mine")
+	m.write("volumes", "of-others\n")
+	out, calls, err := m.call("up")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).NotTo(ContainElement(Or(ContainSubstring("volume create"), HavePrefix("docker run --detach --name provider-local-cache"))), "nobody asked for them")
+
+	out, _, err = m.call("up", "--caches")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	_, _, err = m.call("down")
+	g.Expect(err).NotTo(HaveOccurred())
+	out, calls, err = m.call("up")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).NotTo(ContainElement(ContainSubstring("volume create")))
+	g.Expect(calls).To(ContainElement(MatchRegexp("^docker run .*--name provider-local-cache-registry.k8s.io .*--ip 172.18.254.3 --ip6 fd00:10::fe03 " +
+		"--volume provider-local-cache-registry.k8s.io:/var/lib/registry --env REGISTRY_PROXY_REMOTEURL=https://registry.k8s.io .* cache:mine$")))
+	g.Expect(m.read("hosts.toml")).To(HaveSuffix(`server = "https://gcr.io"
+[host."http://provider-local-cache-gcr.io:5000"]
+  capabilities = ["pull", "resolve"]
+`))
+	out, calls, err = m.call("down")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(ContainSubstring("'make kind-down KIND_CACHES=1' deletes them"))
+	g.Expect(calls).To(ContainElement("docker rm --force --volumes provider-local-cache-quay.io"))
+	_, calls, err = m.call("down", "--caches")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(calls).To(ContainElement("docker volume rm provider-local-cache-europe-docker.pkg.dev provider-local-cache-registry.k8s.io provider-local-cache-quay.io provider-local-cache-gcr.io"))
+	_, calls, err = m.call("down", "--caches")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(calls).NotTo(ContainElement(ContainSubstring("volume rm")))
+}
+
+func TestASecondClusterIsBesideTheFirst(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	out, calls, err := m.call("up", "--cluster", "second")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(out).To(ContainSubstring("needs a first one with IPv4"))
+	g.Expect(calls).NotTo(ContainElement(MatchRegexp("network create|kind create")))
+
+	_, _, err = m.call("up")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.Remove(filepath.Join(m.state, "corefile"))).To(Succeed())
+	for range 2 {
+		out, calls, err = m.call("up", "--cluster", "second")
+		g.Expect(err).NotTo(HaveOccurred(), out)
+		g.Expect(calls).To(ContainElements("docker exec gardener-local2-control-plane ip route replace 172.18.255.3 via 172.18.0.2", "docker exec gardener-local2-control-plane ip route replace 172.18.255.53 via 172.18.0.2",
+			"docker exec gardener-local2-control-plane ip -4 route replace local 172.18.255.64/26 dev lo", "kind get kubeconfig --name gardener-local2 --internal"))
+		g.Expect(calls).NotTo(ContainElement(MatchRegexp("network create|docker run|exec .*gardener-local-")), "the first cluster stays as it is")
+	}
+	for _, address := range []string{"172.18.255.2", "172.18.255.5", "172.18.255.54"} {
+		g.Expect(m.read("lo")).To(ContainSubstring(address + "/32"))
+	}
+	g.Expect(m.read("corefile")).To(And(ContainSubstring("virtual-garden.local.gardener.cloud:53 {\n        errors\n        forward . 172.18.255.53\n"),
+		ContainSubstring("forward . 10.2.0.53")), "its own name server does not know the Garden's names")
+	folder := filepath.Join(m.root, ".kind", "second")
+	g.Expect(os.ReadFile(filepath.Join(folder, "internal.kubeconfig"))).To(Equal([]byte("internal\n")))
+
+	out, calls, err = m.call("down")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).To(ContainElements(HavePrefix("kind delete cluster --name gardener-local2"), HavePrefix("kind delete cluster --name gardener-local "), "ip -4 address delete 172.18.255.2/32 dev lo"))
+	g.Expect(folder).NotTo(BeAnExistingFile())
 }
 
 func TestOtherImages(t *testing.T) {
@@ -419,7 +494,7 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 		{"a process with the registry's port", []string{"docker", "kind"}, `listeners=LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))`, "up", `stop it and call this again. It is 'LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))'`},
 		{"another cluster", []string{"docker", "kind"}, "clusters=gardener-local", "up --cluster zones", "'make kind-down' deletes it"},
 		{"no action", nil, "", "", "expected 'up' or 'down'"},
-		{"an unknown kind of cluster", nil, "", "up --cluster large", "expected single, zones, ipv6 or dual-stack"},
+		{"an unknown kind of cluster", nil, "", "up --cluster large", "expected single, zones, ipv6, dual-stack or second"},
 		{"an unknown argument", nil, "", "down --force", "unknown argument '--force'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -457,7 +532,7 @@ func TestKindTakesTheConfigurations(t *testing.T) {
 		return string(out), strings.Split(string(calls), "\n")
 	}
 	published := regexp.MustCompile(`--publish=(\S+:\d+):(\d+)/(TCP|UDP)`)
-	for _, file := range []string{"cluster.yaml", "cluster-zones.yaml", "cluster-ipv6.yaml", "cluster-dual-stack.yaml"} {
+	for _, file := range []string{"cluster.yaml", "cluster-zones.yaml", "cluster-ipv6.yaml", "cluster-dual-stack.yaml", "cluster-second.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			g := NewWithT(t)
 			m := newMachine(t, "docker")
@@ -476,7 +551,7 @@ func TestKindTakesTheConfigurations(t *testing.T) {
 					}
 				}
 			}
-			g.Expect(asked).To(ConsistOf(fixed(t, config.Networking.IPFamily)), "what Docker is asked to listen on")
+			g.Expect(asked).To(ConsistOf(expected(t, config)), "what Docker is asked to listen on")
 		})
 	}
 	t.Run("but not any", func(t *testing.T) {

@@ -66,19 +66,23 @@ func NewBuilder(ctx context.Context, root string, docker *Docker) (Builder, erro
 	}, nil
 }
 
-// Images are the names of those that `make kind-up` needs.
+// Images are the names of those that `make kind-up` needs. Cache is that of a pull-through cache, which the landscape's registry is not.
 type Images struct {
-	Node, Registry string
+	Node, Registry, Cache string
 }
 
 // Images makes sure that Docker has the images that `make kind-up` needs.
 func (b Builder) Images(ctx context.Context) (Images, error) {
-	registry, err := b.Program(ctx, "landscape", "/usr/local/bin/landscape", "registry", "--dir", "/registry", "--listen", ":5001")
+	registry, err := b.Program(ctx, "landscape", "/usr/local/bin/landscape", "registry", "--dir", "/registry", "--listen", ":5001", "--listen-for-caches", ":5002")
+	if err != nil {
+		return Images{}, err
+	}
+	cache, err := b.Program(ctx, "registry", "/usr/local/bin/registry")
 	if err != nil {
 		return Images{}, err
 	}
 	node, err := b.node(ctx)
-	return Images{Node: node, Registry: registry}, err
+	return Images{Node: node, Registry: registry, Cache: cache}, err
 }
 
 // Program makes sure that Docker has an image of one static program, and returns its name.

@@ -113,7 +113,7 @@ func newMachineWith(t *testing.T, change func(*kind.Docker)) machine {
 	probe, err := builder.Program(t.Context(), "probe", "/usr/local/bin/probe")
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Logf("images are there (%.0f s)", time.Since(begin).Seconds())
-	m.env = append(m.env, "KIND_NODE_IMAGE="+images.Node, "REGISTRY_IMAGE="+images.Registry, "PROBE_IMAGE="+probe)
+	m.env = append(m.env, "KIND_NODE_IMAGE="+images.Node, "REGISTRY_IMAGE="+images.Registry, "CACHE_IMAGE="+images.Cache, "PROBE_IMAGE="+probe)
 	t.Cleanup(func() { _, _ = m.try("[ ! -e .kind ] || make kind-down") })
 	return m
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
@@ -291,7 +292,7 @@ func doctorCommand() *cobra.Command {
 
 func registryCommand() *cobra.Command {
 	var dir string
-	var listen []string
+	var listen, caches []string
 	cmd := &cobra.Command{
 		Use: "registry", Short: "The landscape's registry (started by up)", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -304,11 +305,15 @@ func registryCommand() *cobra.Command {
 				return err
 			}
 			defer func() { _ = handler.Close() }()
-			return registry.Serve(cmd.Context(), handler, listen)
+			group, ctx := errgroup.WithContext(cmd.Context())
+			group.Go(func() error { return registry.Serve(ctx, handler, listen) })
+			group.Go(func() error { return registry.Serve(ctx, handler.ForCaches(), caches) })
+			return group.Wait()
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "folder that keeps what is pushed")
 	cmd.Flags().StringArrayVar(&listen, "listen", nil, "addresses to serve on")
+	cmd.Flags().StringArrayVar(&caches, "listen-for-caches", nil, "addresses to serve pull-through caches on")
 	return cmd
 }
 

@@ -101,6 +101,7 @@ defaults.
 {{- range $section := list "logLevel" "logFormat" "clientConnection" "controllers" "loadBalancers" "mock" -}}
 {{- with index $.Values $section }}{{ $_ := set $config $section . }}{{ end -}}
 {{- end -}}
+{{- with dig (dig "seed" "name" "" (.Values.gardener | default dict)) dict .Values.seedLoadBalancers }}{{ $_ := set $config "loadBalancers" . }}{{ end -}}
 {{- with include "provider-local.kubeletPort" . -}}
 {{- $_ := set $config "mock" (mergeOverwrite (deepCopy $.Values.mock) (dict "nodes" (dict "kubeletPort" (int .)))) -}}
 {{- end -}}

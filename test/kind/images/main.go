@@ -34,6 +34,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("The images are there. To use them:\n  export KIND_NODE_IMAGE=%s\n  export REGISTRY_IMAGE=%s\n  make kind-up\n", images.Node, images.Registry)
+	fmt.Printf("The images are there. To use them:\n  export KIND_NODE_IMAGE=%s\n  export REGISTRY_IMAGE=%s\n  export CACHE_IMAGE=%s\n  make kind-up\n",
+		images.Node, images.Registry, images.Cache)
 	return nil
 }

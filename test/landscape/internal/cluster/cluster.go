@@ -53,12 +53,12 @@ func Client(kubeconfig string) (client.WithWatch, error) {
 }
 
 // Apply applies the objects by server-side apply. A fresh API server may not know its own newest kinds and roles for a
-// moment, which is waited for.
+// moment, which is waited for. The objects stay as they are, for another cluster.
 func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		var last error
 		err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-			last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
+			last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), fieldOwner, client.ForceOwnership)
 			if last == nil {
 				return true, nil
 			}

@@ -26,8 +26,9 @@ const (
 	NodeName = "node1"
 	// ClusterDNSPort is where the DNS server behind the cluster's DNS Service listens on the node's address.
 	ClusterDNSPort = 5353
-	// SeedName is the name of the garden as its own seed.
-	SeedName = "local"
+	// SeedName is the name of the garden as its own seed, SecondSeedName that of the second kind cluster.
+	SeedName       = "local"
+	SecondSeedName = "local2"
 	// RegistryPort is the port of the registry, on the address of host services and on loopback.
 	RegistryPort = 5001
 	// RegistryHost is the registry's name in image and chart references: Gardener speaks plain HTTP to it.
@@ -112,6 +113,11 @@ func (l Layout) SkaffoldCache() string {
 
 // Kubeconfig is the admin's kubeconfig of the runtime cluster.
 func (l Layout) Kubeconfig() string { return l.State("kubeconfig") }
+
+// Second returns a path of the state of the second kind cluster (skaffold/kind/cluster).
+func (l Layout) Second(elem ...string) string {
+	return l.State(append([]string{"second"}, elem...)...)
+}
 
 // VirtualKubeconfig is the admin's kubeconfig of the virtual garden.
 func (l Layout) VirtualKubeconfig() string { return l.State("virtual-garden", "kubeconfig") }

@@ -68,6 +68,9 @@ func (l Layout) SeedGateway() string { return l.address(l.Network.HostServicesIP
 // HostDNS is the address of the name server for programs on this machine.
 func (l Layout) HostDNS() string { return l.address(l.Network.HostDNSIP(), "fd00:ff::53") }
 
+// SecondHostDNS is the name server of the second kind cluster.
+const SecondHostDNS = "172.18.255.54"
+
 // RegistryAddress is host:port of the registry to which our images and charts are pushed.
 func (l Layout) RegistryAddress() string {
 	if l.Kind != "" {

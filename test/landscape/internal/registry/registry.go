@@ -83,6 +83,14 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.next.ServeHTTP(w, req)
 }
 
+// ForCaches is the registry for pull-through caches, which do not say in whose name they ask.
+func (r *Registry) ForCaches() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		req.URL.RawQuery = "ns=cache"
+		r.ServeHTTP(w, req)
+	})
+}
+
 func (r *Registry) knows(repository string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -119,6 +119,19 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+func TestCachesAreAnsweredForAnyRegistry(t *testing.T) {
+	g := NewWithT(t)
+	handler, err := registry.Open(t.TempDir(), table(t), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	g.Expect(err).NotTo(HaveOccurred())
+	own, caches := httptest.NewServer(handler), httptest.NewServer(handler.ForCaches())
+	defer own.Close()
+	defer caches.Close()
+	stub := push(t, strings.TrimPrefix(own.URL, "http://")+"/real/stub:latest").String()
+	status, digest := head(t, strings.TrimPrefix(caches.URL, "http://"), "a/b", "1.2", "")
+	g.Expect(status).To(Equal(200))
+	g.Expect(digest).To(Equal(stub))
+}
+
 func TestRestartKeepsWhatWasPushed(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()

@@ -93,7 +93,7 @@ func (l Landscape) deployGardenlet(progress step.Progress) func(context.Context)
 			return "", err
 		}
 		return l.skaffold(ctx, progress, skaffoldRun{
-			command: []string{"run"}, file: "skaffold-virtual-garden", log: "skaffold-virtual-garden", kubeconfig: l.Layout.VirtualKubeconfig(),
+			command: []string{"run", "--module", "gardenlet"}, file: "skaffold-virtual-garden", log: "skaffold-virtual-garden", kubeconfig: l.Layout.VirtualKubeconfig(),
 		})
 	}
 }
@@ -147,6 +147,10 @@ func (l Landscape) profiles() string {
 		}
 		if l.hasStandIns() {
 			profiles = append(profiles, "stand-ins")
+		}
+		// skaffold/kind/cluster writes the file. Machines with IPv6 alone do not reach the caches.
+		if _, err := os.Stat(l.Layout.State("caches")); err == nil && l.Layout.Kind != "ipv6" {
+			profiles = append(profiles, "caches")
 		}
 		return strings.Join(profiles, ",")
 	case l.Layout.Network.IsDefault():

@@ -73,10 +73,11 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 // seed waits until the seed that gardenlet registers is up.
 func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, error) {
 	create := func(ctx context.Context) { l.ahead.begin(ctx, "shoot", "shoots", l.createShoots) }
+	only := []client.ListOption{client.MatchingFields{"metadata.name": layout.SeedName}}
 	return l.wait(ctx, progress, []milestone{
-		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled},
-		{title: "Seed takes shoots", on: virtualGarden, kind: seeds, reached: takesShoots, then: create},
-		{title: "Seed healthy", on: virtualGarden, kind: seeds, reached: seedHealthy, goal: seedGoal},
+		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, options: only, reached: reconciled},
+		{title: "Seed takes shoots", on: virtualGarden, kind: seeds, options: only, reached: takesShoots, then: create},
+		{title: "Seed healthy", on: virtualGarden, kind: seeds, options: only, reached: seedHealthy, goal: seedGoal},
 	})
 }
 

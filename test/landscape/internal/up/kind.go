@@ -20,6 +20,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
@@ -104,6 +105,26 @@ func (l Landscape) standIns() string { return l.Layout.State("stand-ins") }
 func (l Landscape) hasStandIns() bool {
 	_, err := os.Stat(l.standIns())
 	return err == nil
+}
+
+// hasSecond reports whether there is a second kind cluster.
+func (l Landscape) hasSecond() bool {
+	_, err := os.Stat(l.Layout.Second("internal.kubeconfig"))
+	return l.Layout.Kind != "" && err == nil
+}
+
+// secondSeed makes the second kind cluster a seed.
+func (l Landscape) secondSeed(ctx context.Context, progress step.Progress) (string, error) {
+	if _, err := l.skaffold(ctx, progress, skaffoldRun{
+		command: []string{"run", "--module", "second-seed"}, file: "skaffold-virtual-garden", log: "skaffold-second-seed", kubeconfig: l.Layout.VirtualKubeconfig(),
+	}); err != nil {
+		return "", err
+	}
+	only := []client.ListOption{client.MatchingFields{"metadata.name": layout.SecondSeedName}}
+	return l.wait(ctx, progress, []milestone{
+		{title: "Seed " + layout.SecondSeedName + " Succeeded", on: virtualGarden, kind: seeds, options: only, reached: reconciled},
+		{title: "Seed " + layout.SecondSeedName + " healthy", on: virtualGarden, kind: seeds, options: only, reached: seedHealthy},
+	})
 }
 
 // programs are what the landscape builds. In a kind cluster, all others come as images.

@@ -40,6 +40,9 @@ func TestInAKindClusterOnlyGardenerIsDeployed(t *testing.T) {
 		g.Expect(s.Remedy).NotTo(Or(BeEmpty(), ContainSubstring("make up")), s.Name)
 		g.Expect(s.Execute).NotTo(BeNil(), s.Name)
 	}
+	g.Expect(os.MkdirAll(l.Layout.Second(), 0o750)).To(Succeed())
+	g.Expect(os.WriteFile(l.Layout.Second("internal.kubeconfig"), nil, 0o600)).To(Succeed())
+	g.Expect(step.Names(l.Steps())).To(HaveExactElements("cluster", "binaries", "metrics", "deploy", "garden", "gardenlet", "seed", "second-seed", "shoot"))
 	var programs []string
 	for _, program := range l.programs() {
 		programs = append(programs, program.Name)
@@ -71,6 +74,8 @@ func TestSkaffoldIsToldOfTheVariantOfKind(t *testing.T) {
 			g.Expect(os.MkdirAll(l.Layout.State(), 0o750)).To(Succeed())
 			g.Expect(os.WriteFile(l.standIns(), nil, 0o600)).To(Succeed())
 			g.Expect(l.profiles()).To(Equal(profiles+",stand-ins"), "with the landscape's images")
+			g.Expect(os.WriteFile(l.Layout.State("caches"), nil, 0o600)).To(Succeed())
+			g.Expect(l.profiles()).To(Equal(profiles+",stand-ins"+map[bool]string{true: ",caches"}[variant != "ipv6"]), "machines use caches by IPv4")
 			g.Expect(l.deployEnv("/gardener", l.Layout.Kubeconfig())).To(ContainElements(
 				"GARDENER_DIR=/gardener", "KUBECONFIG="+l.Layout.Root+"/.kind/kubeconfig", HavePrefix("PATH="+l.Layout.Root+"/bin/landscape"),
 				"SKAFFOLD_DEFAULT_REPO=registry.local.gardener.cloud:5001/local-skaffold"))

@@ -84,7 +84,11 @@ func (l Landscape) shootKubeconfig(ctx context.Context, of string) ([]byte, erro
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err == nil {
 		config, err = loadFromHere(content, func(host string) string {
-			return lookup(ctx, net.JoinHostPort(l.Layout.HostDNS(), "53"), host, l.Layout.SeedGateway())
+			gateway := l.Layout.SeedGateway()
+			if l.hasSecond() {
+				gateway = lookup(ctx, net.JoinHostPort(layout.SecondHostDNS, "53"), host, gateway)
+			}
+			return lookup(ctx, net.JoinHostPort(l.Layout.HostDNS(), "53"), host, gateway)
 		})
 	}
 	if err != nil {

@@ -47,6 +47,8 @@ const (
 	runtimeCluster place = ""
 	// virtualGarden is the one that gardener-operator makes in it.
 	virtualGarden place = "virtual garden"
+	// secondCluster is the second kind cluster.
+	secondCluster place = "second cluster"
 )
 
 // milestone is a state of some objects of one kind that the landscape has to reach. A new one is a literal in the step that
@@ -102,8 +104,11 @@ func succeeded(atLeast int) func([]unstructured.Unstructured) (bool, string) {
 
 // client connects with a cluster of the landscape.
 func (l Landscape) client(on place) (client.WithWatch, error) {
-	if on == virtualGarden {
+	switch on {
+	case virtualGarden:
 		return cluster.Client(l.Layout.VirtualKubeconfig())
+	case secondCluster:
+		return cluster.Client(l.Layout.Second("kubeconfig"))
 	}
 	return cluster.Client(l.Layout.Kubeconfig())
 }

@@ -118,6 +118,10 @@ func (l Landscape) Steps() []step.Step {
 		{Name: "seed", Title: "the Seed is ready", Execute: l.seed, Remedy: look},
 		{Name: "shoot", Title: "the example Shoots are reconciled and healthy", Execute: l.shoots, Remedy: look},
 	}
+	if l.hasSecond() {
+		second := step.Step{Name: "second-seed", Title: "the Seed " + layout.SecondSeedName + " is ready", Execute: l.secondSeed, Remedy: look}
+		gardener = slices.Insert(gardener, len(gardener)-1, second)
+	}
 	if l.Layout.Kind != "" {
 		return slices.Concat([]step.Step{
 			{Name: "cluster", Title: "the kind cluster is ready", Execute: l.kindCluster, Remedy: "run make kind-up, which repairs it, and make gardener-up"},
@@ -480,11 +484,20 @@ func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
 
 // apply applies objects to the runtime cluster.
 func (l Landscape) apply(ctx context.Context, objects []*unstructured.Unstructured) error {
-	c, err := l.client(runtimeCluster)
-	if err != nil {
-		return err
+	places := []place{runtimeCluster}
+	if l.hasSecond() {
+		places = append(places, secondCluster)
 	}
-	return cluster.Apply(ctx, c, objects)
+	for _, on := range places {
+		c, err := l.client(on)
+		if err == nil {
+			err = cluster.Apply(ctx, c, objects)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ahead is what later steps do that needs only a part of the steps before: it is begun as soon as that part is there, while
