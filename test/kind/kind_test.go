@@ -111,16 +111,32 @@ func newMachine(t *testing.T) machine {
 	return m
 }
 
+// standIns has the cluster run the landscape's images in place of published ones.
+func (m *machine) standIns() {
+	m.Helper()
+	m.run("landscape stand-ins # which make built")
+	for _, node := range strings.Fields(m.run("kubectl get nodes -o jsonpath={.items[*].metadata.name}")) {
+		m.statusController(node)
+	}
+	m.run("docker pull --quiet 127.0.0.1:5001/real/machine:latest")
+	m.env = append(m.env, "MACHINE_IMAGE=127.0.0.1:5001/real/machine:latest")
+}
+
+// statusController starts it on a node, whose folders are the volumes of pods there.
+func (m machine) statusController(node string) {
+	m.Helper()
+	m.run(fmt.Sprintf(`docker cp bin/landscape/landscape %[1]s:/usr/local/bin/
+docker exec gardener-local-control-plane cat /etc/kubernetes/admin.conf | docker exec --interactive %[1]s cp /dev/stdin /kind/admin.conf
+docker exec --detach %[1]s landscape status-controller --kubeconfig /kind/admin.conf --volumes /var/volumes --node %[1]s`, node))
+}
+
 // TestGardener brings a Garden, a Seed and the example Shoots up, with the landscape's images in place of published ones.
 func TestGardener(t *testing.T) {
 	m := newMachine(t)
 	g := NewWithT(t)
 	before := m.state()
 	m.run("make kind-up")
-	m.run(`landscape stand-ins # which make built
-docker cp bin/landscape/landscape gardener-local-control-plane:/usr/local/bin/
-docker exec --detach gardener-local-control-plane landscape status-controller --kubeconfig /etc/kubernetes/admin.conf --volumes /var/volumes`)
-	m.run("docker pull --quiet 127.0.0.1:5001/real/machine:latest")
+	m.standIns()
 	m.run("make gardener-up UNTIL=garden")
 	g.Expect(m.run("kubectl get garden local -o jsonpath={.status.lastOperation.state}")).To(Equal("Succeeded"))
 	g.Eventually(func() error { _, err := m.try("make status"); return err }).WithTimeout(2*time.Minute).WithPolling(10*time.Second).
@@ -132,7 +148,6 @@ docker exec --detach gardener-local-control-plane landscape status-controller --
 	g.Expect(m.run(`kubectl -n garden get secret gardener -o jsonpath={.data.kubeconfig} | base64 -d >.kind/virtual-garden.kubeconfig
 kubectl --kubeconfig .kind/virtual-garden.kubeconfig get namespaces -o name`)).To(ContainSubstring("namespace/garden"), "the machine reaches the virtual garden")
 
-	m.env = append(m.env, "MACHINE_IMAGE=127.0.0.1:5001/real/machine:latest")
 	m.run("make gardener-up")
 	m.run("kubectl --kubeconfig .kind/shoots/local.kubeconfig wait node --all --for condition=Ready --timeout 1m")
 
