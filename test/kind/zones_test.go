@@ -94,7 +94,9 @@ done`))).To(ConsistOf("0", "1", "2"), pods)
 	g.Eventually(lost).WithTimeout(3*time.Minute).Should(Succeed(), "kube-controller-manager gives a node 50 seconds")
 	noticed := time.Now()
 	write("later")
-	m.run(seed + " rollout status deployment kube-controller-manager --timeout 5m # evicted a minute after its node is lost")
+	g.Eventually(func() (string, error) {
+		return m.try("kubectl --namespace istio-ingress get pods --field-selector spec.nodeName=" + node + " --output jsonpath={.items[*].metadata.deletionTimestamp}")
+	}).WithTimeout(5*time.Minute).WithPolling(5*time.Second).ShouldNot(BeEmpty(), "pods are evicted a minute later")
 	end := time.Now()
 
 	answers := asker.answers()
