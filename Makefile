@@ -186,7 +186,7 @@ test-kind: need-kind-offline kind-programs
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(REPO)/bin/kind/caps ./test/kind/caps
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(REPO)/bin/kind/probe ./test/probe/cmd
 	@$(LANDSCAPE) build
-	@go test -tags kind -count=1 -timeout 1h -v ./test/kind $(TEST_ARGS)
+	@go test -tags kind -count=1 -timeout 2h -v ./test/kind $(TEST_ARGS)
 
 ## bench: measure this extension beside Gardener's in-tree one, docs/development/performance.md; QUICK=1 in 20 minutes, BENCH_ARGS='--scenario garden'
 .PHONY: bench

@@ -8,7 +8,7 @@
 // Docker's daemon is that of Debian's package, which is unpacked and not installed. It runs in a network, a mount and a process
 // namespace of the test's own, so that its rules, devices and mounts are never those of the machine, and end with the test. The
 // node image is made of Debian's packages, of kind's own files, which its Go module has, and of the programs of Kubernetes that the
-// landscape builds. Unlike in a published one, containerd is Debian's, and the network is Debian's plugin ptp in place of kindnetd: a pod
-// reaches no pod on another node. kube-network-policies, which is a part of kindnetd, enforces NetworkPolicies. The registry is the
-// landscape's. `make kind-images` makes both images in the Docker that a machine has.
+// landscape builds. Unlike in a published one, containerd is Debian's, and the network is Debian's plugin ptp with a route per node in
+// place of kindnetd, and kube-network-policies, which is a part of kindnetd. The registry is the landscape's. `make kind-images` makes
+// both images in the Docker that a machine has.
 package kind

@@ -118,15 +118,23 @@ func newMachineWith(t *testing.T, change func(*kind.Docker)) machine {
 	return m
 }
 
-// standIns has the landscape's images and stand-ins in place of published images.
+// standIns has the cluster run the landscape's images in place of published ones.
 func (m *machine) standIns() {
 	m.Helper()
-	m.run(`landscape stand-ins # which make built
-docker cp bin/landscape/landscape gardener-local-control-plane:/usr/local/bin/
-docker exec --detach gardener-local-control-plane landscape status-controller --kubeconfig /etc/kubernetes/admin.conf --volumes /var/volumes`)
-	const image = "127.0.0.1:5001/real/machine:latest"
-	m.run("docker pull --quiet " + image)
-	m.env = append(m.env, "MACHINE_IMAGE="+image)
+	m.run("landscape stand-ins # which make built")
+	for _, node := range strings.Fields(m.run("kubectl get nodes -o jsonpath={.items[*].metadata.name}")) {
+		m.statusController(node)
+	}
+	m.run("docker pull --quiet 127.0.0.1:5001/real/machine:latest")
+	m.env = append(m.env, "MACHINE_IMAGE=127.0.0.1:5001/real/machine:latest")
+}
+
+// statusController starts it on a node, whose folders are the volumes of pods there.
+func (m machine) statusController(node string) {
+	m.Helper()
+	m.run(fmt.Sprintf(`docker cp bin/landscape/landscape %[1]s:/usr/local/bin/
+docker exec gardener-local-control-plane cat /etc/kubernetes/admin.conf | docker exec --interactive %[1]s cp /dev/stdin /kind/admin.conf
+docker exec --detach %[1]s landscape status-controller --kubeconfig /kind/admin.conf --volumes /var/volumes --node %[1]s`, node))
 }
 
 // writeAuditLog has the cluster's API server write the log that test/e2e/audit reads, as that of the bare landscape does.

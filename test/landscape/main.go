@@ -337,6 +337,7 @@ func statusControllerCommand() *cobra.Command {
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster, or of a seed")
 	cmd.Flags().TextVar(&network, "network", network, "network of the landscape")
 	cmd.Flags().StringVar(&opts.Volumes, "volumes", "", "folder of the volumes")
+	cmd.Flags().StringVar(&opts.Node, "node", "", "the node with the folder, in a cluster with several")
 	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint; empty for none")
 	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has volumes of its own")
 	return cmd

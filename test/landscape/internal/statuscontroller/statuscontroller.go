@@ -38,6 +38,8 @@ import (
 type Options struct {
 	// Volumes is the folder below which volumes are made.
 	Volumes string
+	// Node is the one this runs on, where a cluster has several: volumes are made for claims of Pods on it. Empty for all claims.
+	Node string
 	// Provisioner is the name under which StorageClasses ask for them.
 	Provisioner string
 	// ShootManifest are the objects, as YAML, that each shoot is given.
@@ -123,6 +125,9 @@ type volumes struct {
 // provisionedBy is the annotation by which Kubernetes' own volume controller tells who made a volume.
 const provisionedBy = "pv.kubernetes.io/provisioned-by"
 
+// selectedNode is the annotation by which Kubernetes' scheduler tells for which node it wants a volume.
+const selectedNode = "volume.kubernetes.io/selected-node"
+
 func addVolumes(mgr manager.Manager, opts Options) error {
 	v := &volumes{client: mgr.GetClient(), opts: opts}
 	if err := builder.ControllerManagedBy(mgr).Named("volume-claims").For(&corev1.PersistentVolumeClaim{}).
@@ -142,7 +147,7 @@ func (v *volumes) provision(ctx context.Context, claim *corev1.PersistentVolumeC
 	if err := v.client.Get(ctx, client.ObjectKey{Name: *claim.Spec.StorageClassName}, class); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if class.Provisioner != v.opts.Provisioner {
+	if class.Provisioner != v.opts.Provisioner || claim.Annotations[selectedNode] != v.opts.Node {
 		return ctrl.Result{}, nil
 	}
 	folder := filepath.Join(v.opts.Volumes, claim.Namespace+"_"+claim.Name+"_"+string(claim.UID))
@@ -167,6 +172,12 @@ func (v *volumes) provision(ctx context.Context, claim *corev1.PersistentVolumeC
 			},
 		},
 	}
+	if v.opts.Node != "" {
+		volume.Annotations[selectedNode] = v.opts.Node
+		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{v.opts.Node}}},
+		}}}}
+	}
 	if err := v.client.Create(ctx, volume); err != nil && !apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, fmt.Errorf("making the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
 	}
@@ -183,7 +194,8 @@ func makeFolder(path string) error {
 
 // reclaim removes a released volume with its folder.
 func (v *volumes) reclaim(ctx context.Context, volume *corev1.PersistentVolume) (ctrl.Result, error) {
-	if volume.Status.Phase != corev1.VolumeReleased || volume.Annotations[provisionedBy] != v.opts.Provisioner || volume.DeletionTimestamp != nil {
+	if volume.Status.Phase != corev1.VolumeReleased || volume.Annotations[provisionedBy] != v.opts.Provisioner ||
+		volume.Annotations[selectedNode] != v.opts.Node || volume.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
 	if err := v.removeFolder(volume); err != nil {

@@ -44,9 +44,17 @@ func TestProvision(t *testing.T) {
 		name   string
 		class  *storagev1.StorageClass
 		change func(*corev1.PersistentVolumeClaim)
+		node   string
 		want   bool
 	}{
 		{name: "makes a volume for a claim of its class", class: class, want: true},
+		{name: "makes a volume for a claim of its node", class: class, node: "a", want: true, change: func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{selectedNode: "a"}
+		}},
+		{name: "leaves a claim of another node alone", class: class, node: "b", change: func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{selectedNode: "a"}
+		}},
+		{name: "leaves a claim alone whose node is not known yet", class: class, node: "b"},
 		{name: "leaves another provisioner's claims alone", class: foreign},
 		{name: "leaves a bound claim alone", class: class, change: func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "x" }},
 		{name: "leaves a claim of an unknown class alone", class: class, change: func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("x") }},
@@ -55,7 +63,7 @@ func TestProvision(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := fake.NewClientBuilder().WithObjects(test.class).Build()
-			v := &volumes{client: c, opts: Options{Volumes: t.TempDir(), Provisioner: provisioner}}
+			v := &volumes{client: c, opts: Options{Volumes: t.TempDir(), Provisioner: provisioner, Node: test.node}}
 			pvc := claim()
 			if test.change != nil {
 				test.change(pvc)
@@ -73,6 +81,7 @@ func TestProvision(t *testing.T) {
 			g.Expect(list.Items).To(HaveLen(1))
 			spec := list.Items[0].Spec
 			g.Expect(spec.ClaimRef.UID).To(Equal(pvc.UID))
+			g.Expect(spec.NodeAffinity != nil).To(Equal(test.node != ""), "its Pod can't move to another node")
 			g.Expect(spec.Capacity.Storage().String()).To(Equal("1Gi"))
 			info, err := os.Stat(spec.HostPath.Path)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -91,6 +100,9 @@ func TestReclaim(t *testing.T) {
 		{name: "keeps a bound volume", change: func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeBound }},
 		{name: "keeps another provisioner's volume", change: func(v *corev1.PersistentVolume) {
 			v.Status.Phase, v.Annotations = corev1.VolumeReleased, nil
+		}},
+		{name: "keeps another node's volume", change: func(v *corev1.PersistentVolume) {
+			v.Status.Phase, v.Annotations[selectedNode] = corev1.VolumeReleased, "a"
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -409,6 +409,24 @@ func TestProxyConnects(t *testing.T) {
 	}
 }
 
+func TestProxyTurnsToAnotherPodWhereOneIsLost(t *testing.T) {
+	g := NewWithT(t)
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	calls := 0
+	p := &proxy{router: static{host: "example.com", at: "192.0.2.1:443"}, dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if calls++; calls == 1 {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return theirs, nil
+	}}
+	conn, err := p.reach(t.Context(), backend{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(conn).To(Equal(theirs))
+	g.Expect(calls).To(Equal(2))
+}
+
 func TestParseLabels(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(parseLabels("app=\"istio-ingressgateway\"\nempty=\"\"\nbroken\ntopology.kubernetes.io/zone=\"0\"")).To(Equal(map[string]string{

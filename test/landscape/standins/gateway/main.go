@@ -47,6 +47,8 @@ const (
 	connections = 4096
 	// drainPeriod is how long connections are still taken after the signal to end, until kube-proxy sends no more.
 	drainPeriod = 3 * time.Second
+	// dials is how often a Service is tried: kube-proxy may choose a Pod whose node was just lost. The original ejects such a Pod.
+	dials = 5
 )
 
 func main() {
@@ -206,7 +208,14 @@ func (p *proxy) reach(ctx context.Context, to backend) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, relay.DialTimeout)
-	defer cancel()
-	return p.dial(ctx, "tcp", address)
+	var conn net.Conn
+	for range dials {
+		attempt, cancel := context.WithTimeout(ctx, relay.DialTimeout/dials)
+		conn, err = p.dial(attempt, "tcp", address)
+		cancel()
+		if err == nil {
+			break
+		}
+	}
+	return conn, err
 }
