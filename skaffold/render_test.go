@@ -371,7 +371,7 @@ func expectKind(t *testing.T, file string, garden *operatorv1alpha1.Garden, exte
 	}
 	g.Expect(yaml.Unmarshal(content, &config)).To(Succeed())
 	families := map[string][]gardencorev1beta1.IPFamily{
-		"": {gardencorev1beta1.IPFamilyIPv4}, "ipv6": {gardencorev1beta1.IPFamilyIPv6}, "dual": {gardencorev1beta1.IPFamilyIPv4, gardencorev1beta1.IPFamilyIPv6},
+		"": {gardencorev1beta1.IPFamilyIPv4}, "ipv6": {gardencorev1beta1.IPFamilyIPv6}, "dual": {gardencorev1beta1.IPFamilyIPv6, gardencorev1beta1.IPFamilyIPv4},
 	}[config.Networking.IPFamily]
 	cluster := garden.Spec.RuntimeCluster
 	g.Expect(cluster.Networking.IPFamilies).To(Equal(families))
@@ -412,7 +412,7 @@ func expectKind(t *testing.T, file string, garden *operatorv1alpha1.Garden, exte
 		script, err := os.ReadFile("kind/cluster")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(script)).To(MatchRegexp(`--ip6? `+regexp.QuoteMeta(mirror.Hostname())+`\)`), "the registry has the address")
-		g.Expect(strings.Contains(mirror.Hostname(), ":")).To(Equal(families[0] == gardencorev1beta1.IPFamilyIPv6))
+		g.Expect(strings.Contains(mirror.Hostname(), ":")).To(Equal(config.Networking.IPFamily == "ipv6"))
 
 		address, err := netip.ParseAddr(values.DNS.CoreDNS.ClusterIP)
 		g.Expect(err).NotTo(HaveOccurred())
