@@ -396,7 +396,7 @@ func expectKind(t *testing.T, profiles, file string, garden *operatorv1alpha1.Ga
 	}
 	g.Expect(yaml.Unmarshal(content, &config)).To(Succeed())
 	families := map[string][]gardencorev1beta1.IPFamily{
-		"": {gardencorev1beta1.IPFamilyIPv4}, "ipv6": {gardencorev1beta1.IPFamilyIPv6}, "dual": {gardencorev1beta1.IPFamilyIPv4, gardencorev1beta1.IPFamilyIPv6},
+		"": {gardencorev1beta1.IPFamilyIPv4}, "ipv6": {gardencorev1beta1.IPFamilyIPv6}, "dual": {gardencorev1beta1.IPFamilyIPv6, gardencorev1beta1.IPFamilyIPv4},
 	}[config.Networking.IPFamily]
 	cluster := garden.Spec.RuntimeCluster
 	g.Expect(cluster.Networking.IPFamilies).To(Equal(families))
@@ -443,7 +443,7 @@ func expectKind(t *testing.T, profiles, file string, garden *operatorv1alpha1.Ga
 			host, err := url.Parse(mirror.Hosts[0])
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(host.Hostname()).To(Or(Equal(fmt.Sprintf("172.18.254.%d", i+1)), Equal("fd00:10::fe01")), "kind/cluster gives the registry the address")
-			g.Expect(strings.Contains(host.Hostname(), ":")).To(Equal(families[0] == gardencorev1beta1.IPFamilyIPv6))
+			g.Expect(strings.Contains(host.Hostname(), ":")).To(Equal(config.Networking.IPFamily == "ipv6"))
 		}
 		address, err := netip.ParseAddr(values.DNS.CoreDNS.ClusterIP)
 		g.Expect(err).NotTo(HaveOccurred())

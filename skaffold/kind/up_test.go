@@ -184,7 +184,7 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 		"single":     {"cluster.yaml", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}, "10.2.0.53"},
 		"zones":      {"cluster-zones.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}, "10.2.0.53"},
 		"ipv6":       {"cluster-ipv6.yaml", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}, "fd00:10:2::35"},
-		"dual-stack": {"cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "10.2.0.53"},
+		"dual-stack": {"cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "fd00:10:2::35"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)

@@ -43,8 +43,8 @@ func (l Landscape) Stop(ctx context.Context) error {
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
 }
 
-// Start brings a landscape back of which nothing runs, after Stop or a reboot, and waits until it is as healthy as it has to be. It
-// builds and deploys nothing.
+// Start brings a landscape back after Stop or a reboot, and waits until it is healthy. It builds and deploys nothing. It is an error if
+// a part of it runs.
 func (l Landscape) Start(ctx context.Context) error {
 	unlock, err := l.existing()
 	if err != nil {
