@@ -34,8 +34,8 @@ func TestVirtualMachine(t *testing.T) {
 	m.run("make kind-up")
 	m.run("docker tag $PROBE_IMAGE 127.0.0.1:5001/probe:test && docker push --quiet 127.0.0.1:5001/probe:test")
 	m.run(`version=$(kubectl -n kube-system get deployment coredns -o jsonpath='{..image}')
-sed "s/VERSION/${version##*:}/" test/kind/pods.yaml | kubectl apply -f -
-kubectl apply -f test/kind/policies.yaml
+sed "s/VERSION/${version##*:}/" test/kind/nameserver.yaml | kubectl apply -f -
+kubectl apply -f test/kind/agent.yaml -f test/kind/policies.yaml
 kubectl wait pod --all --for condition=Ready --timeout 2m || { kubectl describe pods; exit 1; }`)
 	_, err = m.get("172.18.255.130:80", "/")()
 	g.Expect(err).To(HaveOccurred(), "this network is another one")
@@ -137,19 +137,24 @@ func pass(listener net.Listener, network, port string) {
 
 // within calls a function in a network namespace.
 func within(network string, call func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		// The thread ends with the goroutine.
-		runtime.LockOSThread()
-		file, err := unix.Open(network, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return
-		}
-		defer func() { _ = unix.Close(file) }()
-		if unix.Setns(file, unix.CLONE_NEWNET) == nil {
-			call()
-		}
-	}()
-	<-done
+	// The thread must not end: it may be the one that has started the daemon, which ends with it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(own) }()
+	file, err := unix.Open(network, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(file) }()
+	if unix.Setns(file, unix.CLONE_NEWNET) != nil {
+		return
+	}
+	call()
+	if err := unix.Setns(own, unix.CLONE_NEWNET); err != nil {
+		panic(err)
+	}
 }
