@@ -185,7 +185,9 @@ func exampleSpecs() {
 			HaveField("ContainerStatuses", ConsistOf(And(HaveField("RestartCount", BeNumerically(">", 0)), HaveField("Ready", true)))),
 			HaveField("Phase", corev1.PodRunning),
 		)), "its pods run again")
-		expectNames(ctx, machines, seedAgent, cluster, shootAgent)
+		Eventually(func() ([]string, error) {
+			return podResolves(ctx, cluster.Clientset, shootAgent, apiServerNames(machines)[0])
+		}).WithTimeout(2*time.Minute).ShouldNot(BeEmpty(), "CoreDNS has another address, which kube-proxy learns")
 	})
 }
 
