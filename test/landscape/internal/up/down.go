@@ -49,8 +49,9 @@ func (l Landscape) cleaner() (host.Cleaner, error) {
 	return cleaner, err
 }
 
+// downSteps are those of Down. Up to mounts they are those of Stop, too, so that no remedy may say to take the landscape down.
 func (l Landscape) downSteps(cleaner host.Cleaner, grace time.Duration) []step.Step {
-	const again = "run down again"
+	const again = "read the cause above"
 	plain := func(does func(context.Context) error) func(context.Context, step.Progress) (string, error) {
 		return func(ctx context.Context, _ step.Progress) (string, error) { return "done", does(ctx) }
 	}

@@ -5,6 +5,9 @@
 package up
 
 import (
+	"context"
+	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -13,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 func unstructuredOf(g Gomega, objects ...any) []unstructured.Unstructured {
@@ -49,6 +54,20 @@ func TestPodsOfBeforeTheStartDoNotCount(t *testing.T) {
 		done, text = runSince(start, unstructuredOf(g, after, other))
 		g.Expect(done).To(BeFalse())
 		g.Expect(text).To(Equal("Pod garden/" + other.Name + " is not Ready yet"))
+	}
+}
+
+func TestStopAndStartNeedALandscape(t *testing.T) {
+	g := NewWithT(t)
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}, Out: io.Discard, Now: time.Now}
+	for _, act := range []func(context.Context) error{l.Stop, l.Start} {
+		err := act(t.Context())
+		if os.Geteuid() == 0 {
+			g.Expect(err).To(MatchError(ContainSubstring("there is no landscape; bring it up with make up")))
+		} else {
+			g.Expect(err).To(MatchError(ContainSubstring("run it with sudo")))
+		}
+		g.Expect(l.Layout.State()).NotTo(BeADirectory(), "nothing was made")
 	}
 }
 
