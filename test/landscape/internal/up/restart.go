@@ -43,19 +43,14 @@ func (l Landscape) Stop(ctx context.Context) error {
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
 }
 
-// Start brings a landscape back after Stop or a reboot, and waits until it is healthy. It builds and deploys nothing. It is an error if
-// a part of it runs.
+// Start brings a landscape back after Stop or a reboot, and waits until it is healthy. It builds and deploys nothing. Again, it
+// continues.
 func (l Landscape) Start(ctx context.Context) error {
 	unlock, err := l.existing()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	for _, component := range node.Components(l.Layout) {
-		if _, running, err := l.Processes().Find(component.Name); err != nil || running {
-			return errors.Join(err, fmt.Errorf("%s runs; type make stop first, or make up, which repairs a landscape", component.Name))
-		}
-	}
 	l.times, l.ahead = &times{path: l.Layout.State("start.json"), now: l.Now}, &ahead{}
 	if err := errors.Join(os.RemoveAll(l.times.path), l.times.begin()); err != nil {
 		return err
@@ -84,9 +79,19 @@ func (l Landscape) existing() (func(), error) {
 
 // pods waits until containers have been started of all pods and are ready. What is said of them from before does not count.
 func (l Landscape) pods(ctx context.Context, progress step.Progress) (string, error) {
+	since, err := l.since()
+	if err != nil {
+		return "", err
+	}
 	return l.wait(ctx, progress, []milestone{{title: "Pods run again", kind: corev1.SchemeGroupVersion.WithKind("Pod"), reached: func(objects []unstructured.Unstructured) (bool, string) {
-		return runSince(l.times.started, objects)
+		return runSince(since, objects)
 	}}})
+}
+
+// since is when containerd was started, which all that runs is younger than.
+func (l Landscape) since() (time.Time, error) {
+	record, _, err := l.Processes().Find(node.Containerd)
+	return record.Started, err
 }
 
 // runSince wants all pods that have not ended Ready, by containers that have been started since.
@@ -101,8 +106,7 @@ func runSince(since time.Time, objects []unstructured.Unstructured) (bool, strin
 			continue
 		}
 		isOld := func(c corev1.ContainerStatus) bool {
-			// The API has whole seconds.
-			return c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since.Truncate(time.Second))
+			return c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since)
 		}
 		isReady := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
 		if slices.ContainsFunc(pod.Status.ContainerStatuses, isOld) || !slices.ContainsFunc(pod.Status.Conditions, isReady) {
@@ -110,7 +114,7 @@ func runSince(since time.Time, objects []unstructured.Unstructured) (bool, strin
 		}
 		count++
 	}
-	return count > 0, fmt.Sprintf("%d pods", count)
+	return true, fmt.Sprintf("%d pods", count)
 }
 
 // gardener waits until Gardener is healthy as far as the landscape has it, and the Nodes of Shoots say so themselves.
@@ -118,7 +122,11 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); errors.Is(err, os.ErrNotExist) {
 		return "there is no Garden", nil
 	}
-	if err := l.virtualKubeconfig(ctx); err != nil {
+	since, err := l.since()
+	if err == nil {
+		err = l.virtualKubeconfig(ctx)
+	}
+	if err != nil {
 		return "", err
 	}
 	clients := map[place]client.WithWatch{}
@@ -165,7 +173,7 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 			return "", err
 		}
 		all = append(all, milestone{title: "Nodes of " + string(on) + " Ready", on: on, kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: func(objects []unstructured.Unstructured) (bool, string) {
-			return readySince(l.times.started, objects)
+			return readySince(since, objects)
 		}})
 	}
 	return l.waitWith(ctx, progress, clients, all)

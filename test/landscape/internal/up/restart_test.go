@@ -32,7 +32,7 @@ func unstructuredOf(g Gomega, objects ...any) []unstructured.Unstructured {
 
 func TestPodsOfBeforeTheStartDoNotCount(t *testing.T) {
 	g := NewWithT(t)
-	start := time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	pod := func(name string, ready corev1.ConditionStatus, started time.Time) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: name}, Status: corev1.PodStatus{
 			Phase:             corev1.PodRunning,
@@ -40,12 +40,14 @@ func TestPodsOfBeforeTheStartDoNotCount(t *testing.T) {
 			ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}}},
 		}}
 	}
-	after := pod("after", corev1.ConditionTrue, start.Truncate(time.Second))
+	after := pod("after", corev1.ConditionTrue, start)
 	ended := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
 
 	done, text := runSince(start, unstructuredOf(g, after, ended))
 	g.Expect(done).To(BeTrue(), text)
 	g.Expect(text).To(Equal("1 pods"))
+	done, _ = runSince(start, nil)
+	g.Expect(done).To(BeTrue(), "a landscape without Gardener has none")
 	for _, other := range []*corev1.Pod{
 		pod("before", corev1.ConditionTrue, start.Add(-time.Second)),
 		pod("unready", corev1.ConditionFalse, start),
