@@ -102,6 +102,8 @@ type Provider struct {
 	unprepared error
 	// owner owns the ConfigMaps.
 	owner []metav1.OwnerReference
+	// isRebuilt tells that the DNSRecords have been listed: what is said of them from then on is new.
+	isRebuilt bool
 }
 
 var _ dns.Provider = (*Provider)(nil)
@@ -309,7 +311,8 @@ func watch[T client.Object](ctx context.Context, from Cache, kind T, changed fun
 
 // dnsRecordChanged drops what no reconcile will drop: a DNSRecord that went without one, as Gardener's library skips
 // the deletion of what it takes for never created, one that is another instance's or extension's now,
-// and one that another provider serves. It follows the DNSRecords of another instance whose names are taken.
+// and one that another provider serves. It follows the DNSRecords of another instance whose names are taken, and those that another
+// process has answered, which leads as well: what is written here must have them, too.
 func (p *Provider) dnsRecordChanged(ctx context.Context, changed *extensionsv1alpha1.DNSRecord) {
 	key := client.ObjectKeyFromObject(changed)
 	// The event may be older than what is there now: a record of the same name may have been created again.
@@ -319,18 +322,14 @@ func (p *Provider) dnsRecordChanged(ctx context.Context, changed *extensionsv1al
 		p.Log.Error(err, "Reading a DNSRecord from the cache", "dnsRecord", key)
 		return
 	}
-	if err == nil && p.isMine(current) {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil && p.isElsewhere(current) {
-		if record, err := dns.New(current, p.DNS.Zones, *p.DNS.DefaultTTL); err == nil {
-			p.update(p.desired.set(record)...)
-			return
-		}
+	if err == nil && p.isMine(current) && (!p.isRebuilt || !hasSucceeded(current)) {
+		return
 	}
-	if names := p.desired.remove(key); len(names) > 0 {
+	if record, ok := p.wanted(current); ok {
+		p.update(p.desired.set(record)...)
+	} else if names := p.desired.remove(key); len(names) > 0 {
 		p.Log.Info("Dropping the record of a DNSRecord that is gone or no more to be served here", "dnsRecord", key)
 		p.update(names...)
 	}
@@ -376,13 +375,13 @@ func (p *Provider) isElsewhere(object *extensionsv1alpha1.DNSRecord) bool {
 // rebuild makes the state from the DNSRecords, takes over where names are from the ConfigMaps, and prunes what nobody wants any
 // more.
 func (p *Provider) rebuild(ctx context.Context, configMaps *corev1.ConfigMapList) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	objects := &extensionsv1alpha1.DNSRecordList{}
 	if err := p.Client.List(ctx, objects); err != nil {
 		return fmt.Errorf("listing DNSRecords: %w", err)
 	}
-
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.isRebuilt = true
 	for i := range configMaps.Items {
 		if found := &configMaps.Items[i]; p.shards.may(found.Name) {
 			s := p.shards.load(found.Name, found.Data)
@@ -391,23 +390,9 @@ func (p *Provider) rebuild(ctx context.Context, configMaps *corev1.ConfigMapList
 		}
 	}
 	for i := range objects.Items {
-		object := &objects.Items[i]
-		var record dns.Record
-		var err error
-		switch {
-		case p.isElsewhere(object):
-			record, err = dns.New(object, p.DNS.Zones, *p.DNS.DefaultTTL)
-		case p.isMine(object) && stays(object):
-			record, err = p.restored(object)
-		default:
-			continue
+		if record, ok := p.wanted(&objects.Items[i]); ok {
+			p.desired.set(record)
 		}
-		if err != nil {
-			// Its reconcile tells its author.
-			p.Log.Info("Leaving out a DNSRecord", "dnsRecord", client.ObjectKeyFromObject(object), "reason", err.Error())
-			continue
-		}
-		p.desired.set(record)
 	}
 	p.update(slices.Sorted(maps.Keys(p.shards.where))...) // Names stay where they are, and make room if nobody wants them.
 	p.update(slices.Sorted(maps.Keys(p.desired.byName))...)
@@ -421,11 +406,34 @@ func stays(object *extensionsv1alpha1.DNSRecord) bool {
 	if object.DeletionTimestamp != nil || object.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationMigrate {
 		return false
 	}
-	last := object.Status.LastOperation
-	if last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate {
+	if last := object.Status.LastOperation; last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate {
 		return false
 	}
 	return v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated) != nil
+}
+
+// hasSucceeded reports whether a DNSRecord stays and is served as it asks for.
+func hasSucceeded(object *extensionsv1alpha1.DNSRecord) bool {
+	last := object.Status.LastOperation
+	return stays(object) && last != nil && last.State == gardencorev1beta1.LastOperationStateSucceeded && object.Status.ObservedGeneration == object.Generation
+}
+
+// wanted returns the record of a DNSRecord that was reconciled before, here or elsewhere; false if it has none.
+func (p *Provider) wanted(object *extensionsv1alpha1.DNSRecord) (record dns.Record, ok bool) {
+	var err error
+	switch {
+	case p.isElsewhere(object):
+		record, err = dns.New(object, p.DNS.Zones, *p.DNS.DefaultTTL)
+	case p.isMine(object) && stays(object):
+		record, err = p.restored(object)
+	default:
+		return record, false
+	}
+	if err != nil {
+		// Its reconcile tells its author.
+		p.Log.Info("Leaving out a DNSRecord", "dnsRecord", client.ObjectKeyFromObject(object), "reason", err.Error())
+	}
+	return record, err == nil
 }
 
 // restored returns the record of a DNSRecord as it was served before a restart: what it asks for if it was seen to resolve;

@@ -383,6 +383,41 @@ func TestTwoLeadersDoNotWriteAgainstEachOtherAllTheTime(t *testing.T) {
 	g.Expect(p.cluster.writes.count()).To(BeNumerically(">", before), "what changes is written at once")
 }
 
+func TestARecordThatAnotherLeaderHasAnsweredIsServed(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(dnsRecord("a", "a.local.gardener.cloud", "192.0.2.1"))
+	newProvider(t, c)
+	const zone = "local.gardener.cloud.zone"
+	line := func(name, address string) string {
+		return name + ".local.gardener.cloud.\t120\tIN\tA\t" + address + "\n"
+	}
+	g.Eventually(func() map[string]string { return c.data(g) }).Should(HaveKeyWithValue(zone, line("a", "192.0.2.1")))
+
+	answer := func(object *extensionsv1alpha1.DNSRecord, state gardencorev1beta1.LastOperationState, generation, observed int64) {
+		object.Generation, object.Status.ObservedGeneration = generation, observed
+		object.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: gardencorev1beta1.LastOperationTypeReconcile, State: state}
+	}
+	changed := dnsRecord("a", "a.local.gardener.cloud", "192.0.2.3")
+	created := dnsRecord("b", "b.local.gardener.cloud", "192.0.2.4")
+	answer(changed, gardencorev1beta1.LastOperationStateSucceeded, 2, 1)
+	answer(created, gardencorev1beta1.LastOperationStateProcessing, 1, 1)
+	g.Expect(c.Create(ctx, created)).To(Succeed())
+	g.Expect(c.unobserved.Delete(ctx, dnsRecord("a", "", ""))).To(Succeed())
+	changed.ResourceVersion = ""
+	g.Expect(c.Create(ctx, changed)).To(Succeed())
+	c.tell(changed, false)
+	c.tell(created, false)
+	g.Consistently(func() map[string]string { return c.data(g) }, "100ms").Should(HaveKeyWithValue(zone, line("a", "192.0.2.1")), "nobody has answered yet")
+
+	answer(changed, gardencorev1beta1.LastOperationStateSucceeded, 2, 2)
+	answer(created, gardencorev1beta1.LastOperationStateSucceeded, 1, 1)
+	for _, object := range []*extensionsv1alpha1.DNSRecord{changed, created} {
+		g.Expect(c.unobserved.Update(ctx, object)).To(Succeed())
+		c.tell(object, false)
+	}
+	g.Eventually(func() map[string]string { return c.data(g) }).Should(HaveKeyWithValue(zone, line("a", "192.0.2.3")+line("b", "192.0.2.4")))
+}
+
 func TestStartServesWhatWasReconciledAndPrunesTheRest(t *testing.T) {
 	g := NewWithT(t)
 	served := dnsRecord("served", "served.local.gardener.cloud", "192.0.2.1")

@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -29,7 +28,7 @@ var _ = Describe("CoreDNS that is away", func() {
 
 		By("ending CoreDNS, with its state and its ConfigMaps")
 		Expect(coreDNS.Kill(ctx)).To(Succeed())
-		Expect(c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(coreDNSNamespace), client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"})).To(Succeed())
+		deleteRecords(ctx)
 		f.do(ctx, f.some(0), change)
 		f.do(ctx, f.some(1), deletion)
 		f.do(ctx, f.some(2), creation)

@@ -112,13 +112,30 @@ var _ = Describe("Two processes", func() {
 			g.Expect(first.leads(ctx)).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed(), "both lead")
 
-		By("working with both")
+		By("having the first one answer what the other one knows of")
+		hung = second.proxy.Hung()
+		second.proxy.Hang(func(request *http.Request) bool {
+			return request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/dnsrecords/external/status")
+		})
+		Eventually(func() int {
+			f.do(ctx, f.some(0), change)
+			return second.proxy.Hung()
+		}).WithContext(ctx).Should(BeNumerically(">", hung), "it serves records")
+		second.proxy.Hang(func(request *http.Request) bool { return request.Method == http.MethodPatch })
 		f.do(ctx, f.some(2), creation)
+		f.do(ctx, f.some(0), change)
+		f.isAsWanted(ctx)
+		second.proxy.Hang(nil)
+
+		By("working with both")
 		f.do(ctx, f.some(0), change, change)
 		f.do(ctx, f.some(1), deletion)
 		// Before it ends, it tries to release the Lease. That request times out after half of the deadline.
 		Eventually(first.process.Done()).WithTimeout(longDeadline*3/2+slack).Should(BeClosed(), "who cannot renew its Lease ends")
 		Expect(first.process.ExitCode()).To(Equal(1))
+
+		By("having the other one write all records")
+		deleteRecords(ctx)
 		first.proxy.Hang(nil)
 		first.start(ctx)
 

@@ -290,10 +290,19 @@ func items(list client.ObjectList) []extensionsv1alpha1.Object {
 	return out
 }
 
+// ofRecords are the labels of the ConfigMaps that CoreDNS reads.
+var ofRecords = client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"}
+
+// deleteRecords deletes these ConfigMaps. Who leads writes them again.
+func deleteRecords(ctx context.Context) {
+	GinkgoHelper()
+	Expect(c.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(coreDNSNamespace), ofRecords)).To(Succeed())
+}
+
 // checkDNS looks whether the ConfigMaps have each wanted record once and no other, and CoreDNS answers accordingly.
 func (f *fleet) checkDNS(ctx context.Context, g Gomega) {
 	configMaps := &corev1.ConfigMapList{}
-	g.Expect(c.List(ctx, configMaps, client.InNamespace(coreDNSNamespace), client.MatchingLabels{"local.provider.extensions.gardener.cloud/dns-config": "true"})).To(Succeed())
+	g.Expect(c.List(ctx, configMaps, client.InNamespace(coreDNSNamespace), ofRecords)).To(Succeed())
 	written := []string{}
 	for _, configMap := range configMaps.Items {
 		for key, data := range configMap.Data {
