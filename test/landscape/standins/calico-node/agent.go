@@ -53,8 +53,8 @@ type agent struct {
 	client kubernetes.Interface
 	// node is the node's name.
 	node string
-	// pods is the range of all pods of the cluster.
-	pods string
+	// pods are the ranges of all pods of the cluster; one is empty if it has no such family.
+	pods []string
 	// configuration is the path of the CNI configuration.
 	configuration string
 	kernel        kernel
@@ -63,7 +63,7 @@ type agent struct {
 	available bool
 }
 
-func newAgent(client kubernetes.Interface, node, pods, configuration string) *agent {
+func newAgent(client kubernetes.Interface, node string, pods []string, configuration string) *agent {
 	return &agent{client: client, node: node, pods: pods, configuration: configuration, kernel: linux{}, health: newHealth(time.Now)}
 }
 
@@ -119,11 +119,17 @@ func (a *agent) sync(ctx context.Context, synced bool, store cache.Store) error 
 			nodes = append(nodes, node)
 		}
 	}
-	pods, err := netip.ParsePrefix(a.pods)
-	if err != nil {
-		return fmt.Errorf("reading CALICO_IPV4POOL_CIDR: %w", err)
+	err := errors.Join(a.kernel.forward(), a.syncRoutes(wanted(nodes, a.node)))
+	for _, text := range a.pods {
+		if text == "" {
+			continue
+		}
+		pods, parseErr := netip.ParsePrefix(text)
+		if parseErr != nil {
+			return fmt.Errorf("reading CALICO_IPV4POOL_CIDR and CALICO_IPV6POOL_CIDR: %w", parseErr)
+		}
+		err = errors.Join(err, a.kernel.masquerade(ctx, pods))
 	}
-	err = errors.Join(a.kernel.forward(), a.kernel.masquerade(ctx, pods), a.syncRoutes(wanted(nodes, a.node)))
 	if _, statErr := os.Stat(a.configuration); statErr != nil {
 		err = errors.Join(err, fmt.Errorf("looking for the CNI configuration: %w", statErr))
 	}
@@ -164,15 +170,16 @@ func (a *agent) syncRoutes(wanted []route) error {
 func wanted(nodes []*corev1.Node, self string) []route {
 	var out []route
 	for _, node := range nodes {
-		to, found := podRangeOf(node)
-		if !found || node.Name == self {
+		if node.Name == self {
 			continue
 		}
-		for _, address := range node.Status.Addresses {
-			via, err := netip.ParseAddr(address.Address)
-			if err == nil && via.Is4() && address.Type == corev1.NodeInternalIP {
-				out = append(out, route{to: to, via: via})
-				break
+		for _, to := range podRangesOf(node) {
+			i := slices.IndexFunc(node.Status.Addresses, func(address corev1.NodeAddress) bool {
+				via, err := netip.ParseAddr(address.Address)
+				return err == nil && via.Is4() == to.Addr().Is4() && address.Type == corev1.NodeInternalIP
+			})
+			if i >= 0 {
+				out = append(out, route{to: to, via: netip.MustParseAddr(node.Status.Addresses[i].Address)})
 			}
 		}
 	}

@@ -25,7 +25,10 @@ import (
 const clusterPods = "100.64.0.0/12"
 
 func newNode(name, pods, address string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: pods}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if pods != "" {
+		node.Spec.PodCIDRs = []string{pods}
+	}
 	if address != "" {
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address}}
 	}
@@ -104,11 +107,13 @@ func TestInstallWaitsForTheRangeOfTheNode(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- i.run(t.Context()) }()
 	g.Consistently(done, "200ms").ShouldNot(Receive())
-	node.Spec.PodCIDRs = []string{"fd00::/64", "100.64.3.0/24"}
+	node.Spec.PodCIDRs = []string{"fd00:3::/64", "100.64.3.0/24"}
 	_, err := i.client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(done, "10s").Should(Receive(BeNil()))
-	g.Expect(os.ReadFile(filepath.Join(i.folder, configurationName))).To(ContainSubstring("100.64.3.0/24"))
+	g.Expect(os.ReadFile(filepath.Join(i.folder, configurationName))).To(And(
+		ContainSubstring("fd00:3::/64"), ContainSubstring("100.64.3.0/24"), ContainSubstring("0.0.0.0/0"), ContainSubstring(`"::/0"`),
+	), "both families")
 }
 
 func TestInstallFails(t *testing.T) {
@@ -150,7 +155,7 @@ func TestRoutesLeadToAllOtherNodesThatHaveRangeAndAddress(t *testing.T) {
 	g.Expect(wanted([]*corev1.Node{
 		newNode("self", "100.64.0.0/24", "10.0.0.1"), both, newNode("second", "100.64.2.0/24", "10.0.0.2"),
 		newNode("new", "", "10.0.0.4"), newNode("unknown", "100.64.5.0/24", ""), external,
-	}, "self")).To(Equal([]route{routeTo("100.64.2.0/24", "10.0.0.2"), routeTo("100.64.3.0/24", "10.0.0.3")}))
+	}, "self")).To(Equal([]route{routeTo("100.64.2.0/24", "10.0.0.2"), routeTo("100.64.3.0/24", "10.0.0.3"), routeTo("fd00:1::/64", "fd00::3")}))
 }
 
 // fakeKernel keeps routes by their range, as a kernel does.
@@ -200,7 +205,7 @@ func newTestAgent(t *testing.T, nodes ...*corev1.Node) (*agent, *fakeKernel, cac
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(store.Add(node)).To(Succeed())
 	}
-	a := newAgent(client, "self", clusterPods, filepath.Join(t.TempDir(), configurationName))
+	a := newAgent(client, "self", []string{clusterPods, ""}, filepath.Join(t.TempDir(), configurationName))
 	g.Expect(os.WriteFile(a.configuration, nil, 0o600)).To(Succeed())
 	k := &fakeKernel{table: map[netip.Prefix]netip.Addr{}}
 	a.kernel = k
@@ -253,7 +258,7 @@ func TestTheNodeGetsItsConditionOnceEverythingIsInPlace(t *testing.T) {
 
 func TestARangeThatIsNoneIsSaidSo(t *testing.T) {
 	a, _, store := newTestAgent(t, newNode("self", "100.64.0.0/24", "10.0.0.1"))
-	a.pods = ""
+	a.pods = []string{"none"}
 	NewWithT(t).Expect(a.sync(t.Context(), true, store)).To(MatchError(ContainSubstring("CALICO_IPV4POOL_CIDR")))
 }
 

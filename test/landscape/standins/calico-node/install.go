@@ -55,7 +55,7 @@ func (i installation) run(ctx context.Context) error {
 			return fmt.Errorf("the CNI plugin %s is no program", plugin)
 		}
 	}
-	pods, err := i.podRange(ctx)
+	pods, err := i.podRanges(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,10 +74,10 @@ func (i installation) run(ctx context.Context) error {
 	return nil
 }
 
-// podRange waits until the node has its range.
-func (i installation) podRange(ctx context.Context) (netip.Prefix, error) {
+// podRanges waits until the node has its ranges.
+func (i installation) podRanges(ctx context.Context) ([]netip.Prefix, error) {
 	if i.node == "" {
-		return netip.Prefix{}, errors.New("KUBERNETES_NODE_NAME is not set")
+		return nil, errors.New("KUBERNETES_NODE_NAME is not set")
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, rangeTimeout, errors.New("kube-controller-manager gave the node no range for pods"))
 	defer cancel()
@@ -94,44 +94,45 @@ func (i installation) podRange(ctx context.Context) (netip.Prefix, error) {
 			return i.client.CoreV1().Nodes().Watch(ctx, opts)
 		},
 	}
-	var pods netip.Prefix
+	var pods []netip.Prefix
 	_, err := watchtools.UntilWithSync(ctx, cache.ToListWatcherWithWatchListSemantics(nodes, i.client), &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
 		node, ok := event.Object.(*corev1.Node)
 		if !ok || node.Name != i.node || event.Type == watch.Deleted {
 			return false, nil
 		}
-		found := false
-		pods, found = podRangeOf(node)
-		return found, nil
+		pods = podRangesOf(node)
+		return len(pods) > 0, nil
 	})
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		return netip.Prefix{}, fmt.Errorf("waiting for the range for pods of node %s: %w", i.node, err)
+		return nil, fmt.Errorf("waiting for the range for pods of node %s: %w", i.node, err)
 	}
 	return pods, nil
 }
 
-// podRangeOf is the node's first IPv4 range.
-func podRangeOf(node *corev1.Node) (netip.Prefix, bool) {
-	for _, text := range append([]string{node.Spec.PodCIDR}, node.Spec.PodCIDRs...) {
-		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is4() {
-			return prefix.Masked(), true
+// podRangesOf are the node's ranges, of each family one.
+func podRangesOf(node *corev1.Node) (out []netip.Prefix) {
+	for _, text := range node.Spec.PodCIDRs {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, prefix.Masked())
 		}
 	}
-	return netip.Prefix{}, false
+	return out
 }
 
 // configuration is a list of CNI plugins as JSON.
-func configuration(pods netip.Prefix, mtu string) ([]byte, error) {
+func configuration(pods []netip.Prefix, mtu string) ([]byte, error) {
+	var ranges [][]map[string]string
+	var routes []map[string]string
+	for _, family := range pods {
+		ranges = append(ranges, []map[string]string{{"subnet": family.String()}})
+		routes = append(routes, map[string]string{"dst": map[bool]string{true: "0.0.0.0/0", false: "::/0"}[family.Addr().Is4()]})
+	}
 	network := map[string]any{
 		"type": "bridge", "bridge": bridge, "isGateway": true, "hairpinMode": true,
-		"ipam": map[string]any{
-			"type":   "host-local",
-			"ranges": [][]map[string]string{{{"subnet": pods.String()}}},
-			"routes": []map[string]string{{"dst": "0.0.0.0/0"}},
-		},
+		"ipam": map[string]any{"type": "host-local", "ranges": ranges, "routes": routes},
 	}
 	if mtu != "" && mtu != "0" {
 		bytes, err := strconv.ParseUint(mtu, 10, 16)

@@ -22,18 +22,21 @@ import (
 // protocol marks the routes that are this program's; see /etc/iproute2/rt_protos for the numbers that others take.
 const protocol netlink.RouteProtocol = 80
 
-// forwarding is the kernel's switch.
-const forwarding = "/proc/sys/net/ipv4/ip_forward"
+// forwarding are the kernel's switches. Without IPv6 it does not have the second one.
+var forwarding = []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding"}
 
 // linux is the kernel of the node.
 type linux struct{}
 
 func (linux) forward() error {
-	if content, err := os.ReadFile(forwarding); err == nil && strings.TrimSpace(string(content)) == "1" {
-		return nil
-	}
-	if err := os.WriteFile(forwarding, []byte("1"), 0o600); err != nil {
-		return fmt.Errorf("letting the node forward packets: %w", err)
+	for _, path := range forwarding {
+		content, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(content)) == "1" {
+			continue
+		}
+		if err := os.WriteFile(path, []byte("1"), 0o600); err != nil {
+			return fmt.Errorf("letting the node forward packets: %w", err)
+		}
 	}
 	return nil
 }
@@ -43,9 +46,10 @@ func (linux) masquerade(ctx context.Context, pods netip.Prefix) error {
 		"POSTROUTING", "-s", pods.String(), "!", "-d", pods.String(), "-m", "comment", "--comment", "pods are not known outside of the cluster",
 		"-j", "MASQUERADE",
 	}
+	program := map[bool]string{true: "iptables", false: "ip6tables"}[pods.Addr().Is4()]
 	iptables := func(action string) ([]byte, error) {
 		// #nosec G204 -- the arguments are a parsed range and constants.
-		return exec.CommandContext(ctx, "iptables", append([]string{"-w", "5", "-t", "nat", action}, rule...)...).CombinedOutput()
+		return exec.CommandContext(ctx, program, append([]string{"-w", "5", "-t", "nat", action}, rule...)...).CombinedOutput()
 	}
 	if _, err := iptables("-C"); err == nil {
 		return nil
@@ -57,7 +61,7 @@ func (linux) masquerade(ctx context.Context, pods netip.Prefix) error {
 }
 
 func (linux) routes() ([]route, error) {
-	found, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
+	found, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol}, netlink.RT_FILTER_PROTOCOL)
 	if err != nil {
 		return nil, err
 	}

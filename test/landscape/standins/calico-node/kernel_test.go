@@ -30,9 +30,11 @@ func inNetwork(t *testing.T, test func(*WithT)) {
 		}
 		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "eth1"}
 		g.Expect(netlink.LinkAdd(link)).To(Succeed())
-		address, err := netlink.ParseAddr("10.0.0.1/24")
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(netlink.AddrAdd(link, address)).To(Succeed())
+		for _, text := range []string{"10.0.0.1/24", "fd00::1/64"} {
+			address, err := netlink.ParseAddr(text)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(netlink.AddrAdd(link, address)).To(Succeed())
+		}
 		for _, name := range []string{"eth0", "eth1"} {
 			up, err := netlink.LinkByName(name)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -55,7 +57,8 @@ func TestTheKernelKeepsRoutes(t *testing.T) {
 		for range 2 {
 			g.Expect(k.remove(routeTo("100.64.1.0/24", "10.0.0.2"))).To(Succeed())
 		}
-		g.Expect(k.routes()).To(ConsistOf(routeTo("100.64.2.0/24", "10.0.0.4")))
+		g.Expect(k.replace(routeTo("fd00:1::/64", "fd00::2"))).To(Succeed())
+		g.Expect(k.routes()).To(ConsistOf(routeTo("100.64.2.0/24", "10.0.0.4"), routeTo("fd00:1::/64", "fd00::2")))
 	})
 }
 
@@ -66,6 +69,7 @@ func TestTheKernelMasqueradesOnce(t *testing.T) {
 	inNetwork(t, func(g *WithT) {
 		for range 2 {
 			g.Expect(linux{}.masquerade(t.Context(), netip.MustParsePrefix(clusterPods))).To(Succeed())
+			g.Expect(linux{}.masquerade(t.Context(), netip.MustParsePrefix("fd00:1::/56"))).To(Succeed())
 		}
 		out, err := exec.CommandContext(t.Context(), "iptables", "-t", "nat", "-S", "POSTROUTING").CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred())

@@ -5,7 +5,7 @@
 // Command calico-node stands in for Calico's images calico/node and calico/cni, whose BIRD and eBPF programs cannot be had
 // from the Go module proxy. It is called as the DaemonSet of gardener-extension-networking-calico calls these:
 //
-//	/opt/cni/bin/install      writes the node's CNI configuration: bridge, host-local with the node's range for pods, portmap.
+//	/opt/cni/bin/install      writes the node's CNI configuration: bridge, host-local with the node's ranges for pods, portmap.
 //	/bin/calico-node          keeps routes to the other nodes' ranges by their internal addresses, and masquerades what pods
 //	                          send to addresses that are not pods'. It sets the node's condition NetworkUnavailable to False.
 //	  -felix-live, -bird-live, -felix-ready, -bird-ready
@@ -14,7 +14,7 @@
 //	  -shutdown               does nothing, as the network works without this program.
 //
 // It needs the CNI plugins bridge, host-local and portmap on the node, /proc/sys, iptables in its image, and nodes that reach
-// each other directly. It does not: enforce NetworkPolicies, IPv6, tunnels (IP-in-IP, VXLAN, WireGuard), BGP, Calico's own
+// each other directly. It does not: enforce NetworkPolicies, tunnels (IP-in-IP, VXLAN, WireGuard), BGP, Calico's own
 // API (IPPools and so on), metrics.
 //
 // The ServiceAccount needs to get, list and watch nodes and to patch nodes/status.
@@ -65,7 +65,7 @@ func run(ctx context.Context, name string, args []string) error {
 		if err != nil {
 			return err
 		}
-		return newAgent(client, os.Getenv("NODENAME"), os.Getenv("CALICO_IPV4POOL_CIDR"), filepath.Join(configurationFolder, configurationName)).run(ctx, healthSocket)
+		return newAgent(client, os.Getenv("NODENAME"), []string{os.Getenv("CALICO_IPV4POOL_CIDR"), os.Getenv("CALICO_IPV6POOL_CIDR")}, filepath.Join(configurationFolder, configurationName)).run(ctx, healthSocket)
 	case slices.Equal(args, []string{"-startup"}):
 		client, err := newClient()
 		if err != nil {

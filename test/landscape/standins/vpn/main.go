@@ -109,9 +109,6 @@ func runSidecar(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("reading the address: %w", err)
 	}
-	if !ip.Is4() {
-		return fmt.Errorf("%s is not of IPv4", ip)
-	}
 	if err := addAddress(ip); err != nil {
 		return fmt.Errorf("adding address %s: %w", ip, err)
 	}
@@ -128,5 +125,5 @@ func addAddress(ip netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	return netlink.AddrReplace(loopback, &netlink.Addr{IPNet: netlink.NewIPNet(ip.AsSlice()), Scope: unix.RT_SCOPE_HOST})
+	return netlink.AddrReplace(loopback, &netlink.Addr{IPNet: netlink.NewIPNet(ip.AsSlice()), Scope: unix.RT_SCOPE_HOST, Flags: unix.IFA_F_NODAD})
 }
