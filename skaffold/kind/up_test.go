@@ -155,7 +155,7 @@ func (m *machine) call(args ...string) (out string, calls []string, err error) {
 	return string(printed), strings.Split(strings.TrimSpace(string(content)), "\n"), err
 }
 
-// corefile is the patch that has the name server of a cluster ask another one, whose address is missing here.
+// corefile is the patch that has the name server of a cluster ask another one. Its address and that of the registry are missing here.
 const corefile = `data:
   Corefile: |
     .:53 {
@@ -163,7 +163,9 @@ const corefile = `data:
     }
     registry.local.gardener.cloud:53 {
         errors
-        forward . /etc/resolv.conf
+        hosts {
+            %s registry.local.gardener.cloud
+        }
     }
     local.gardener.cloud:53 {
         errors
@@ -176,15 +178,15 @@ const corefile = `data:
 
 func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 	for kind, expected := range map[string]struct {
-		config           string
-		nodes            int
-		pools, addresses []string
-		nameServer       string
+		config               string
+		nodes                int
+		pools, addresses     []string
+		registry, nameServer string
 	}{
-		"single":     {"cluster.yaml", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}, "10.2.0.53"},
-		"zones":      {"cluster-zones.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}, "10.2.0.53"},
-		"ipv6":       {"cluster-ipv6.yaml", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}, "fd00:10:2::35"},
-		"dual-stack": {"cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "fd00:10:2::35"},
+		"single":     {"cluster.yaml", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}, "172.18.254.1", "10.2.0.53"},
+		"zones":      {"cluster-zones.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}, "172.18.254.1", "10.2.0.53"},
+		"ipv6":       {"cluster-ipv6.yaml", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}, "fd00:10::fe01", "fd00:10:2::35"},
+		"dual-stack": {"cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "172.18.254.1", "fd00:10:2::35"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
@@ -208,7 +210,7 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 			toml, err := os.ReadFile(filepath.Join(m.state, "hosts.toml"))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(strings.Count(string(toml), `[host."http://registry.local.gardener.cloud:5001"]`)).To(Equal(expected.nodes))
-			g.Expect(m.read("corefile")).To(Equal(fmt.Sprintf(corefile, expected.nameServer)))
+			g.Expect(m.read("corefile")).To(Equal(fmt.Sprintf(corefile, expected.registry, expected.nameServer)))
 			skaffold, err := os.ReadFile("../skaffold.yaml")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(skaffold)).To(MatchRegexp(`coreDNS.clusterIP\n    value: "?`+expected.nameServer+`"?\n`), "the extension's name server has the address")

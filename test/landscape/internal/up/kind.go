@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +25,13 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
-// kindRegistry is the address of the registry beside the cluster for machines (skaffold/kind/cluster).
-const kindRegistry = "172.18.254.1:5001"
+// kindRegistry is the registry beside the cluster as machines find it: by its address (skaffold/kind/cluster), or its name.
+func (l Landscape) kindRegistry() string {
+	if cluster, _ := os.ReadFile(l.Layout.State("cluster")); strings.TrimSpace(string(cluster)) == "ipv6" {
+		return "registry.local.gardener.cloud:5001"
+	}
+	return "172.18.254.1:5001"
+}
 
 // kindCluster checks what `make kind-up` made, and waits for the nodes: they may just have been started.
 func (l Landscape) kindCluster(ctx context.Context, progress step.Progress) (string, error) {
@@ -86,7 +92,7 @@ func (l Landscape) StandIns(ctx context.Context) error {
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: "run make kind-up, which repairs the registry"},
 		{Name: "machine-image", Title: "machine image pushed", Execute: func(ctx context.Context, progress step.Progress) (string, error) {
 			builder := l.machineImages()
-			builder.Registry = kindRegistry
+			builder.Registry = l.kindRegistry()
 			return pushed(builder.Push(ctx, progress))
 		}, Remedy: "look whether Debian's package mirror is reached"},
 		{Name: "policies", Title: "policies and namespaces are there", Execute: func(ctx context.Context, _ step.Progress) (string, error) {
