@@ -31,7 +31,7 @@ func TestIPv6(t *testing.T) {
 		return m.try(virtual + `-n garden-local get shoot six -o jsonpath='{range .status.conditions[*]}{.type}={.status}{"\n"}{end}'`)
 	}).WithTimeout(5*time.Minute).WithPolling(5*time.Second).Should(And(ContainSubstring("EveryNodeReady=True"), Not(MatchRegexp("=(False|Unknown|Progressing)"))), "it is healthy")
 
-	m.run("landscape kubeconfig six >.kind/shoot.kubeconfig")
+	m.run("landscape kubeconfig --target kind six >.kind/shoot.kubeconfig")
 	g.Expect(m.run("grep server: .kind/shoot.kubeconfig")).To(ContainSubstring("//[fd00:ff::1]"), "this machine asks the gateway of the seed")
 	addresses := m.run(shoot + `get nodes,pods,services -A -o jsonpath='{.items[*].status.addresses[?(@.type=="InternalIP")].address} {.items[*].status.podIP} {.items[*].spec.clusterIP}'`)
 	g.Expect(strings.Fields(strings.ReplaceAll(addresses, "None", ""))).To(And(Not(BeEmpty()), HaveEach(HavePrefix("fd00:"))))

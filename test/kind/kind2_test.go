@@ -41,7 +41,7 @@ docker pull --quiet 127.0.0.1:5001/real/machine:latest`)
 	g.Eventually(func() (string, error) {
 		return m.try(virtual + `-n garden-local get shoot second -o jsonpath='{range .status.conditions[*]}{.type}={.status}{"\n"}{end}'`)
 	}).WithTimeout(5 * time.Minute).WithPolling(5 * time.Second).Should(And(ContainSubstring("APIServerAvailable=True"), Not(MatchRegexp("=(False|Unknown|Progressing)"))))
-	m.run("landscape kubeconfig second >.kind/shoot.kubeconfig")
+	m.run("landscape kubeconfig --target kind second >.kind/shoot.kubeconfig")
 	g.Expect(m.run("grep server: .kind/shoot.kubeconfig")).To(ContainSubstring("//172.18.255.2"), "the gateway of its seed")
 	g.Expect(m.run("kubectl --kubeconfig .kind/shoot.kubeconfig get namespaces -o name")).To(ContainSubstring("namespace/kube-system"))
 
