@@ -44,14 +44,15 @@ docker\ info* | podman\ info*)
 *" network inspect --format "*) [[ -e $STATE/network ]] && cat "$STATE/network" ;;
 *" network create "*)
   if [[ "$*" == *--ipv6* ]]; then
-    [[ ! -e $STATE/ipv6-off ]] || { echo "Cannot read IPv6 setup for bridge" >&2; exit 1; }
+    [[ $me == podman || ! -e $STATE/ipv6-off ]] || { echo "Cannot read IPv6 setup for bridge" >&2; exit 1; }
     : >"$STATE/network6"
   fi
   echo true >"$STATE/network"
   ;;
 *" network rm "*) rm -f "$STATE/network" "$STATE/network6" ;;
 *" inspect --format {{.State.Running}} "*) [[ -e $STATE/container-$last ]] && cat "$STATE/container-$last" ;;
-*" inspect --format {{range "* | *" inspect --format {{(index "*) echo 172.18.0.2 ;;
+*" inspect --format {{range "*) echo 172.18.0.2 && sleep 0.1 && echo ;; # podman prints lines one by one
+*" inspect --format {{(index "*) echo 172.18.0.2 ;;
 *" container inspect "*) [[ -e $STATE/container-$last ]] ;;
 docker\ ps\ * | podman\ ps\ *) [[ ! -e $STATE/ports ]] || cat "$STATE/ports" ;;
 docker\ start\ * | podman\ start\ *) [[ -e $STATE/container-$2 && ! -e $STATE/broken ]] && echo true >"$STATE/container-$2" ;;
@@ -60,10 +61,10 @@ docker\ run\ * | podman\ run\ *)
   [[ ! -e $STATE/no-registry ]] || { echo "no such image" >&2; exit 125; }
   echo true >"$STATE/container-$4"
   ;;
-docker\ volume\ ls\ *) cat "$STATE/volumes" 2>/dev/null ;;
-docker\ volume\ inspect\ *) grep -qxsF "$last" "$STATE/volumes" ;;
-docker\ volume\ create\ *) echo "$last" >>"$STATE/volumes" ;;
-docker\ volume\ rm\ *) rm "$STATE/volumes" ;;
+docker\ volume\ ls\ * | podman\ volume\ ls\ *) cat "$STATE/volumes" 2>/dev/null ;;
+docker\ volume\ inspect\ * | podman\ volume\ inspect\ *) grep -qxsF "$last" "$STATE/volumes" ;;
+docker\ volume\ create\ * | podman\ volume\ create\ *) echo "$last" >>"$STATE/volumes" ;;
+docker\ volume\ rm\ * | podman\ volume\ rm\ *) rm "$STATE/volumes" ;;
 docker\ logs\ *) echo "Reached target Multi-User System." ;; # kind waits for it: it starts nodes at once, and ends with the first that fails
 docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-$last" ;;
 *" get configmap coredns "*) cat "$STATE/corefile" 2>/dev/null || printf '.:53 {\n    errors\n}\n' ;;
@@ -74,6 +75,7 @@ docker\ rm\ * | podman\ rm\ *) rm -f "$STATE/container-$last" ;;
 go\ build\ -o\ *) echo "for ${GOOS:-here} ${GOARCH:-}" >>"$STATE/calls" && cp "$0" "$3" ;;
 forward\ *) echo "172.18.255.3" >>"$last" && while sleep 0.2; do :; done ;;
 *" exec --interactive "*) cat >>"$STATE/hosts.toml" ;;
+sysctl\ -n\ net.ipv6*) [[ -e $STATE/ipv6-off ]] && echo 1 || echo 0 ;;
 *"sysctl -n "*) cat "$STATE/inotify" 2>/dev/null || echo 128 ;;
 *"sysctl -qw "*) echo "${last#*=}" >"$STATE/inotify" ;;
 ss\ *) [[ ! -e $STATE/listeners ]] || cat "$STATE/listeners" ;;
@@ -256,24 +258,34 @@ func TestAddressesAndLimitsOfOthersStay(t *testing.T) {
 }
 
 func TestAMachineWithoutIPv6HasClustersWithIPv4(t *testing.T) {
-	for kind, serves := range map[string]bool{"single": true, "zones": true, "ipv6": false, "dual-stack": false} {
-		t.Run(kind, func(t *testing.T) {
-			g := NewWithT(t)
-			m := newMachine(t, "docker", "kind")
-			m.write("ipv6-off", "")
-			out, calls, err := m.call("up", "--cluster", kind)
-			if !serves {
-				g.Expect(err).To(HaveOccurred())
-				g.Expect(out).To(And(ContainSubstring("enable IPv6 on this machine"), ContainSubstring("Cannot read IPv6 setup")))
-				g.Expect(calls).NotTo(ContainElement(MatchRegexp("docker run|kind create|address add")))
-				return
-			}
-			g.Expect(err).NotTo(HaveOccurred(), out)
-			g.Expect(calls).To(ContainElements(
-				MatchRegexp("^docker network create .*--gateway 172.18.0.1 kind$"),
-				And(HavePrefix("docker run"), ContainSubstring("--ip 172.18.254.1"), Not(ContainSubstring("--ip6")))))
-		})
+	for engine, says := range map[string]string{"docker": "Cannot read IPv6 setup", "podman": "net.ipv6.conf.default.disable_ipv6 is not 0"} {
+		for kind, serves := range map[string]bool{"single": true, "zones": true, "ipv6": false, "dual-stack": false} {
+			t.Run(engine+", "+kind, func(t *testing.T) {
+				g := NewWithT(t)
+				m := newMachine(t, engine, "kind")
+				m.write("ipv6-off", "")
+				out, calls, err := m.call("up", "--cluster", kind)
+				if !serves {
+					g.Expect(err).To(HaveOccurred())
+					g.Expect(out).To(And(ContainSubstring("enable IPv6 on this machine"), ContainSubstring(says)))
+					g.Expect(calls).NotTo(ContainElement(MatchRegexp(engine + " run|kind create|address add")))
+					return
+				}
+				g.Expect(err).NotTo(HaveOccurred(), out)
+				g.Expect(calls).To(ContainElements(
+					MatchRegexp("^"+engine+" network create .*--gateway 172.18.0.1 kind$"),
+					And(HavePrefix(engine+" run"), ContainSubstring("--ip 172.18.254.1"), Not(ContainSubstring("--ip6")))))
+			})
+		}
 	}
+}
+
+func TestPodmanHasTheAPIServerOfIPv6AtAnAddressThatItForwards(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "podman", "kind")
+	out, _, err := m.call("up", "--cluster", "ipv6")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(m.read("config.yaml")).To(ContainSubstring("\nnetworking:\n  apiServerAddress: fd00:ff::1\n"))
 }
 
 func TestWhatWasMadeByHalfIsMended(t *testing.T) {
@@ -405,6 +417,14 @@ func TestPodmanIsAskedWhereThereIsNoDocker(t *testing.T) {
 	g.Expect(calls).To(ContainElement(MatchRegexp("^podman run .*registry:3$")))
 	g.Expect(calls).To(ContainElement("podman exec gardener-local-control-plane ip -4 route replace local 172.18.255.128/25 dev lo"))
 	g.Expect(calls).NotTo(ContainElement(HavePrefix("docker")))
+
+	_, _, err = m.call("up", "--caches")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, calls, err = m.call("down", "--caches")
+	g.Expect(err).NotTo(HaveOccurred())
+	removed := slices.DeleteFunc(calls, func(call string) bool { return !strings.HasPrefix(call, "podman rm ") })
+	g.Expect(removed).To(HaveLen(5))
+	g.Expect(removed[4]).To(HaveSuffix(" provider-local-registry"), "the last container of the network has to have a port")
 }
 
 // An engine in a virtual machine can't listen on addresses of this machine.

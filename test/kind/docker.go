@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// Docker is a daemon of the test's own, in namespaces of its own.
+// Docker is a daemon of the test's own, in namespaces of its own. Or it is podman, which has no daemon.
 type Docker struct {
 	// Folder keeps its programs and what it stores between runs.
 	Folder string
@@ -31,6 +31,8 @@ type Docker struct {
 	Runtime string
 	// Apart gives the daemon a network to which the machine of the test is not connected, as if it ran in a virtual machine.
 	Apart bool
+	// Podman is used in place of Docker.
+	Podman bool
 
 	daemon *exec.Cmd
 }
@@ -47,36 +49,72 @@ ip link set lo up
 $2 dockerd --config-file "$1/daemon.json" >"$1/dockerd.log" 2>&1
 `
 
+// installed has podman where Debian's packages install it, in the namespaces alone. The shell reaps what outlives its parent.
+const installed = `set -eu
+hosts=$(</etc/hosts) resolver=$(</etc/resolv.conf)
+mount --make-rprivate /
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /dev/shm
+for folder in usr etc var/lib; do
+  mkdir -p "$1/package/$folder" "/run/changed/$folder" "/run/work/$folder"
+  mount -t overlay -o "lowerdir=$1/package/$folder:/$folder,upperdir=/run/changed/$folder,workdir=/run/work/$folder" overlay "/$folder"
+done
+rm -f /etc/hosts /etc/resolv.conf
+echo "$hosts" >/etc/hosts
+echo "$resolver" >/etc/resolv.conf
+cp "$1/containers.conf" /etc/containers/
+printf '[[registry]]\nlocation = "127.0.0.1:5001"\ninsecure = true\n' >/etc/containers/registries.conf.d/local.conf
+for folder in /var/lib/containers /etc/containers/networks; do
+  mkdir -p "$1/data$folder" "$folder"
+  mount --bind "$1/data$folder" "$folder"
+done
+ip link set lo up
+sleep infinity &
+wait
+`
+
+// podmanConf has podman do without systemd.
+const podmanConf = `[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "caps"
+[engine.runtimes]
+caps = [%q]
+[network]
+network_backend = "netavark"
+`
+
 // Start starts the daemon and waits until it answers.
 func (d *Docker) Start(ctx context.Context) error {
 	if err := d.unpack(ctx); err != nil {
 		return err
 	}
-	config, err := json.Marshal(map[string]any{
-		"data-root": filepath.Join(d.Folder, "data"), "hosts": []string{d.host()}, "cgroup-parent": "/" + d.cgroup(),
-		"runtimes": map[string]any{"caps": map[string]any{"path": d.Runtime}}, "default-runtime": "caps",
-	})
-	if err != nil {
-		return err
+	script, prefix := isolated, ""
+	if d.Podman {
+		script = installed
 	}
-	if err := os.WriteFile(filepath.Join(d.Folder, "daemon.json"), config, 0o600); err != nil {
-		return err
-	}
-	prefix := ""
 	if d.Apart {
 		prefix = "unshare --net"
 	}
-	daemon := exec.Command("bash", "-c", isolated, "bash", d.Folder, prefix) // #nosec G204 //nolint:noctx // ends in Stop
+	if err := d.configure(); err != nil {
+		return err
+	}
+	daemon := exec.Command("bash", "-c", script, "bash", d.Folder, prefix) // #nosec G204 //nolint:noctx // ends in Stop
 	daemon.Env = d.environment()
 	daemon.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Setpgid: true, Pdeathsig: syscall.SIGKILL,
 	}
 	if err := daemon.Start(); err != nil {
-		return fmt.Errorf("starting dockerd: %w", err)
+		return fmt.Errorf("starting %s: %w", d.Program(), err)
 	}
 	d.daemon = daemon
+	var err error
 	for range 60 {
-		if _, err = d.Run(ctx, "docker", "version"); err == nil {
+		if _, err = d.Run(ctx, d.Program(), "version"); err == nil {
+			if d.Podman {
+				return nil
+			}
 			// A new network has it down.
 			_, err = d.Run(ctx, "bash", "-c", "nsenter --net=/proc/$(</run/docker.pid)/ns/net ip link set lo up")
 			return err
@@ -87,7 +125,30 @@ func (d *Docker) Start(ctx context.Context) error {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("dockerd does not answer, %s/dockerd.log says why: %w", d.Folder, err)
+	return fmt.Errorf("%s does not answer, %s may have a log that says why: %w", d.Program(), d.Folder, err)
+}
+
+// Program is the one that speaks for the engine.
+func (d *Docker) Program() string {
+	if d.Podman {
+		return "podman"
+	}
+	return "docker"
+}
+
+// configure writes the engine's configuration.
+func (d *Docker) configure() error {
+	if d.Podman {
+		return os.WriteFile(filepath.Join(d.Folder, "containers.conf"), fmt.Appendf(nil, podmanConf, d.Runtime), 0o600)
+	}
+	config, err := json.Marshal(map[string]any{
+		"data-root": filepath.Join(d.Folder, "data"), "hosts": []string{d.host()}, "cgroup-parent": "/" + d.cgroup(),
+		"runtimes": map[string]any{"caps": map[string]any{"path": d.Runtime}}, "default-runtime": "caps",
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(d.Folder, "daemon.json"), config, 0o600)
 }
 
 // Stop ends the daemon and all containers.
@@ -95,7 +156,7 @@ func (d *Docker) Stop() error {
 	if d.daemon == nil {
 		return nil
 	}
-	// dockerd has time to write its state; the first process of the namespaces ends with it.
+	// dockerd has time to write its state, podman needs none; the first process of the namespaces ends with it.
 	stop := exec.Command("nsenter", d.nsenter("bash", "-c", "kill $(</run/docker.pid)")...) // #nosec G204 //nolint:noctx // after the test
 	ended := make(chan error, 1)
 	go func() { ended <- d.daemon.Wait() }()
@@ -120,6 +181,10 @@ func (d *Docker) Networks() (machine, daemon string, err error) {
 
 // cgroup is the parent of all containers. Each clone of the repository has one of its own, as their tests may run at a time.
 func (d *Docker) cgroup() string {
+	if d.Podman {
+		// Without systemd, it can't be told another one. Those that others use stay.
+		return "libpod_parent"
+	}
 	sum := sha256.Sum256([]byte(d.Folder))
 	return "provider-local-kind-" + hex.EncodeToString(sum[:4])
 }
@@ -139,7 +204,9 @@ func (d *Docker) removeCgroups() error {
 				return err
 			}))
 			for _, folder := range slices.Backward(folders) {
-				errs = append(errs, syscall.Rmdir(folder))
+				if err := syscall.Rmdir(folder); !d.Podman || !errors.Is(err, syscall.EBUSY) {
+					errs = append(errs, err)
+				}
 			}
 		}
 	}
@@ -154,26 +221,35 @@ func (d *Docker) programs() string { return filepath.Join(d.Folder, "package", "
 func (d *Docker) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
-		return strings.HasPrefix(name, "DOCKER_") || strings.HasPrefix(name, "CONTAINER_") || strings.Contains(strings.ToLower(name), "_proxy")
+		return strings.HasPrefix(name, "DOCKER_") || strings.HasPrefix(name, "CONTAINER") || strings.Contains(strings.ToLower(name), "_proxy")
 	})
+	if d.Podman {
+		return append(env, "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	}
 	return append(env, "DOCKER_HOST="+d.host(), "DOCKER_CONFIG="+d.Folder,
 		fmt.Sprintf("PATH=%[1]s/bin:%[1]s/sbin:%[2]s:/usr/sbin:/sbin", d.programs(), os.Getenv("PATH")))
 }
 
-// unpack gets Debian's package without installing it: an installed one would start by itself.
+// unpack gets Debian's packages without installing them: an installed one would start by itself.
 func (d *Docker) unpack(ctx context.Context) error {
-	if _, err := os.Stat(filepath.Join(d.programs(), "sbin", "dockerd")); err == nil {
+	program, get := "sbin/dockerd", "apt-get -q download docker.io"
+	if d.Podman {
+		program, get = "bin/podman", `mkdir -p partial
+apt-get -q install --yes --reinstall --download-only --no-install-recommends -o "Dir::Cache::archives=$PWD" podman netavark aardvark-dns golang-github-containers-image
+rm -r partial lock`
+	}
+	if _, err := os.Stat(filepath.Join(d.programs(), program)); err == nil {
 		return nil
 	}
 	if err := os.MkdirAll(d.Folder, 0o755); err != nil { // #nosec G301 -- build output.
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "bash", "-euc", `apt-get -q download docker.io
-dpkg-deb -x docker.io_*.deb package
-rm docker.io_*.deb`)
+	cmd := exec.CommandContext(ctx, "bash", "-euc", get+`
+for package in *.deb; do dpkg-deb -x "$package" package; done
+rm *.deb`)
 	cmd.Dir = d.Folder
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("getting Debian's package docker.io ('apt-get update' may help): %w\n%s", err, out)
+		return fmt.Errorf("getting Debian's packages of %s ('apt-get update' may help): %w\n%s", d.Program(), err, out)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (b Builder) Program(ctx context.Context, program string, entrypoint ...stri
 	if err != nil {
 		return "", err
 	}
-	image := "provider-local/" + program + ":" + key
+	image := b.repository() + program + ":" + key
 	if b.has(ctx, image) {
 		return image, nil
 	}
@@ -99,7 +99,7 @@ func (b Builder) Program(ctx context.Context, program string, entrypoint ...stri
 	if err != nil {
 		return "", err
 	}
-	load := b.Docker.Command(ctx, "docker", "load")
+	load := b.Docker.Command(ctx, b.Docker.Program(), "load")
 	load.Stdin = bytes.NewReader(file)
 	if out, err := load.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("loading %s: %w\n%s", image, err, out)
@@ -120,7 +120,7 @@ func (b Builder) node(ctx context.Context) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(key + filepath.Base(b.Kind) + strings.Join(nodePackages, " ") + cgroupVersion()))
-	image := "provider-local/kind-node:" + hex.EncodeToString(sum[:8])
+	image := b.repository() + "kind-node:" + hex.EncodeToString(sum[:8])
 	if b.has(ctx, image) {
 		return image, nil
 	}
@@ -138,7 +138,7 @@ func (b Builder) node(ctx context.Context) (string, error) {
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 		fmt.Sprintf(`--customize-hook=%s/set-up "$1" '%s' '%s' '%s'`, b.Node, b.Kind, b.Bin, images),
 	}, func(rootfs io.Reader) error {
-		load := b.Docker.Command(ctx, "docker", "import", "--change", "ENV container=docker",
+		load := b.Docker.Command(ctx, b.Docker.Program(), "import", "--change", "ENV container=docker",
 			"--change", `ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]`, "-", image)
 		load.Stdin = rootfs
 		out, err := load.CombinedOutput()
@@ -286,22 +286,30 @@ func diffIDs(layers []v1.Layer) []v1.Hash {
 	return ids
 }
 
+// repository is that of the images. podman would put an image that has no registry in its name under localhost, where kind does not look.
+func (b Builder) repository() string {
+	if b.Docker.Podman {
+		return "docker.io/provider-local/"
+	}
+	return "provider-local/"
+}
+
 // forget removes the images that were made of earlier inputs, unless a container is made of them.
 func (b Builder) forget(ctx context.Context, image string) {
 	repository, _, _ := strings.Cut(image, ":")
-	list, err := b.Docker.Run(ctx, "docker", "images", "--format", "{{.Repository}}:{{.Tag}}", repository)
+	list, err := b.Docker.Run(ctx, b.Docker.Program(), "images", "--format", "{{.Repository}}:{{.Tag}}", repository)
 	if err != nil {
 		return
 	}
 	for _, old := range strings.Fields(list) {
 		if old != image {
-			_, _ = b.Docker.Run(ctx, "docker", "rmi", old)
+			_, _ = b.Docker.Run(ctx, b.Docker.Program(), "rmi", old)
 		}
 	}
 }
 
 func (b Builder) has(ctx context.Context, image string) bool {
-	_, err := b.Docker.Run(ctx, "docker", "image", "inspect", image)
+	_, err := b.Docker.Run(ctx, b.Docker.Program(), "image", "inspect", image)
 	return err == nil
 }
 

@@ -27,7 +27,7 @@ ip -o link | sed -E 's/^[0-9]+: ([^@:]+).*/\1/'
 ip -o address show dev lo
 { ip -4 route show table all; ip -6 route show table all; } | sed -E '/fe80|ff00/d; s/ (linkdown )?$//'
 for tool in iptables ip6tables; do $tool-save | sed -e '/^#/d' -e 's/\[[0-9:]*\]//' | sort; done
-docker ps --all --format '{{.Names}}'; docker network ls --format '{{.Name}}'; docker volume ls --quiet
+$ENGINE ps --all --format '{{.Names}}'; $ENGINE network ls --format '{{.Name}}'; $ENGINE volume ls --quiet
 sysctl fs.inotify.max_user_instances
 ls -d .kind || true
 cat /etc/hosts`
@@ -94,11 +94,15 @@ func newMachineWith(t *testing.T, change func(*kind.Docker)) machine {
 	docker := &kind.Docker{Folder: filepath.Join(folder, "docker"), Runtime: filepath.Join(folder, "caps")}
 	change(docker)
 	m := machine{T: t, docker: docker, root: root, env: []string{
+		"ENGINE=" + docker.Program(),
 		"PATH=" + programs + ":" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(root, ".kind", "kubeconfig"),
 	}}
 	t.Cleanup(func() { NewWithT(t).Expect(docker.Stop()).To(Succeed()) })
 	g.Expect(docker.Start(t.Context())).To(Succeed())
-	if m.run("docker ps --all --quiet") != "" {
+	if docker.Podman {
+		m.env = append(m.env, "CONTAINER_ENGINE=podman")
+	}
+	if m.run("$ENGINE ps --all --quiet") != "" {
 		m.run("make kind-down # what a run left that was killed")
 	}
 	g.Expect(filepath.Join(root, ".kind")).NotTo(BeADirectory(), "this clone has a cluster of another Docker: 'make kind-down' first")
@@ -152,7 +156,7 @@ timeout 120 sh -c 'until [ -e .kind/audit/audit.log ] && kubectl get --raw /read
 // runAgent runs test/probe in the cluster, which is reached like the gateway of a seed.
 func (m machine) runAgent() {
 	m.Helper()
-	m.run("docker tag $PROBE_IMAGE 127.0.0.1:5001/probe:test && docker push --quiet 127.0.0.1:5001/probe:test")
+	m.run("$ENGINE tag $PROBE_IMAGE 127.0.0.1:5001/probe:test && $ENGINE push --quiet 127.0.0.1:5001/probe:test")
 	m.run("kubectl apply -f test/kind/agent.yaml && kubectl wait pod agent --for condition=Ready --timeout 2m")
 }
 
@@ -203,7 +207,12 @@ kubectl --kubeconfig .kind/virtual-garden.kubeconfig get namespaces -o name`)).T
 }
 
 func TestKindUpAndDown(t *testing.T) {
-	m := newMachine(t)
+	upAndDown(t, newMachine(t))
+}
+
+// upAndDown makes and deletes clusters of all kinds.
+func upAndDown(t *testing.T, m machine) {
+	t.Helper()
 	// run runs a part of the test, without which the next ones make no sense.
 	run := func(name string, part func(Gomega, machine)) {
 		ok := t.Run(name, func(t *testing.T) {
@@ -217,9 +226,9 @@ func TestKindUpAndDown(t *testing.T) {
 	}
 
 	for _, test := range []struct{ name, make, take, says string }{
-		{"a network that overlaps", "docker network create --subnet 172.18.0.0/16 shop", "docker network rm shop", "the network shop of docker has 172.18.0.0/16"},
+		{"a network that overlaps", "$ENGINE network create --subnet 172.18.0.0/16 shop", "$ENGINE network rm shop", "the network shop of " + m.docker.Program() + " has 172.18.0.0/16"},
 		{"a route", "ip link add pl0 type bridge; ip address add 172.18.255.1/32 dev pl0; ip link set pl0 up", "ip link delete pl0", "take it down, a landscape with 'make down'"},
-		{"a container with the registry's port", "docker run --detach --name kind-registry --publish 127.0.0.1:5001:5001 $REGISTRY_IMAGE", "docker rm --force kind-registry", "the container kind-registry has port 5001"},
+		{"a container with the registry's port", "$ENGINE run --detach --name kind-registry --publish 127.0.0.1:5001:5001 $REGISTRY_IMAGE", "$ENGINE rm --force kind-registry", "the container kind-registry has port 5001"},
 	} {
 		run("refuses "+test.name, func(g Gomega, m machine) {
 			m.run(test.make)
@@ -248,17 +257,17 @@ kubectl wait pod coredns --for condition=Ready --timeout 2m || { kubectl describ
 		g.Eventually(m.get("172.18.255.1:443", "/resolve?name=api.virtual-garden.local.gardener.cloud")).WithTimeout(2*time.Minute).
 			Should(ContainSubstring(`["192.0.2.7"]`), "the extension's name server is asked")
 		g.Eventually(m.get("172.18.255.1:443", "/resolve?name=registry.local.gardener.cloud")).WithTimeout(time.Minute).
-			Should(ContainSubstring("172.18.254.1"), "Docker is asked")
+			Should(ContainSubstring("172.18.254.1"), "as machines do")
 	})
 
 	run("mends what was stopped", func(g Gomega, m machine) {
 		up := m.state()
 		m.run("make kind-up")
 		g.Expect(m.state()).To(ConsistOf(up), "there was nothing to do")
-		m.run("docker stop --time 1 gardener-local-control-plane provider-local-registry")
+		m.run("$ENGINE stop --time 1 gardener-local-control-plane provider-local-registry")
 		m.run("make kind-up")
 		g.Eventually(m.get("172.18.255.130:80", "/resolve?name=api.virtual-garden.local.gardener.cloud")).WithTimeout(3 * time.Minute).Should(ContainSubstring(`["192.0.2.7"]`))
-		m.run("docker pull --quiet 127.0.0.1:5001/probe:test")
+		m.run("$ENGINE pull --quiet 127.0.0.1:5001/probe:test")
 		m.run("make kind-down")
 		g.Expect(m.state()).To(ConsistOf(before))
 	})
@@ -268,7 +277,7 @@ kubectl wait pod coredns --for condition=Ready --timeout 2m || { kubectl describ
 		before := m.state()
 		m.run(`set -m
 make kind-up >/dev/null 2>&1 &
-until docker inspect gardener-local-control-plane >/dev/null 2>&1; do sleep 0.2; done
+until $ENGINE inspect gardener-local-control-plane >/dev/null 2>&1; do sleep 0.2; done
 kill -KILL -- -$!`)
 		g.Expect(m.run("make kind-up")).To(ContainSubstring("made by half"))
 		m.run("kubectl wait node --all --for condition=Ready --timeout 2m")

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Command caps is a runtime for dockerd on a machine whose capabilities are bounded, such as a container or some virtual machines:
+// Command caps is a runtime for dockerd or podman on a machine whose capabilities are bounded, such as a container or some virtual machines:
 // runc refuses to give a privileged container what this process may not have. It takes those capabilities out of what dockerd
 // asks for, and becomes runc. Where nothing lacks, it takes out nothing.
 package main
@@ -45,6 +45,12 @@ func run(args []string) error {
 			err = edit(value, lacking)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	// podman gives it no PATH.
+	if os.Getenv("PATH") == "" {
+		if err := os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
 			return err
 		}
 	}
