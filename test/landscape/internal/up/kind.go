@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,7 @@ import (
 
 // kindRegistry is the registry beside the cluster as machines find it: by its address (skaffold/kind/cluster), or its name.
 func (l Landscape) kindRegistry() string {
-	if cluster, _ := os.ReadFile(l.Layout.State("cluster")); strings.TrimSpace(string(cluster)) == "ipv6" {
+	if l.Layout.Kind == "ipv6" {
 		return "registry.local.gardener.cloud:5001"
 	}
 	return "172.18.254.1:5001"
