@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestIPv6 brings a Garden, a Seed and a Shoot with a machine up that know nothing but IPv6, and has packets sent between machine, control
+// TestIPv6 brings a Garden, a Seed and the example Shoots up that know nothing but IPv6, and has packets sent between machine, control
 // plane and load balancers.
 func TestIPv6(t *testing.T) {
 	m := newMachine(t)
@@ -22,26 +22,19 @@ func TestIPv6(t *testing.T) {
 	before := m.state()
 	m.run("make kind-up KIND_CLUSTER=ipv6")
 	m.standIns()
-	m.run("make gardener-up UNTIL=seed")
-	const virtual, shoot = "kubectl --kubeconfig .kind/virtual-garden/kubeconfig ", "kubectl --kubeconfig .kind/shoot.kubeconfig "
-	m.run(virtual + `patch --local -f example/91-shoot.yaml --type merge -o yaml -p '{"metadata": {"name": "six"}, "spec": {"networking": {"nodes": "fd00:10:a::/64", "ipFamilies": ["IPv6"]}}}' |
-` + virtual + `create -f -`)
-	m.run(virtual + `-n garden-local wait shoot six --for jsonpath='{.status.lastOperation.state}'=Succeeded --timeout 12m || { ` + virtual + `-n garden-local get shoot six -o yaml; exit 1; }`)
-	g.Eventually(func() (string, error) {
-		return m.try(virtual + `-n garden-local get shoot six -o jsonpath='{range .status.conditions[*]}{.type}={.status}{"\n"}{end}'`)
-	}).WithTimeout(5*time.Minute).WithPolling(5*time.Second).Should(And(ContainSubstring("EveryNodeReady=True"), Not(MatchRegexp("=(False|Unknown|Progressing)"))), "it is healthy")
-
-	m.run("landscape kubeconfig --target kind six >.kind/shoot.kubeconfig")
-	g.Expect(m.run("grep server: .kind/shoot.kubeconfig")).To(ContainSubstring("//[fd00:ff::1]"), "this machine asks the gateway of the seed")
+	m.run("make gardener-up")
+	g.Eventually(func() error { _, err := m.try("make status"); return err }).WithTimeout(2*time.Minute).WithPolling(10*time.Second).Should(Succeed(), "all conditions are true")
+	const shoot = "kubectl --kubeconfig .kind/shoots/local.kubeconfig "
+	g.Expect(m.run("grep server: .kind/shoots/local.kubeconfig")).To(ContainSubstring("//[fd00:ff::1]"), "this machine asks the gateway of the seed")
 	addresses := m.run(shoot + `get nodes,pods,services -A -o jsonpath='{.items[*].status.addresses[?(@.type=="InternalIP")].address} {.items[*].status.podIP} {.items[*].spec.clusterIP}'`)
 	g.Expect(strings.Fields(strings.ReplaceAll(addresses, "None", ""))).To(And(Not(BeEmpty()), HaveEach(HavePrefix("fd00:"))))
-	g.Expect(m.run(`kubectl -n shoot--local--six exec "$(kubectl -n shoot--local--six get pods -o name | grep /machine-shoot)" -- cat /proc/net/tcp6`)).
+	g.Expect(m.run(`kubectl -n shoot--local--local exec "$(kubectl -n shoot--local--local get pods -o name | grep /machine-shoot)" -- cat /proc/net/tcp6`)).
 		To(MatchRegexp(`[0-9A-F]{32}:[0-9A-F]{4} [0-9A-F]{32}:01BB 01 `), "the kubelet's connection with the API server, by the gateway")
 	m.run(shoot + "-n kube-system logs daemonset/apiserver-proxy -c proxy --tail 1 # the API server asks the kubelet")
 
-	m.run(shoot + "-n kube-system expose deployment coredns --name six --type LoadBalancer --port 80 --target-port 8080")
+	m.run(shoot + "-n kube-system expose deployment coredns --name lb --type LoadBalancer --port 80 --target-port 8080")
 	address := func() (string, error) {
-		return m.try(shoot + "-n kube-system get service six -o jsonpath='{.status.loadBalancer.ingress[*].ip}'")
+		return m.try(shoot + "-n kube-system get service lb -o jsonpath='{.status.loadBalancer.ingress[*].ip}'")
 	}
 	g.Eventually(address).WithTimeout(time.Minute).Should(HavePrefix("fd00:ff::1:"), "one of the pool")
 	ip, err := address()

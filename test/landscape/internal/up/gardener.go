@@ -139,17 +139,18 @@ func (l Landscape) exampleShoots() ([]*unstructured.Unstructured, error) {
 		all = append(all, objects...)
 	}
 	for _, shoot := range all {
+		nodes := l.Layout.Network.ShootNodeCIDR()
 		if l.Layout.Kind == "ipv6" {
-			unstructured.RemoveNestedField(shoot.Object, "spec", "networking", "nodes")
+			nodes = "fd00:10:a::/64"
 			if err := unstructured.SetNestedStringSlice(shoot.Object, []string{"IPv6"}, "spec", "networking", "ipFamilies"); err != nil {
 				return nil, fmt.Errorf("giving Shoot %s the IP family of its seed: %w", client.ObjectKeyFromObject(shoot), err)
 			}
 		}
 		// A Shoot without machines has no range for them.
-		if _, found, _ := unstructured.NestedString(shoot.Object, "spec", "networking", "nodes"); !found || l.Layout.Network.IsDefault() {
+		if _, found, _ := unstructured.NestedString(shoot.Object, "spec", "networking", "nodes"); !found {
 			continue
 		}
-		if err := unstructured.SetNestedField(shoot.Object, l.Layout.Network.ShootNodeCIDR(), "spec", "networking", "nodes"); err != nil {
+		if err := unstructured.SetNestedField(shoot.Object, nodes, "spec", "networking", "nodes"); err != nil {
 			return nil, fmt.Errorf("giving Shoot %s its range of addresses: %w", client.ObjectKeyFromObject(shoot), err)
 		}
 	}

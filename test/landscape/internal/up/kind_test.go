@@ -132,8 +132,15 @@ func TestExampleShootsHaveTheIPFamilyOfTheirSeed(t *testing.T) {
 				have, _, err := unstructured.NestedStringSlice(shoot.Object, "spec", "networking", "ipFamilies")
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(have).To(Equal(families))
-				_, hasNodes, _ := unstructured.NestedString(shoot.Object, "spec", "networking", "nodes")
-				g.Expect(hasNodes).To(Equal(families == nil && shoot.GetName() == "local"), "a range of IPv4")
+				nodes, _, _ := unstructured.NestedString(shoot.Object, "spec", "networking", "nodes")
+				switch {
+				case shoot.GetName() != "local":
+					g.Expect(nodes).To(BeEmpty(), "it has no machines")
+				case families == nil:
+					g.Expect(nodes).To(Equal("10.250.0.0/16"))
+				default:
+					g.Expect(nodes).To(Equal("fd00:10:a::/64"))
+				}
 			}
 		})
 	}
