@@ -71,8 +71,10 @@ func TestTheKernelMasqueradesOnce(t *testing.T) {
 			g.Expect(linux{}.masquerade(t.Context(), netip.MustParsePrefix(clusterPods))).To(Succeed())
 			g.Expect(linux{}.masquerade(t.Context(), netip.MustParsePrefix("fd00:1::/56"))).To(Succeed())
 		}
-		out, err := exec.CommandContext(t.Context(), "iptables", "-t", "nat", "-S", "POSTROUTING").CombinedOutput()
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(out)).To(MatchRegexp(`^-P POSTROUTING ACCEPT\n-A POSTROUTING -s 100.64.0.0/12 ! -d 100.64.0.0/12 .*-j MASQUERADE\n$`))
+		for program, pods := range map[string]string{"iptables": clusterPods, "ip6tables": "fd00:1::/56"} {
+			out, err := exec.CommandContext(t.Context(), program, "-t", "nat", "-S", "POSTROUTING").CombinedOutput()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(out)).To(MatchRegexp(`^-P POSTROUTING ACCEPT\n-A POSTROUTING -s ` + pods + ` ! -d ` + pods + ` .*-j MASQUERADE\n$`))
+		}
 	})
 }
