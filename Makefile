@@ -54,6 +54,10 @@ UNTIL    ?=
 NETWORK  ?=
 TARGET   ?=
 GOALS    ?=
+FROM     ?=
+PROGRAMS ?=
+NAME     ?=
+REF      ?=
 REGISTRY ?=
 LAYOUT   ?=
 TEST_ARGS ?=
@@ -63,10 +67,10 @@ PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), GOALS=1, NETWORK=172.30.0.0/16
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), GOALS=1, NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GOALS),--goals)
+	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GOALS),--goals)
 
 ## down: take it down, as root or with sudo, and check that the machine is as it was
 .PHONY: down
@@ -82,6 +86,23 @@ stop: $(LANDSCAPE)
 .PHONY: start
 start: $(LANDSCAPE)
 	@$(LANDSCAPE) start
+
+## save: keep all of it under NAME, as root or with sudo, for make up FROM=NAME; with REF=host/repository:tag, push that snapshot to a registry
+.PHONY: save
+save: $(LANDSCAPE)
+	@[ -n "$(NAME)" ] || { echo "make save: say how to call it: NAME=..." >&2; exit 1; }
+	@$(if $(REF),$(LANDSCAPE) push '$(NAME)' '$(REF)',$(LANDSCAPE) save '$(NAME)')
+
+## snapshots: list what make save kept, in bin/snapshots; NAME=... deletes that one
+.PHONY: snapshots
+snapshots: $(LANDSCAPE)
+	@$(LANDSCAPE) snapshots $(if $(NAME),--delete '$(NAME)')
+
+## push-programs: build the programs of the landscape and push them to REF=host/repository:tag, for make up PROGRAMS=REF
+.PHONY: push-programs
+push-programs: $(LANDSCAPE)
+	@[ -n "$(REF)" ] || { echo "make push-programs: say where to: REF=host/repository:tag" >&2; exit 1; }
+	@$(LANDSCAPE) push-programs '$(REF)'
 
 ## status: show what runs, its health, and the extension objects with class and state; TARGET=bare or kind where there are both
 .PHONY: status

@@ -127,6 +127,31 @@ What others changed on the machine meanwhile is listed and left alone. Debian pa
 			Args:  cobra.NoArgs,
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Start(cmd.Context()) }),
 		},
+		&cobra.Command{
+			Use:   "save NAME",
+			Short: "Keep all of the landscape under a name, for up --from",
+			Long: `Keeps the whole landscape as it is: clusters, registry, volumes, backups and machines. One that runs is stopped for that, and
+started again. What another snapshot has already takes no room a second time.`,
+			Example: "  sudo make save NAME=shoots\n  sudo make down\n  sudo make up FROM=shoots",
+			Args:    cobra.ExactArgs(1),
+			RunE:    act(func(cmd *cobra.Command, l up.Landscape, args []string) error { return l.Save(cmd.Context(), args[0]) }),
+		},
+		snapshotsCommand(),
+		&cobra.Command{
+			Use:   "push NAME REFERENCE",
+			Short: "Send a snapshot to a registry, for up --from REFERENCE on another machine",
+			Long:  "Sends a snapshot to a registry as an OCI artifact, with the credentials of docker login.",
+			Args:  cobra.ExactArgs(2),
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
+				return l.Push(cmd.Context(), args[0], args[1])
+			}),
+		},
+		&cobra.Command{
+			Use:   "push-programs REFERENCE",
+			Short: "Build the programs and send them to a registry, for up --programs REFERENCE",
+			Args:  cobra.ExactArgs(1),
+			RunE:  act(func(cmd *cobra.Command, l up.Landscape, args []string) error { return l.PushPrograms(cmd.Context(), args[0]) }),
+		},
 		onTarget(&cobra.Command{
 			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {
@@ -232,7 +257,7 @@ func listOf(steps []step.Step) string {
 }
 
 func upCommand() *cobra.Command {
-	var until string
+	var until, from, programs string
 	var goals bool
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -245,16 +270,37 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 		Example: `  sudo make up                  # everything
   sudo make up UNTIL=garden     # stop when there is a Garden; the next run continues
   landscape up --until dns      # a Kubernetes cluster only
-  sudo make up NETWORK=172.30.0.0/16`,
+  sudo make up NETWORK=172.30.0.0/16
+  sudo make up FROM=shoots      # what make save NAME=shoots kept, in a minute`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
-			l.Goals = goals
+			l.Goals, l.Programs = goals, programs
+			if from != "" {
+				return l.Restore(cmd.Context(), from)
+			}
 			return l.Up(cmd.Context(), until)
 		}),
 	}
 	addNetworkFlag(cmd)
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
+	cmd.Flags().StringVar(&from, "from", "", "start a snapshot instead: the `NAME` of save, or the reference of push")
+	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
+	for _, other := range []string{"until", networkFlag, "programs"} {
+		cmd.MarkFlagsMutuallyExclusive("from", other)
+	}
 	cmd.Flags().BoolVar(&goals, "goals", false, "compare the times with the goals for two idle cores")
+	return cmd
+}
+
+func snapshotsCommand() *cobra.Command {
+	var deleted []string
+	cmd := &cobra.Command{
+		Use:   "snapshots",
+		Short: "List what was saved on this machine, or delete some of it",
+		Args:  cobra.NoArgs,
+		RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Snapshots(cmd.Context(), deleted...) }),
+	}
+	cmd.Flags().StringArrayVar(&deleted, "delete", nil, "`NAME` of a snapshot to delete; may be repeated")
 	return cmd
 }
 

@@ -292,6 +292,7 @@ func (c Cleaner) strayFiles() map[string]func(path string) bool {
 		return err == nil && bytes.Contains(content, []byte(c.State+"/"))
 	}
 	return map[string]func(string) bool{
+		layout.Link:                                    linksToState,
 		"/run/containerd/s/*":                          deadSocket,
 		"/var/lib/kubelet/device-plugins/kubelet.sock": deadSocket,
 		"/var/log/containers/*":                        linksToState,

@@ -63,6 +63,19 @@ func Network(ctx context.Context, network layout.Network) (int, error) {
 	return added, prepareKernel(ctx)
 }
 
+// Link has layout.Link lead to the state folder.
+func Link(state string) error {
+	// The slash tells a link to the landscape's state from any other (strayFiles).
+	target := state + "/"
+	if present, err := os.Readlink(layout.Link); err == nil && present == target {
+		return nil
+	}
+	if err := os.Symlink(target, layout.Link); err != nil {
+		return fmt.Errorf("linking the state folder: %w; remove %s if it is of no use to you", err, layout.Link)
+	}
+	return nil
+}
+
 // prepareKernel has the kernel forward between pods and let iptables see it, and makes the pods' cgroup.
 func prepareKernel(ctx context.Context) error {
 	if err := LoadModules(ctx); err != nil {

@@ -142,11 +142,17 @@ func (l Layout) Plugins() string { return l.State("bin", "cni") }
 // ContainerdSocket is where the landscape's containerd listens.
 func (l Layout) ContainerdSocket() string { return l.State("run", "containerd.sock") }
 
+// Link leads to the state folder while there is a landscape. Objects name folders by it, so that they are right in any clone.
+const Link = "/run/provider-local"
+
 // Volumes is the folder of the default StorageClass.
-func (l Layout) Volumes() string { return l.State("volumes") }
+func (l Layout) Volumes() string { return Link + "/volumes" }
 
 // Backups is the folder in which the extension keeps backup buckets.
-func (l Layout) Backups() string { return l.State("backupbuckets") }
+func (l Layout) Backups() string { return Link + "/backupbuckets" }
+
+// Snapshots is the folder of what was saved, which stays when the landscape goes.
+func (l Layout) Snapshots() string { return filepath.Join(l.Root, "bin", "snapshots") }
 
 // AuditLog is the log of who wrote what to the runtime cluster; rotated files lie beside it.
 func (l Layout) AuditLog() string { return l.State("audit", "audit.log") }

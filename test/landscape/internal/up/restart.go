@@ -32,15 +32,19 @@ func (l Landscape) Stop(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	cleaner, err := l.cleaner()
-	if err != nil {
-		return err
-	}
-	steps, err := step.Until(l.downSteps(cleaner, stopGrace), "mounts")
+	steps, err := l.stopSteps()
 	if err != nil {
 		return err
 	}
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+}
+
+func (l Landscape) stopSteps() ([]step.Step, error) {
+	cleaner, err := l.cleaner()
+	if err != nil {
+		return nil, err
+	}
+	return step.Until(l.downSteps(cleaner, stopGrace), "mounts")
 }
 
 // Start brings a landscape back after Stop or a reboot, and waits until it is healthy. It builds and deploys nothing. Again, it
@@ -51,18 +55,30 @@ func (l Landscape) Start(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	steps, err := l.startSteps()
+	if err != nil {
+		return err
+	}
+	return l.runStart(ctx, steps)
+}
+
+// startSteps are those that bring back what is there.
+func (l *Landscape) startSteps() ([]step.Step, error) {
 	l.times, l.ahead = &times{path: l.Layout.State("start.json"), now: l.Now}, &ahead{}
 	if err := errors.Join(os.RemoveAll(l.times.path), l.times.begin()); err != nil {
-		return err
+		return nil, err
 	}
 	deploys := []string{"packages", "binaries", "images", "machine-image", "deploy", "garden", "gardenlet", "seed", "shoot"}
 	steps := slices.DeleteFunc(l.Steps(), func(s step.Step) bool { return slices.Contains(deploys, s.Name) })
 	const look = "look at `make status`, and at the logs of the pods that it names"
-	steps = append(steps,
+	return append(steps,
 		step.Step{Name: "pods", Title: "all pods run again", Remedy: look, Execute: l.pods},
 		step.Step{Name: "gardener", Title: "Garden, Seeds and Shoots are healthy", Remedy: look, Execute: l.gardener},
-	)
-	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+	), nil
+}
+
+func (l Landscape) runStart(ctx context.Context, steps []step.Step) error {
+	err := step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
 	return errors.Join(err, l.summary(), l.handOver())
 }
 

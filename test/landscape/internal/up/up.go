@@ -45,6 +45,8 @@ type Landscape struct {
 	Invoker invoker.Invoker
 	// Goals has the goals for the times shown beside the milestones.
 	Goals bool
+	// Programs is the reference of an artifact of PushPrograms, whose programs need not be built; "" for none.
+	Programs string
 
 	// until is the last step of this `up`.
 	until string
@@ -177,6 +179,10 @@ func (l Landscape) prepare() (func(), error) {
 	if err != nil {
 		return nil, err
 	}
+	if exists(l.Layout.State("restoring")) {
+		unlock()
+		return nil, errors.New("a snapshot was unpacked half: run that up with FROM again, or make down")
+	}
 	if bare {
 		err = l.Layout.SaveNetwork()
 	}
@@ -276,6 +282,11 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 	if err := l.handOver(); err != nil {
 		return "", err
 	}
+	if l.Programs != "" {
+		if err := l.pullPrograms(ctx, progress); err != nil {
+			return "", err
+		}
+	}
 	programs := l.programs()
 	tree, err := binaries.Tree(l.Layout.Root)
 	if err != nil {
@@ -342,7 +353,7 @@ func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error)
 		}
 	}
 	added, err := host.Network(ctx, l.Layout.Network)
-	return fmt.Sprintf("%d addresses added", added), err
+	return fmt.Sprintf("%d addresses added", added), errors.Join(err, host.Link(l.Layout.State()))
 }
 
 // rebooted reports whether the machine was booted since the landscape came up, and when that was.

@@ -1,0 +1,388 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content/oci"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/snapshot"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+// The folders of a snapshot's parts. What the journal has is added to that of the registry that is there.
+const (
+	stateRoot    = "state"
+	programsRoot = "programs"
+	registryRoot = "registry"
+	journalRoot  = "journal"
+	basesRoot    = "image-bases"
+	machineRoot  = "machine-image"
+)
+
+// Annotations of a snapshot.
+const (
+	networkAnnotation      = "local.gardener.cloud/network"
+	architectureAnnotation = "local.gardener.cloud/architecture"
+)
+
+// secrets is said of every snapshot that is made or sent.
+const secrets = "It has the keys and passwords of all clusters, and everything that is in them: give it to nobody who may not have these."
+
+// fleeting is what is below the state folder and of no use on another machine, or after the processes have ended.
+var fleeting = []string{"containerd", "run", "logs", "audit", "lock", "before.json", "start.json", "restoring"}
+
+var snapshotName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+
+// Save keeps all of the landscape under that name. One that runs is stopped meanwhile.
+func (l Landscape) Save(ctx context.Context, name string) error {
+	if !snapshotName.MatchString(name) {
+		return fmt.Errorf("%q can't be the name of a snapshot: use letters, digits, dots, dashes and underscores", name)
+	}
+	unlock, err := l.existing()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	steps, err := l.stopSteps()
+	if err != nil {
+		return err
+	}
+	_, running, err := l.Processes().Find(node.Kubelet)
+	if err != nil {
+		return err
+	}
+	steps = append(steps, step.Step{
+		Name: "save", Title: "saved as " + name, Remedy: "make start brings the landscape back",
+		Execute: func(ctx context.Context, progress step.Progress) (string, error) { return l.save(ctx, name, progress) },
+	})
+	if running {
+		again, err := l.startSteps()
+		if err != nil {
+			return err
+		}
+		steps = append(steps, again...)
+	}
+	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+	if err == nil {
+		_, _ = fmt.Fprintf(l.Out, "\nsaved. %s\nnext: make up FROM=%s, where there is no landscape\n", secrets, name)
+	}
+	return errors.Join(err, l.handOver())
+}
+
+func (l Landscape) save(ctx context.Context, name string, progress step.Progress) (string, error) {
+	store, _, err := snapshot.Open(ctx, l.Layout.Snapshots(), name)
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(l.Layout.Snapshots(), 0o700); err != nil { // #nosec G302 -- a folder.
+		return "", fmt.Errorf("protecting the snapshots: %w", err)
+	}
+	parts, err := l.parts()
+	if err != nil {
+		return "", err
+	}
+	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still packing, %s", elapsed.Round(time.Second)) })
+	defer stop()
+	before, err := diskUsage(l.Layout.Snapshots())
+	if err != nil {
+		return "", err
+	}
+	folders := l.snapshotFolders()
+	folders[journalRoot] = l.Layout.Registry()
+	manifest, err := snapshot.Save(ctx, store, name, folders, parts, map[string]string{
+		networkAnnotation: l.Layout.Network.String(), architectureAnnotation: runtime.GOARCH,
+	})
+	if err != nil {
+		return "", err
+	}
+	after, err := diskUsage(l.Layout.Snapshots())
+	if err != nil {
+		return "", err
+	}
+	saved, err := snapshot.Manifest(ctx, store, manifest.Digest.String())
+	return fmt.Sprintf("%d parts, %.2f GB; %.2f GB of it new", len(saved.Layers), gigabytes(snapshot.Size(saved)), gigabytes(after-before)), err
+}
+
+func gigabytes(bytes int64) float64 { return float64(bytes) / 1e9 }
+
+func diskUsage(folder string) (int64, error) {
+	var sum int64
+	err := filepath.Walk(folder, func(_ string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			sum += info.Size()
+		}
+		return err
+	})
+	return sum, err
+}
+
+func (l Landscape) snapshotFolders() map[string]string {
+	return map[string]string{
+		stateRoot: l.Layout.State(), programsRoot: l.Layout.Binary(""), registryRoot: l.Layout.Registry(), journalRoot: l.Layout.State("restoring"),
+		basesRoot: l.Layout.ImageBases(), machineRoot: l.Layout.MachineImages(),
+	}
+}
+
+// parts are all of the landscape: its state, what is in its registry, and the programs that run on the machine itself.
+func (l Landscape) parts() ([]snapshot.Part, error) {
+	// What may stay the same is a part for itself: above all, images and their layers on machines.
+	const machines = "kubelet/pods/*/volumes/kubernetes.io~empty-dir/*/"
+	parts, err := snapshot.Split(stateRoot, l.Layout.State(), "etcd", "volumes/*", "backupbuckets/*",
+		machines+"io.containerd.content.v1.content/blobs/sha256/*", machines+"io.containerd.snapshotter.v1.overlayfs/snapshots/*")
+	if err != nil {
+		return nil, err
+	}
+	rest := snapshot.Part{Root: stateRoot}
+	for _, part := range parts {
+		rest.Exclude = append(rest.Exclude, part.Paths...)
+	}
+	entries, err := os.ReadDir(l.Layout.State())
+	if err != nil {
+		return nil, fmt.Errorf("reading the state folder: %w", err)
+	}
+	for _, entry := range entries {
+		if !slices.Contains(fleeting, entry.Name()) && entry.Name() != "etcd" {
+			rest.Paths = append(rest.Paths, entry.Name())
+		}
+	}
+	blobs, err := snapshot.Split(registryRoot, l.Layout.Registry(), "sha256/*")
+	if err != nil {
+		return nil, err
+	}
+	parts = append(append(parts, rest), blobs...)
+	for _, name := range l.hostPrograms() {
+		parts = append(parts, programPart(name))
+	}
+	return append(parts, snapshot.Part{Root: journalRoot, Paths: []string{"manifests.jsonl"}}), nil
+}
+
+// programPart is a program with what tells that it need not be built again.
+func programPart(name string) snapshot.Part {
+	return snapshot.Part{Root: programsRoot, Paths: []string{name, filepath.Join(".stamps", name)}}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// hostPrograms are the names of the programs that run on the machine itself, but for this one.
+func (l Landscape) hostPrograms() []string {
+	names := []string{"ipam", "kubectl"}
+	for _, component := range node.Components(l.Layout) {
+		if name := filepath.Base(component.Command[0]); component.Command[0] == l.Layout.Binary(name) && name != "landscape" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Restore brings up what was saved under that name, or pushed to that reference, and waits until it is healthy.
+func (l Landscape) Restore(ctx context.Context, from string) error {
+	if exists(l.snapshotPath()) {
+		return errors.New("there is a landscape already: take it down with make down first, or start it with make start")
+	}
+	if exists(l.Layout.State("restoring")) {
+		// It was interrupted. Nothing runs from that folder yet.
+		if err := os.RemoveAll(l.Layout.State()); err != nil {
+			return fmt.Errorf("removing what was restored half: %w", err)
+		}
+	}
+	source, tag, err := snapshot.Open(ctx, l.Layout.Snapshots(), from)
+	if err != nil {
+		return err
+	}
+	manifest, err := snapshot.Manifest(ctx, source, tag)
+	if err != nil {
+		return fmt.Errorf("%w; make snapshots lists what is on this machine", err)
+	}
+	if found := manifest.Annotations[architectureAnnotation]; found != runtime.GOARCH {
+		return fmt.Errorf("snapshot %s is of a machine with architecture %s, this one has %s", from, found, runtime.GOARCH)
+	}
+	if err := l.Layout.Network.UnmarshalText([]byte(manifest.Annotations[networkAnnotation])); err != nil {
+		return fmt.Errorf("reading the network of snapshot %s: %w", from, err)
+	}
+	unlock, err := l.prepare()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	steps, err := l.startSteps()
+	if err != nil {
+		return err
+	}
+	all := l.Steps()
+	l.until = all[len(all)-1].Name
+	first := slices.DeleteFunc(all, func(s step.Step) bool { return s.Name != "preflight" && s.Name != "packages" })
+	restore := step.Step{
+		Name: "restore", Title: "unpacked " + from, Remedy: "read the cause above",
+		Execute: func(ctx context.Context, progress step.Progress) (string, error) {
+			return l.restore(ctx, source, manifest, progress)
+		},
+	}
+	steps = slices.Concat(first, []step.Step{restore}, slices.DeleteFunc(steps, func(s step.Step) bool { return s.Name == "preflight" }))
+	return l.runStart(ctx, steps)
+}
+
+func (l Landscape) restore(ctx context.Context, source oras.ReadOnlyTarget, manifest ocispec.Manifest, progress step.Progress) (string, error) {
+	// Programs may be newer here, and a blob of the registry never changes.
+	manifest.Layers = slices.DeleteFunc(manifest.Layers, func(layer ocispec.Descriptor) bool {
+		root := snapshot.Root(layer)
+		return (root == programsRoot || root == registryRoot) && exists(filepath.Join(l.snapshotFolders()[root], snapshot.Title(layer)))
+	})
+	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still unpacking, %s", elapsed.Round(time.Second)) })
+	defer stop()
+	if err := os.MkdirAll(l.Layout.State("restoring"), 0o700); err != nil {
+		return "", err
+	}
+	if err := snapshot.Restore(ctx, source, manifest, l.snapshotFolders()); err != nil {
+		return "", err
+	}
+	if err := l.addJournal(); err != nil {
+		return "", fmt.Errorf("restoring the registry: %w", err)
+	}
+	return fmt.Sprintf("%d parts, %.2f GB", len(manifest.Layers), gigabytes(snapshot.Size(manifest))), l.handOver()
+}
+
+// addJournal adds the restored manifests to those of the registry that is there.
+func (l Landscape) addJournal() error {
+	from, err := os.Open(l.Layout.State("restoring", "manifests.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenFile(filepath.Join(l.Layout.Registry(), "manifests.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close(), os.RemoveAll(l.Layout.State("restoring")))
+}
+
+// PushPrograms builds the programs and sends them to a registry, with what images are made of if that is there.
+func (l Landscape) PushPrograms(ctx context.Context, reference string) error {
+	if err := l.Build(ctx); err != nil {
+		return err
+	}
+	target, tag, err := snapshot.Open(ctx, "", reference)
+	if err != nil {
+		return err
+	}
+	parts := []snapshot.Part{}
+	for _, program := range l.programs() {
+		parts = append(parts, programPart(program.Name))
+	}
+	for _, root := range []string{basesRoot, machineRoot} {
+		more, err := snapshot.Split(root, l.snapshotFolders()[root], "*")
+		if err != nil {
+			return err
+		}
+		parts = append(parts, more...)
+	}
+	pushed, err := snapshot.Save(ctx, target, tag, l.snapshotFolders(), parts, map[string]string{architectureAnnotation: runtime.GOARCH})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(l.Out, "pushed %s\nnext: make up PROGRAMS=%s\n", pushed.Digest, reference)
+	return err
+}
+
+// pullPrograms gets what PushPrograms has sent, unless that is here.
+func (l Landscape) pullPrograms(ctx context.Context, progress step.Progress) error {
+	source, tag, err := snapshot.Open(ctx, "", l.Programs)
+	if err != nil {
+		return err
+	}
+	descriptor, err := source.Resolve(ctx, tag)
+	if err != nil {
+		return fmt.Errorf("pulling the programs: %w", err)
+	}
+	pulled := l.Layout.Binary(".pulled")
+	if present, err := os.ReadFile(pulled); err == nil && string(present) == descriptor.Digest.String() { // #nosec G304 -- build output.
+		return nil
+	}
+	manifest, err := snapshot.Manifest(ctx, source, descriptor.Digest.String())
+	if err != nil {
+		return err
+	}
+	if found := manifest.Annotations[architectureAnnotation]; found != runtime.GOARCH {
+		return fmt.Errorf("the programs of %s are for architecture %s, this machine has %s", l.Programs, found, runtime.GOARCH)
+	}
+	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still pulling programs, %s", elapsed.Round(time.Second)) })
+	defer stop()
+	folders := l.snapshotFolders()
+	maps.DeleteFunc(folders, func(root, _ string) bool {
+		return !slices.Contains([]string{programsRoot, basesRoot, machineRoot}, root)
+	})
+	if err := snapshot.Restore(ctx, source, manifest, folders); err != nil {
+		return err
+	}
+	progress("pulled %d parts, %.2f GB", len(manifest.Layers), gigabytes(snapshot.Size(manifest)))
+	return layout.WriteFile(pulled, []byte(descriptor.Digest), 0o644)
+}
+
+// Push sends a snapshot of this machine to a registry.
+func (l Landscape) Push(ctx context.Context, name, reference string) error {
+	store, tag, err := snapshot.Open(ctx, l.Layout.Snapshots(), name)
+	if err != nil {
+		return err
+	}
+	target, remoteTag, err := snapshot.Open(ctx, "", reference)
+	if err != nil {
+		return err
+	}
+	pushed, err := oras.Copy(ctx, store, tag, target, remoteTag, oras.DefaultCopyOptions)
+	if err != nil {
+		return fmt.Errorf("pushing snapshot %s to %s: %w", name, reference, err)
+	}
+	_, err = fmt.Fprintf(l.Out, "pushed %s. %s\nnext: landscape up --from %s\n", pushed.Digest, secrets, reference)
+	return err
+}
+
+// Snapshots lists what is saved on this machine, or deletes those of the names.
+func (l Landscape) Snapshots(ctx context.Context, deleted ...string) error {
+	store, err := oci.NewWithContext(ctx, l.Layout.Snapshots())
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", l.Layout.Snapshots(), err)
+	}
+	for _, name := range deleted {
+		if err := store.Untag(ctx, name); err != nil {
+			return fmt.Errorf("deleting snapshot %s: %w", name, err)
+		}
+	}
+	if len(deleted) > 0 {
+		return store.GC(ctx)
+	}
+	table := tabwriter.NewWriter(l.Out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "NAME\tSAVED\tSIZE\tNETWORK")
+	err = store.Tags(ctx, "", func(names []string) error {
+		for _, name := range names {
+			manifest, err := snapshot.Manifest(ctx, store, name)
+			if err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintf(table, "%s\t%s\t%.2f GB\t%s\n", name, manifest.Annotations[ocispec.AnnotationCreated], gigabytes(snapshot.Size(manifest)), manifest.Annotations[networkAnnotation])
+		}
+		return nil
+	})
+	return errors.Join(err, table.Flush())
+}

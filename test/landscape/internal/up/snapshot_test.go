@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/snapshot"
+)
+
+// landscapeWith is a landscape that is no more than these files below its root.
+func landscapeWith(t *testing.T, files map[string]string) (Landscape, *bytes.Buffer) {
+	t.Helper()
+	g := NewWithT(t)
+	root, out := t.TempDir(), &bytes.Buffer{}
+	for name, content := range files {
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(root, name), []byte(content), 0o600)).To(Succeed())
+	}
+	return Landscape{Layout: layout.Layout{Root: root}, Out: out, Now: time.Now}, out
+}
+
+// saved are the files of a landscape of which a snapshot can be made.
+func saved(t *testing.T) map[string]string {
+	files := map[string]string{
+		".landscape/network": "172.30.0.0/16\n", ".landscape/etcd/db": "objects", ".landscape/volumes/one/data": "volume", ".landscape/pki/ca.key": "key",
+		".landscape/before.json": "{}", ".landscape/containerd/root/meta.db": "containers", ".landscape/logs/etcd.log": "log", ".landscape/lock": "",
+		"bin/registry/sha256/aa": "layer", "bin/registry/manifests.jsonl": `{"repository":"saved"}` + "\n",
+	}
+	l, _ := landscapeWith(t, nil)
+	for _, name := range l.hostPrograms() {
+		files["bin/landscape/"+name], files["bin/landscape/.stamps/"+name] = name, "digest of "+name
+	}
+	return files
+}
+
+func TestASnapshotHasAllButWhatIsFleeting(t *testing.T) {
+	g := NewWithT(t)
+	from, _ := landscapeWith(t, saved(t))
+	progress := func(string, ...any) {}
+	g.Expect(from.save(t.Context(), "one", progress)).To(MatchRegexp(`^\d+ parts, 0.00 GB; 0.00 GB of it new$`))
+	info, err := os.Stat(from.Layout.Snapshots())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o700)), "keys are in it")
+
+	to, _ := landscapeWith(t, map[string]string{
+		"bin/registry/manifests.jsonl": `{"repository":"own"}` + "\n", "bin/landscape/etcd": "newer", "bin/landscape/.stamps/etcd": "newer", ".landscape/network": "",
+	})
+	store, _, err := snapshot.Open(t.Context(), from.Layout.Snapshots(), "one")
+	g.Expect(err).NotTo(HaveOccurred())
+	manifest, err := snapshot.Manifest(t.Context(), store, "one")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = to.restore(t.Context(), store, manifest, progress)
+	g.Expect(err).NotTo(HaveOccurred())
+	got := map[string]string{}
+	g.Expect(filepath.WalkDir(to.Layout.Root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		got[strings.TrimPrefix(path, to.Layout.Root+"/")] = string(content)
+		return err
+	})).To(Succeed())
+	want := saved(t)
+	for _, name := range []string{"before.json", "containerd/root/meta.db", "logs/etcd.log", "lock"} {
+		delete(want, ".landscape/"+name)
+	}
+	want["bin/landscape/etcd"], want["bin/landscape/.stamps/etcd"] = "newer", "newer"
+	want["bin/registry/manifests.jsonl"] = `{"repository":"own"}` + "\n" + `{"repository":"saved"}` + "\n"
+	g.Expect(got).To(Equal(want))
+}
+
+func TestSnapshotsAreListedAndDeleted(t *testing.T) {
+	g := NewWithT(t)
+	l, out := landscapeWith(t, saved(t))
+	g.Expect(l.Snapshots(t.Context())).To(Succeed())
+	g.Expect(out.String()).To(Equal("NAME  SAVED  SIZE  NETWORK\n"))
+	for _, name := range []string{"one", "two"} {
+		_, err := l.save(t.Context(), name, func(string, ...any) {})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(l.Snapshots(t.Context(), "three")).To(MatchError(ContainSubstring("deleting snapshot three")))
+	g.Expect(l.Snapshots(t.Context(), "one")).To(Succeed())
+	out.Reset()
+	g.Expect(l.Snapshots(t.Context())).To(Succeed())
+	g.Expect(out.String()).To(MatchRegexp(`(?s)^NAME[^\n]+\ntwo +\S+ +0.00 GB +172.18.0.0/16\n$`))
+	g.Expect(l.Snapshots(t.Context(), "two")).To(Succeed())
+	blobs, err := filepath.Glob(filepath.Join(l.Layout.Snapshots(), "blobs", "sha256", "*"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(blobs).To(BeEmpty(), "what no snapshot needs takes no room")
+}
+
+func TestASnapshotIsRefusedWhereItDoesNotFit(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root brings up a landscape")
+	}
+	g := NewWithT(t)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	reference := strings.TrimPrefix(server.URL, "http://") + "/snapshots:one"
+	l, out := landscapeWith(t, saved(t))
+	g.Expect(l.Save(t.Context(), "a/b")).To(MatchError(ContainSubstring("can't be the name of a snapshot")))
+	_, err := l.save(t.Context(), "one", func(string, ...any) {})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(l.Push(t.Context(), "one", reference)).To(Succeed())
+	g.Expect(out.String()).To(And(ContainSubstring("keys and passwords"), ContainSubstring("--from "+reference)))
+	g.Expect(l.Restore(t.Context(), "one")).To(MatchError(ContainSubstring("there is a landscape already")))
+
+	empty, _ := landscapeWith(t, nil)
+	g.Expect(empty.Restore(t.Context(), "one")).To(MatchError(ContainSubstring("make snapshots lists what is on this machine")))
+	g.Expect(empty.Layout.State()).NotTo(BeADirectory(), "nothing was made")
+	store, _, err := snapshot.Open(t.Context(), empty.Layout.Snapshots(), "other")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = snapshot.Save(t.Context(), store, "other", nil, nil, map[string]string{architectureAnnotation: "riscv64"})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(empty.Restore(t.Context(), "other")).To(MatchError(ContainSubstring("architecture riscv64")))
+}
+
+func TestAHalfSnapshotIsNoLandscape(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root brings up a landscape")
+	}
+	g := NewWithT(t)
+	l, _ := landscapeWith(t, map[string]string{".landscape/restoring/manifests.jsonl": "", ".landscape/etcd/db": "half"})
+	for _, act := range []func(context.Context) error{func(ctx context.Context) error { return l.Up(ctx, "") }, l.Start} {
+		g.Expect(act(t.Context())).NotTo(Succeed())
+	}
+	g.Expect(l.Up(t.Context(), "")).To(MatchError(ContainSubstring("run that up with FROM again, or make down")))
+}
+
+func TestProgramsArePulledOnce(t *testing.T) {
+	g := NewWithT(t)
+	reports := 0
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	reference := strings.TrimPrefix(server.URL, "http://") + "/programs:v1"
+	from, _ := landscapeWith(t, map[string]string{"bin/landscape/a": "program", "bin/landscape/.stamps/a": "digest", "bin/machine-image/debian.tar": "tar"})
+	target, tag, err := snapshot.Open(t.Context(), "", reference)
+	g.Expect(err).NotTo(HaveOccurred())
+	parts, err := snapshot.Split(machineRoot, from.Layout.MachineImages(), "*")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = snapshot.Save(t.Context(), target, tag, from.snapshotFolders(), append(parts, programPart("a")), map[string]string{architectureAnnotation: runtime.GOARCH})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	to, _ := landscapeWith(t, map[string]string{"bin/landscape/a": "old", "bin/landscape/.stamps/a": "old"})
+	to.Programs = reference
+	pull := func() error { return to.pullPrograms(t.Context(), func(string, ...any) { reports++ }) }
+	g.Expect(pull()).To(Succeed())
+	g.Expect(os.ReadFile(to.Layout.Binary("a"))).To(BeEquivalentTo("program"))
+	g.Expect(os.ReadFile(to.Layout.Binary(".stamps/a"))).To(BeEquivalentTo("digest"))
+	g.Expect(os.ReadFile(filepath.Join(to.Layout.MachineImages(), "debian.tar"))).To(BeEquivalentTo("tar"))
+	g.Expect(pull()).To(Succeed())
+	g.Expect(reports).To(Equal(1), "the second time all is here")
+}
