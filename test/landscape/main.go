@@ -92,7 +92,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), registryCommand(), statusControllerCommand(),
+	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), registryCommand(), statusControllerCommand(),
 		&cobra.Command{
 			Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
@@ -274,6 +274,20 @@ func gardenerUpCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
+	return cmd
+}
+
+func timesCommand() *cobra.Command {
+	var docs bool
+	cmd := &cobra.Command{
+		Use:   "times",
+		Short: "Measure a landscape from nothing to nothing: times, memory, CPU time by program",
+		Long: `Brings a landscape up, stops, starts, changes it and takes it down, and measures each part, memory, and the CPU time of each program.
+It takes half an hour on two idle cores, keeps the results in bin/times, and needs a machine on which up and down have run before.`,
+		Args: cobra.NoArgs,
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Measure(cmd.Context(), docs) }),
+	}
+	cmd.Flags().BoolVar(&docs, "docs", false, "write docs/development/times.md and times.json")
 	return cmd
 }
 
