@@ -104,6 +104,11 @@ push-programs: $(LANDSCAPE)
 	@[ -n "$(REF)" ] || { echo "make push-programs: say where to: REF=host/repository:tag" >&2; exit 1; }
 	@$(LANDSCAPE) push-programs '$(REF)'
 
+## times: measure times, memory and CPU time from nothing to nothing, as root or with sudo, where nothing is to build; half an hour; DOCS=1 writes docs/development/times.md
+.PHONY: times
+times: $(LANDSCAPE)
+	@$(LANDSCAPE) times $(if $(DOCS),--docs)
+
 ## status: show what runs, its health, and the extension objects with class and state; TARGET=bare or kind where there are both
 .PHONY: status
 status: $(LANDSCAPE)

@@ -92,7 +92,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), registryCommand(), statusControllerCommand(),
+	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), registryCommand(), statusControllerCommand(),
 		&cobra.Command{
 			Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
@@ -150,7 +150,9 @@ started again. What another snapshot has already takes no room a second time.`,
 			Use:   "push-programs REFERENCE",
 			Short: "Build the programs and send them to a registry, for up --programs REFERENCE",
 			Args:  cobra.ExactArgs(1),
-			RunE:  act(func(cmd *cobra.Command, l up.Landscape, args []string) error { return l.PushPrograms(cmd.Context(), args[0]) }),
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
+				return l.PushPrograms(cmd.Context(), args[0])
+			}),
 		},
 		onTarget(&cobra.Command{
 			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true, Args: cobra.NoArgs,
@@ -298,7 +300,9 @@ func snapshotsCommand() *cobra.Command {
 		Use:   "snapshots",
 		Short: "List what was saved on this machine, or delete some of it",
 		Args:  cobra.NoArgs,
-		RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Snapshots(cmd.Context(), deleted...) }),
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
+			return l.Snapshots(cmd.Context(), deleted...)
+		}),
 	}
 	cmd.Flags().StringArrayVar(&deleted, "delete", nil, "`NAME` of a snapshot to delete; may be repeated")
 	return cmd
@@ -320,6 +324,20 @@ func gardenerUpCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
+	return cmd
+}
+
+func timesCommand() *cobra.Command {
+	var docs bool
+	cmd := &cobra.Command{
+		Use:   "times",
+		Short: "Measure a landscape from nothing to nothing: times, memory, CPU time by program",
+		Long: `Brings a landscape up, stops, starts, changes it and takes it down, and measures each part, memory, and the CPU time of each program.
+It takes half an hour on two idle cores, keeps the results in bin/times, and needs a machine on which up and down have run before.`,
+		Args: cobra.NoArgs,
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Measure(cmd.Context(), docs) }),
+	}
+	cmd.Flags().BoolVar(&docs, "docs", false, "write docs/development/times.md and times.json")
 	return cmd
 }
 

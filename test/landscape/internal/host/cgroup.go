@@ -14,11 +14,16 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/prometheus/procfs"
 )
 
 // Cgroup is the cgroup below which kubelet makes those of the landscape's pods. It has a name of its own, so that another
 // kubelet's pods can never be taken for the landscape's.
 const Cgroup = "provider-local"
+
+// measured is the cgroup that Measure makes.
+const measured = Cgroup + "-measured"
 
 const cgroupRoot = "/sys/fs/cgroup"
 
@@ -107,14 +112,59 @@ func cgroupOptions(mountInfo string) []string {
 	return options
 }
 
+// Measure moves this process to a cgroup of its own, which processes that it starts inherit. It returns the folders of the
+// cgroups that count the landscape's CPU time: that of pods, and this one. back moves the process to its former cgroup;
+// RemoveCgroups removes the cgroup.
+func Measure() (pods, own string, back func() error, err error) {
+	self, err := procfs.Self()
+	if err != nil {
+		return "", "", nil, fmt.Errorf("finding the own cgroup: %w", err)
+	}
+	cgroups, err := self.Cgroups()
+	if err != nil {
+		return "", "", nil, fmt.Errorf("finding the own cgroup: %w", err)
+	}
+	return measure(cgroupRoot, cgroups)
+}
+
+func measure(root string, cgroups []procfs.Cgroup) (pods, own string, back func() error, err error) {
+	_, unified, err := hierarchies(root)
+	if err != nil {
+		return "", "", nil, err
+	}
+	counts := func(c procfs.Cgroup) bool { return len(c.Controllers) == 0 }
+	if !unified {
+		root = filepath.Join(root, "cpuacct")
+		counts = func(c procfs.Cgroup) bool { return slices.Contains(c.Controllers, "cpuacct") }
+	}
+	former := root
+	// In a container, the path may be one of the machine.
+	if i := slices.IndexFunc(cgroups, counts); i >= 0 && exists(filepath.Join(root, cgroups[i].Path)) {
+		former = filepath.Join(root, cgroups[i].Path)
+	}
+	enter := func(folder string) error {
+		if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte("0"), 0o600); err != nil {
+			return fmt.Errorf("moving this process to cgroup %s: %w", folder, err)
+		}
+		return nil
+	}
+	own = filepath.Join(root, measured)
+	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // #nosec G301 -- as all cgroups have.
+		return "", "", nil, fmt.Errorf("making cgroup %s: %w", own, err)
+	}
+	return filepath.Join(root, Cgroup), own, func() error { return enter(former) }, enter(own)
+}
+
 // ownCgroups returns the landscape's cgroups that exist, one per hierarchy.
-func ownCgroups(root string) ([]string, error) {
+func ownCgroups(root string) ([]string, error) { return cgroupsNamed(root, Cgroup) }
+
+func cgroupsNamed(root, name string) ([]string, error) {
 	paths, _, err := hierarchies(root)
 	if err != nil {
 		return nil, err
 	}
 	for i := range paths {
-		paths[i] = filepath.Join(paths[i], Cgroup)
+		paths[i] = filepath.Join(paths[i], name)
 	}
 	return existing(paths), nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/procfs"
 )
 
 func TestTheCgroupIsMadeInEveryHierarchy(t *testing.T) {
@@ -83,6 +84,33 @@ func TestCgroupOptions(t *testing.T) {
 				return
 			}
 			g.Expect(cgroupOptions(test.mountInfo)).To(Equal(test.want))
+		})
+	}
+}
+
+func TestMeasureMovesThisProcessThereAndBack(t *testing.T) {
+	for _, test := range []struct {
+		name, file, hierarchy string
+		cgroups               []procfs.Cgroup
+		former                string
+	}{
+		{"from its cgroup v2", "cgroup.controllers", ".", []procfs.Cgroup{{Path: "/user"}}, "user"},
+		{"from its cgroup v1", "cpuacct/cgroup.procs", "cpuacct", []procfs.Cgroup{{Controllers: []string{"memory"}, Path: "/other"}, {Controllers: []string{"cpu", "cpuacct"}, Path: "/user"}}, "user"},
+		{"from a container's root", "cgroup.controllers", ".", []procfs.Cgroup{{Path: "/docker/0123"}}, "."},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			root := t.TempDir()
+			hierarchy := filepath.Join(root, test.hierarchy)
+			g.Expect(os.MkdirAll(filepath.Join(hierarchy, "user"), 0o700)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(root, test.file), nil, 0o600)).To(Succeed())
+			pods, own, back, err := measure(root, test.cgroups)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(pods).To(Equal(filepath.Join(hierarchy, "provider-local")))
+			g.Expect(own).To(Equal(filepath.Join(hierarchy, "provider-local-measured")))
+			g.Expect(os.ReadFile(filepath.Join(own, "cgroup.procs"))).To(BeEquivalentTo("0"))
+			g.Expect(back()).To(Succeed())
+			g.Expect(os.ReadFile(filepath.Join(hierarchy, test.former, "cgroup.procs"))).To(BeEquivalentTo("0"))
 		})
 	}
 }

@@ -244,6 +244,12 @@ func (c Cleaner) RemoveCgroups(context.Context) error {
 		// A cgroup's files go with it, so that it is removed like an empty folder, and it may go by itself.
 		errs = append(errs, removeTree(root, syscall.ENOENT, syscall.ENODEV))
 	}
+	measures, err := cgroupsNamed(cgroupRoot, measured)
+	errs = append(errs, err)
+	for _, root := range measures {
+		// It is empty, unless its `landscape times` still runs.
+		errs = append(errs, removeTree(root, syscall.ENOENT, syscall.EBUSY))
+	}
 	if c.Before != nil && c.Before.Controllers != nil {
 		for _, controller := range controllers(cgroupRoot) {
 			if !slices.Contains(c.Before.Controllers, controller) {
@@ -292,8 +298,8 @@ func (c Cleaner) strayFiles() map[string]func(path string) bool {
 		return err == nil && bytes.Contains(content, []byte(c.State+"/"))
 	}
 	return map[string]func(string) bool{
-		layout.Link:                                    linksToState,
-		"/run/containerd/s/*":                          deadSocket,
+		layout.Link:           linksToState,
+		"/run/containerd/s/*": deadSocket,
 		"/var/lib/kubelet/device-plugins/kubelet.sock": deadSocket,
 		"/var/log/containers/*":                        linksToState,
 		"/var/lib/cni/results/*":                       namesState,

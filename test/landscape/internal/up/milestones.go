@@ -169,6 +169,9 @@ func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients
 			continue
 		}
 		l.times.reach(o.title, o.goal)
+		if l.reached != nil && o.goal > 0 {
+			l.reached(o.title)
+		}
 		if o.then != nil {
 			o.then(parent)
 		}

@@ -143,12 +143,8 @@ func (s *survey) run(ctx context.Context, failures *section) map[string]string {
 }
 
 func (l Landscape) statusUsage(ctx context.Context, s *section, pods map[string]string, before []usage.Process, began time.Time) error {
-	timer := time.NewTimer(max(0, cpuInterval-time.Since(began)))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
+	if err := pause(ctx, max(0, cpuInterval-time.Since(began))); err != nil {
+		return err
 	}
 	after, err := usage.Read(usage.Root, l.Layout.State())
 	if err != nil {

@@ -52,6 +52,8 @@ type Landscape struct {
 	until string
 	// times are when the milestones of this `up` are reached; nil for anything else than `up`.
 	times *times
+	// reached is called with the title of each milestone that has a goal, when it is reached; nil unless that is measured.
+	reached func(title string)
 	// ahead is what is begun before its step; nil for anything else than `up`.
 	ahead *ahead
 }

@@ -29,6 +29,8 @@ type Process struct {
 	Pod string
 	// Command is the program's name, of at most 15 characters.
 	Command string
+	// Program is the name that a Recorder gives it.
+	Program string
 	// Memory is its share of the memory in RAM, in bytes: a page that n processes have counts as 1/n of a page in each.
 	Memory uint64
 	// CPU is the time it has run.
@@ -62,7 +64,7 @@ func Read(root, state string) ([]Process, error) {
 			continue
 		}
 		process := Process{
-			PID: p.PID, Pod: pod, Command: stat.Comm, Memory: uint64(max(stat.ResidentMemory(), 0)), start: stat.Starttime,
+			PID: p.PID, Pod: pod, Command: stat.Comm, Program: programOf(p, stat.Comm, pod != ""), Memory: uint64(max(stat.ResidentMemory(), 0)), start: stat.Starttime,
 			CPU: time.Duration(stat.CPUTime() * float64(time.Second)),
 		}
 		if rollup, err := p.ProcSMapsRollup(); err == nil {
@@ -102,11 +104,11 @@ func Memory(processes []Process) uint64 {
 
 // Group is what processes of one name take together.
 type Group struct {
-	Name string
+	Name string `json:"name"`
 	// Memory is in bytes.
-	Memory uint64
+	Memory uint64 `json:"memory"`
 	// Cores is how many CPUs were busy with them on average.
-	Cores float64
+	Cores float64 `json:"cores"`
 }
 
 // Groups compares two readings that are elapsed apart and sums them up by name, the one with the most memory first. A process

@@ -29,6 +29,8 @@ type proc struct {
 	pss          int // KiB; 0: the kernel doesn't tell
 	rssPages     int
 	ticks, start int
+	system       int // ticks, as children
+	children     int
 }
 
 func write(t *testing.T, root string, processes ...proc) {
@@ -37,9 +39,10 @@ func write(t *testing.T, root string, processes ...proc) {
 	for _, p := range processes {
 		dir := filepath.Join(root, strconv.Itoa(p.pid))
 		g.Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
-		// The fields after the state, of which utime, stime, starttime and rss are the 11th, 12th, 19th and 21st.
+		// The fields after the state, of which utime, stime, cutime, starttime and rss are the 11th, 12th, 13th, 19th and 21st.
 		fields := strings.Fields(strings.Repeat("0 ", 49))
 		fields[10], fields[18], fields[20] = strconv.Itoa(p.ticks), strconv.Itoa(p.start), strconv.Itoa(p.rssPages)
+		fields[11], fields[12] = strconv.Itoa(p.system), strconv.Itoa(p.children)
 		files := map[string]string{
 			"stat":    fmt.Sprintf("%d (%s) S %s\n", p.pid, p.command, strings.Join(fields, " ")),
 			"cmdline": strings.Join(p.args, "\x00") + "\x00",
