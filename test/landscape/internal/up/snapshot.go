@@ -89,9 +89,9 @@ func (l Landscape) Save(ctx context.Context, name string) error {
 }
 
 func (l Landscape) save(ctx context.Context, name string, progress step.Progress) (string, error) {
-	store, _, err := snapshot.Open(ctx, l.Layout.Snapshots(), name)
+	store, err := oci.NewWithContext(ctx, l.Layout.Snapshots())
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("opening %s: %w", l.Layout.Snapshots(), err)
 	}
 	if err := os.Chmod(l.Layout.Snapshots(), 0o700); err != nil { // #nosec G302 -- a folder.
 		return "", fmt.Errorf("protecting the snapshots: %w", err)
@@ -109,8 +109,13 @@ func (l Landscape) save(ctx context.Context, name string, progress step.Progress
 	folders := l.snapshotFolders()
 	folders[journalRoot] = l.Layout.Registry()
 	manifest, err := snapshot.Save(ctx, store, name, folders, parts, map[string]string{
-		networkAnnotation: l.Layout.Network.String(), architectureAnnotation: runtime.GOARCH,
+		// The name makes it one of its own, though all else may be as in another.
+		ocispec.AnnotationTitle: name, networkAnnotation: l.Layout.Network.String(), architectureAnnotation: runtime.GOARCH,
 	})
+	if err == nil {
+		// What had that name before, or was saved half, goes.
+		err = store.GC(ctx)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -365,12 +370,16 @@ func (l Landscape) Snapshots(ctx context.Context, deleted ...string) error {
 		return fmt.Errorf("opening %s: %w", l.Layout.Snapshots(), err)
 	}
 	for _, name := range deleted {
-		if err := store.Untag(ctx, name); err != nil {
+		manifest, err := store.Resolve(ctx, name)
+		if err == nil {
+			err = store.Delete(ctx, manifest)
+		}
+		if err != nil {
 			return fmt.Errorf("deleting snapshot %s: %w", name, err)
 		}
 	}
 	if len(deleted) > 0 {
-		return store.GC(ctx)
+		return nil
 	}
 	table := tabwriter.NewWriter(l.Out, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "NAME\tSAVED\tSIZE\tNETWORK")

@@ -100,10 +100,20 @@ func TestSnapshotsAreListedAndDeleted(t *testing.T) {
 	out.Reset()
 	g.Expect(l.Snapshots(t.Context())).To(Succeed())
 	g.Expect(out.String()).To(MatchRegexp(`(?s)^NAME[^\n]+\ntwo +\S+ +0.00 GB +172.18.0.0/16\n$`))
-	g.Expect(l.Snapshots(t.Context(), "two")).To(Succeed())
-	blobs, err := filepath.Glob(filepath.Join(l.Layout.Snapshots(), "blobs", "sha256", "*"))
+
+	// Another one of the same name takes the place of the first.
+	count := func() int {
+		blobs, err := filepath.Glob(filepath.Join(l.Layout.Snapshots(), "blobs", "sha256", "*"))
+		g.Expect(err).NotTo(HaveOccurred())
+		return len(blobs)
+	}
+	before := count()
+	g.Expect(os.WriteFile(l.Layout.State("etcd", "db"), []byte("other objects"), 0o600)).To(Succeed())
+	_, err := l.save(t.Context(), "two", func(string, ...any) {})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(blobs).To(BeEmpty(), "what no snapshot needs takes no room")
+	g.Expect(count()).To(Equal(before))
+	g.Expect(l.Snapshots(t.Context(), "two")).To(Succeed())
+	g.Expect(count()).To(BeZero(), "what no snapshot needs takes no room")
 }
 
 func TestASnapshotIsRefusedWhereItDoesNotFit(t *testing.T) {
