@@ -52,6 +52,7 @@ LABELS   ?=
 NIGHTLY  ?=
 UNTIL    ?=
 NETWORK  ?=
+GARDENER ?=
 TARGET   ?=
 GOALS    ?=
 REGISTRY ?=
@@ -63,10 +64,10 @@ PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), GOALS=1, NETWORK=172.30.0.0/16
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), GOALS=1, NETWORK=172.30.0.0/16, GARDENER=../gardener builds it from a checkout
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GOALS),--goals)
+	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(GOALS),--goals)
 
 ## down: take it down, as root or with sudo, and check that the machine is as it was
 .PHONY: down
@@ -464,20 +465,20 @@ $(BIN)/kube-network-policies: $(POLICIES)/go.mod $(POLICIES)/go.sum
 	@touch $@
 
 # The same flags as test/landscape uses, for the same reason.
-GARDENER := test/landscape/modules/gardener
-GARDENER_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' github.com/gardener/gardener)
+GARDENER_MODULE := test/landscape/modules/gardener
+GARDENER_VERSION = $(shell go -C $(GARDENER_MODULE) list -m -f '{{.Version}}' github.com/gardener/gardener)
 
-$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: $(GARDENER)/go.mod $(GARDENER)/go.sum
+$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: $(GARDENER_MODULE)/go.mod $(GARDENER_MODULE)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/$(notdir $@)
+	@CGO_ENABLED=0 go build -C $(GARDENER_MODULE) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/$(notdir $@)
 	@touch $@
 
 MACHINES := github.com/gardener/machine-controller-manager
-MACHINES_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' $(MACHINES))
+MACHINES_VERSION = $(shell go -C $(GARDENER_MODULE) list -m -f '{{.Version}}' $(MACHINES))
 
-$(BIN)/machine-controller-manager: $(GARDENER)/go.mod $(GARDENER)/go.sum
+$(BIN)/machine-controller-manager: $(GARDENER_MODULE)/go.mod $(GARDENER_MODULE)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
+	@CGO_ENABLED=0 go build -C $(GARDENER_MODULE) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
 	@touch $@
 
 BACKUP_RESTORE := test/landscape/modules/etcd-backup-restore

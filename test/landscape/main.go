@@ -232,7 +232,7 @@ func listOf(steps []step.Step) string {
 }
 
 func upCommand() *cobra.Command {
-	var until string
+	var until, gardener string
 	var goals bool
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -244,16 +244,23 @@ checks that and more. The first run builds everything from source, which takes a
 Logs are in .landscape/logs ('landscape logs NAME').`,
 		Example: `  sudo make up                  # everything
   sudo make up UNTIL=garden     # stop when there is a Garden; the next run continues
+  sudo make up GARDENER=../gardener      # Gardener built from a checkout; again after each edit
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
 			l.Goals = goals
+			if gardener != "" {
+				if err := l.UseGardener(gardener); err != nil {
+					return err
+				}
+			}
 			return l.Up(cmd.Context(), until)
 		}),
 	}
 	addNetworkFlag(cmd)
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
+	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`; without it, from the release that is pinned")
 	cmd.Flags().BoolVar(&goals, "goals", false, "compare the times with the goals for two idle cores")
 	return cmd
 }
