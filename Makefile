@@ -69,6 +69,11 @@ PACKAGES ?=
 up: $(LANDSCAPE)
 	@$(LANDSCAPE) up $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(GOALS),--goals)
 
+## dev: after up, watch the sources and deploy each edit, as root or with sudo; TARGET=bare or kind where there are both
+.PHONY: dev
+dev: $(LANDSCAPE)
+	@$(LANDSCAPE) dev --target '$(TARGET)'
+
 ## down: take it down, as root or with sudo, and check that the machine is as it was
 .PHONY: down
 down: $(LANDSCAPE)

@@ -128,6 +128,17 @@ What others changed on the machine meanwhile is listed and left alone. Debian pa
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Start(cmd.Context()) }),
 		},
 		onTarget(&cobra.Command{
+			Use:   "dev",
+			Short: "Watch the sources and deploy each edit, after up",
+			Long: `Watches the sources of this repository, and those of the checkout that make up was given with GARDENER. After an edit it builds and
+pushes what changed, has Skaffold deploy the modules that need it, and waits until both instances serve. It prints what it built and
+the seconds of each step. An edit that does not compile is reported; the next one is built again. It needs a landscape that is up.
+Files below test/ and docs/ are not deployed by it.`,
+			Example: "  sudo make dev",
+			Args:    cobra.NoArgs,
+			RunE:    act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Dev(cmd.Context()) }),
+		}),
+		onTarget(&cobra.Command{
 			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {
 				_, err := fmt.Fprintln(l.Out, l.Layout.State())

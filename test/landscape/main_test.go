@@ -75,6 +75,13 @@ func TestAFailureExitsWith1(t *testing.T) {
 	g.Expect(string(out)).To(ContainSubstring("run it inside of a clone"))
 }
 
+func TestUpRefusesAFolderThatIsNoCloneOfGardener(t *testing.T) {
+	g := NewWithT(t)
+	out, err := program(t, "up", "--gardener", "standins").CombinedOutput()
+	g.Expect(exitCode(err)).To(Equal(1), string(out))
+	g.Expect(string(out)).To(ContainSubstring("standins is no clone of https://github.com/gardener/gardener: its go.mod is that of module"))
+}
+
 func TestHelpExplainsTheSteps(t *testing.T) {
 	g := NewWithT(t)
 	out, err := program(t, "up", "--help").CombinedOutput()

@@ -64,13 +64,12 @@ func Tree(root string) (string, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if name != "." && (strings.HasPrefix(name, ".") || name == "bin" || name == "docs") {
+			if name != "." && !IsSource(name, true) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		// In a worktree of Git's, .git is a file.
-		if ext := filepath.Ext(name); strings.HasPrefix(name, ".") || strings.HasSuffix(name, "_test.go") || ext == ".test" || ext == ".out" {
+		if !IsSource(name, false) {
 			return nil
 		}
 		info, err := entry.Info()
@@ -84,6 +83,19 @@ func Tree(root string) (string, error) {
 		return "", fmt.Errorf("looking at the sources below %s: %w", root, err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// IsSource reports whether a program may be made of a file of that name, or of one in a folder of that name.
+func IsSource(name string, isFolder bool) bool {
+	switch {
+	// In a worktree of Git's, .git is a file.
+	case strings.HasPrefix(name, "."):
+		return false
+	case isFolder:
+		return name != "bin" && name != "docs"
+	}
+	ext := filepath.Ext(name)
+	return !strings.HasSuffix(name, "_test.go") && ext != ".test" && ext != ".out"
 }
 
 // module reads the program's go.mod.

@@ -6,6 +6,7 @@ package up
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -55,6 +56,20 @@ type imageValues struct {
 func (l *Landscape) UseGardener(folder string) (err error) {
 	l.Gardener, err = binaries.OpenCheckout(folder, gardenerModule)
 	return err
+}
+
+// saveGardener notes for Dev from what Up builds Gardener.
+func (l Landscape) saveGardener() error {
+	return layout.WriteFile(l.Layout.State("gardener"), []byte(l.Gardener), 0o644)
+}
+
+// lastGardener is the folder of the checkout of the last Up; empty if there was none.
+func (l Landscape) lastGardener() (string, error) {
+	content, err := os.ReadFile(l.Layout.State("gardener"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("reading which Gardener is deployed: %w", err)
+	}
+	return string(content), nil
 }
 
 // checkoutPrograms are those that are built from the checkout, if there is one.

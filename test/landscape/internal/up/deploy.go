@@ -90,11 +90,14 @@ const (
 	seedInstance   = "gardener-extension-provider-local-gardenlet"
 )
 
+// skaffoldBuilds is the content of the file artifacts: names of skaffold.yaml, and references by digest.
+type skaffoldBuilds struct {
+	Builds []struct{ ImageName, Tag string }
+}
+
 // artifact returns the reference by digest of what Skaffold has built last.
 func (l Landscape) artifact(name string) (string, error) {
-	var built struct {
-		Builds []struct{ ImageName, Tag string }
-	}
+	var built skaffoldBuilds
 	content, err := os.ReadFile(l.artifacts())
 	if err == nil {
 		err = json.Unmarshal(content, &built)

@@ -180,7 +180,7 @@ func (l Landscape) prepare() (func(), error) {
 		return nil, err
 	}
 	if bare {
-		err = l.Layout.SaveNetwork()
+		err = errors.Join(l.Layout.SaveNetwork(), l.saveGardener())
 	}
 	if err != nil {
 		unlock()
