@@ -53,6 +53,7 @@ NIGHTLY  ?=
 UNTIL    ?=
 NETWORK  ?=
 GARDENER ?=
+INSTANCE ?=
 TARGET   ?=
 GOALS    ?=
 REGISTRY ?=
@@ -73,6 +74,11 @@ up: $(LANDSCAPE)
 .PHONY: dev
 dev: $(LANDSCAPE)
 	@$(LANDSCAPE) dev --target '$(TARGET)'
+
+## debug: attach a debugger to INSTANCE=seed or INSTANCE=garden of the landscape, as root or with sudo; make up ends it
+.PHONY: debug
+debug: $(LANDSCAPE) $(TOOLS)/dlv
+	@$(LANDSCAPE) debug $(INSTANCE)
 
 ## down: take it down, as root or with sudo, and check that the machine is as it was
 .PHONY: down
@@ -431,6 +437,11 @@ $(TOOLS)/govulncheck: hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.su
 $(TOOLS)/crd-ref-docs: hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
 	@echo "--- build crd-ref-docs"
 	@CGO_ENABLED=0 go build -C hack/tools/crd-ref-docs -trimpath -ldflags '-s -w' -o $@ github.com/elastic/crd-ref-docs
+	@touch $@
+
+$(TOOLS)/dlv: hack/tools/delve/go.mod hack/tools/delve/go.sum
+	@echo "--- build dlv"
+	@$(AS_USER) env CGO_ENABLED=0 go build -C hack/tools/delve -trimpath -ldflags '-s -w' -o $@ github.com/go-delve/delve/cmd/dlv
 	@touch $@
 
 $(TOOLS)/kind: hack/tools/kind/go.mod hack/tools/kind/go.sum

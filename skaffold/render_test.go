@@ -245,6 +245,18 @@ func TestSkaffoldFindsNoFaultAndRendersWhatGardenerTakes(t *testing.T) {
 	}
 }
 
+func TestADebuggerMayStopTheInstances(t *testing.T) {
+	skaffold := newProgram(t)
+	for _, extension := range all[*operatorv1alpha1.Extension](skaffold.render(runtimeFile, "landscape,debug")) {
+		if extension.Name == "provider-local" {
+			deployment := extension.Spec.Deployment.ExtensionDeployment
+			for _, values := range []*apiextensionsv1.JSON{deployment.Values, deployment.RuntimeClusterValues} {
+				NewWithT(t).Expect(string(values.Raw)).To(And(ContainSubstring(`"debug":true`), ContainSubstring(`"leaderElect":false`)))
+			}
+		}
+	}
+}
+
 func TestACheckoutOfGardenerChangesImagesAndNothingElse(t *testing.T) {
 	skaffold := newProgram(t)
 	g := NewWithT(t)

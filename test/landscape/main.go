@@ -138,6 +138,17 @@ Files below test/ and docs/ are not deployed by it.`,
 			Args:    cobra.NoArgs,
 			RunE:    act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Dev(cmd.Context()) }),
 		}),
+		&cobra.Command{
+			Use:   "debug seed|garden",
+			Short: "Attach a debugger to an instance of the extension, after up",
+			Long: `Builds both instances for a debugger and deploys them without liveness probe and leader election, so that they may be stopped.
+Then it attaches Delve to the one that is named, which listens on ` + up.DebugAddress + ` until ctrl-C. The next up, or dev, deploys the usual
+instances again.`,
+			Example:   "  sudo make debug INSTANCE=seed\n  bin/tools/dlv connect " + up.DebugAddress,
+			Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+			ValidArgs: []string{"seed", "garden"},
+			RunE:      act(func(cmd *cobra.Command, l up.Landscape, args []string) error { return l.Debug(cmd.Context(), args[0]) }),
+		},
 		onTarget(&cobra.Command{
 			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {

@@ -55,6 +55,8 @@ func TestWrongUsageExitsWith2AndSaysWhereHelpIs(t *testing.T) {
 		{"up --until nonsense", `there is no step "nonsense"; the steps are: preflight, packages`},
 		{"doctor --until nonsense", `there is no step "nonsense"`},
 		{"logs a b", "accepts at most 1 arg"},
+		{"debug", "accepts 1 arg(s), received 0"},
+		{"debug shoot", `invalid argument "shoot"`},
 		{"status --target nowhere", `target "nowhere" is neither bare nor kind`},
 	} {
 		t.Run(test.args, func(t *testing.T) {

@@ -81,6 +81,7 @@ func TestProfiles(t *testing.T) {
 	}{
 		{name: "the landscape's", want: "landscape"},
 		{name: "and one for a checkout", want: "landscape,checkout", landscape: Landscape{Gardener: "/gardener"}},
+		{name: "and one for a debugger", want: "landscape,debug", landscape: Landscape{debug: true}},
 		{name: "over that for another network", want: "landscape,network,checkout", landscape: Landscape{Gardener: "/gardener", Layout: layout.Layout{Network: other}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -191,6 +191,9 @@ func (l Landscape) profiles() string {
 	if l.Gardener != "" {
 		profiles += ",checkout"
 	}
+	if l.debug {
+		profiles += ",debug"
+	}
 	return profiles
 }
 

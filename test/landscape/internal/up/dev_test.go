@@ -96,9 +96,9 @@ esac
 	for path, content := range map[string]string{
 		l.Layout.Binary("skaffold"):                      skaffold,
 		l.Layout.Module("modules", "gardener", "go.mod"): "module github.com/gardener/gardener\n",
-		l.artifacts():                                    `{"builds":[{"imageName":"` + gardenInstance + `","tag":"r/a@sha256:0"}]}`,
-		l.Layout.State("logs", "skaffold.log"):           "",
-		filepath.Join(l.Layout.Root, "broken"):           "",
+		l.artifacts():                          `{"builds":[{"imageName":"` + gardenInstance + `","tag":"r/a@sha256:0"}]}`,
+		l.Layout.State("logs", "skaffold.log"): "",
+		filepath.Join(l.Layout.Root, "broken"): "",
 	} {
 		g.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
 		g.Expect(os.WriteFile(path, []byte(content), 0o700)).To(Succeed())

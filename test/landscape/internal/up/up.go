@@ -48,6 +48,8 @@ type Landscape struct {
 	// Gardener is the folder of the checkout that Gardener is built from; empty for the release that is pinned.
 	Gardener string
 
+	// debug has the instances deployed for a debugger.
+	debug bool
 	// until is the last step of this `up`.
 	until string
 	// times are when the milestones of this `up` are reached; nil for anything else than `up`.
