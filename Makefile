@@ -52,6 +52,8 @@ LABELS   ?=
 NIGHTLY  ?=
 UNTIL    ?=
 NETWORK  ?=
+GARDENER ?=
+INSTANCE ?=
 TARGET   ?=
 GOALS    ?=
 FROM     ?=
@@ -67,10 +69,20 @@ PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), GOALS=1, NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), GOALS=1, NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GOALS),--goals)
+	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(GOALS),--goals)
+
+## dev: after up, watch the sources and deploy each edit, as root or with sudo; TARGET=bare or kind where there are both
+.PHONY: dev
+dev: $(LANDSCAPE)
+	@$(LANDSCAPE) dev --target '$(TARGET)'
+
+## debug: attach a debugger to INSTANCE=seed or INSTANCE=garden of the landscape, as root or with sudo; make up ends it
+.PHONY: debug
+debug: $(LANDSCAPE) $(TOOLS)/dlv
+	@$(LANDSCAPE) debug $(INSTANCE)
 
 ## down: take it down, as root or with sudo, and check that the machine is as it was
 .PHONY: down
@@ -453,6 +465,11 @@ $(TOOLS)/crd-ref-docs: hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go
 	@CGO_ENABLED=0 go build -C hack/tools/crd-ref-docs -trimpath -ldflags '-s -w' -o $@ github.com/elastic/crd-ref-docs
 	@touch $@
 
+$(TOOLS)/dlv: hack/tools/delve/go.mod hack/tools/delve/go.sum
+	@echo "--- build dlv"
+	@$(AS_USER) env CGO_ENABLED=0 go build -C hack/tools/delve -trimpath -ldflags '-s -w' -o $@ github.com/go-delve/delve/cmd/dlv
+	@touch $@
+
 $(TOOLS)/kind: hack/tools/kind/go.mod hack/tools/kind/go.sum
 	@echo "--- build kind"
 	@CGO_ENABLED=0 go build -C hack/tools/kind -trimpath -ldflags '-s -w' -o $@ sigs.k8s.io/kind
@@ -490,20 +507,20 @@ $(BIN)/kube-network-policies: $(POLICIES)/go.mod $(POLICIES)/go.sum
 	@touch $@
 
 # The same flags as test/landscape uses, for the same reason.
-GARDENER := test/landscape/modules/gardener
-GARDENER_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' github.com/gardener/gardener)
+GARDENER_MODULE := test/landscape/modules/gardener
+GARDENER_VERSION = $(shell go -C $(GARDENER_MODULE) list -m -f '{{.Version}}' github.com/gardener/gardener)
 
-$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: $(GARDENER)/go.mod $(GARDENER)/go.sum
+$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: $(GARDENER_MODULE)/go.mod $(GARDENER_MODULE)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/$(notdir $@)
+	@CGO_ENABLED=0 go build -C $(GARDENER_MODULE) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/$(notdir $@)
 	@touch $@
 
 MACHINES := github.com/gardener/machine-controller-manager
-MACHINES_VERSION = $(shell go -C $(GARDENER) list -m -f '{{.Version}}' $(MACHINES))
+MACHINES_VERSION = $(shell go -C $(GARDENER_MODULE) list -m -f '{{.Version}}' $(MACHINES))
 
-$(BIN)/machine-controller-manager: $(GARDENER)/go.mod $(GARDENER)/go.sum
+$(BIN)/machine-controller-manager: $(GARDENER_MODULE)/go.mod $(GARDENER_MODULE)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(GARDENER) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
+	@CGO_ENABLED=0 go build -C $(GARDENER_MODULE) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
 	@touch $@
 
 BACKUP_RESTORE := test/landscape/modules/etcd-backup-restore

@@ -133,6 +133,16 @@ func TestThePodRunsWithAsLittleAsItCan(t *testing.T) {
 	}
 }
 
+func TestADebuggerMayStopThePod(t *testing.T) {
+	g := NewWithT(t)
+	for _, debug := range []bool{false, true} {
+		deployment := find[appsv1.Deployment](t, objects(t, "here", with(seedValues(), debug, "debug")), "Deployment", "gardener-extension-provider-local-seed")
+		container := deployment.Spec.Template.Spec.Containers[0]
+		g.Expect(container.LivenessProbe == nil).To(Equal(debug))
+		g.Expect(container.ReadinessProbe).NotTo(BeNil())
+	}
+}
+
 func TestPermissionsAreNoWiderThanTheyMustBe(t *testing.T) {
 	// What a ClusterRole may not hold at all, and where it may create or delete: namespaces of shoots come and go.
 	forbidden := map[string][]string{

@@ -98,6 +98,16 @@ func TestAChangeIsOneOfAFileThatTheProgramIsMadeOf(t *testing.T) {
 		"skaffold/images/other/Corefile", "skaffold/images/other/go.mod", "skaffold/images/other/go.sum", "skaffold/images/other/main.go", "skaffold/publish/main.go"))
 }
 
+func TestAChartOfGardenerIsMadeOfAllItsFiles(t *testing.T) {
+	g := NewWithT(t)
+	root, gardener := newRepository(t), t.TempDir()
+	write(t, gardener, map[string]string{"charts/gardenlet/Chart.yaml": "", "charts/gardenlet/templates/a.yaml": "", "charts/operator/Chart.yaml": ""})
+	t.Setenv("GARDENER_DIR", gardener)
+	g.Expect(list(t, root, "skaffold/dependencies -f charts/gardenlet ./skaffold/publish")).To(ConsistOf(
+		filepath.Join(gardener, "charts/gardenlet/Chart.yaml"), filepath.Join(gardener, "charts/gardenlet/templates/a.yaml"), "skaffold/publish/main.go", "go.mod", "go.sum",
+	))
+}
+
 func TestAProgramThatDoesNotLoadIsAnError(t *testing.T) {
 	g := NewWithT(t)
 	root := newRepository(t)

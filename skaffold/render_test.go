@@ -25,6 +25,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -242,6 +243,42 @@ func TestSkaffoldFindsNoFaultAndRendersWhatGardenerTakes(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestADebuggerMayStopTheInstances(t *testing.T) {
+	skaffold := newProgram(t)
+	for _, extension := range all[*operatorv1alpha1.Extension](skaffold.render(runtimeFile, "landscape,debug")) {
+		if extension.Name == "provider-local" {
+			deployment := extension.Spec.Deployment.ExtensionDeployment
+			for _, values := range []*apiextensionsv1.JSON{deployment.Values, deployment.RuntimeClusterValues} {
+				NewWithT(t).Expect(string(values.Raw)).To(And(ContainSubstring(`"debug":true`), ContainSubstring(`"leaderElect":false`)))
+			}
+		}
+	}
+}
+
+func TestACheckoutOfGardenerChangesImagesAndNothingElse(t *testing.T) {
+	skaffold := newProgram(t)
+	g := NewWithT(t)
+	folder := t.TempDir()
+	t.Setenv("GARDENER_IMAGES", folder)
+	const vector = "images:\n- name: gardener-resource-manager\n  repository: r/resource-manager\n  tag: sha256:2\n"
+	for _, deployer := range []string{"gardener-operator", "gardenlet"} {
+		values, err := yaml.Marshal(map[string]any{"image": map[string]string{"repository": "r/" + deployer, "tag": "sha256:1"}, "imageVectorOverwrite": vector})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(os.WriteFile(filepath.Join(folder, deployer+"-images.yaml"), values, 0o600)).To(Succeed())
+	}
+	for _, deployment := range all[*appsv1.Deployment](skaffold.render(runtimeFile, "landscape,checkout")) {
+		g.Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("r/gardener-operator@sha256:1"))
+	}
+	g.Expect(all[*corev1.ConfigMap](skaffold.render(runtimeFile, "landscape,checkout"))).To(ContainElement(HaveField("Data", HaveKeyWithValue("images_overwrite.yaml", vector))))
+
+	released, _ := expectGardenlet(t, only[*seedmanagementv1alpha1.Gardenlet](t, skaffold.render(virtualFile, "landscape,network")))
+	built, _ := expectGardenlet(t, only[*seedmanagementv1alpha1.Gardenlet](t, skaffold.render(virtualFile, "landscape,network,checkout")))
+	g.Expect(built.Spec.Deployment.Image).To(HaveValue(HaveField("Repository", HaveValue(Equal("r/gardenlet")))))
+	g.Expect(built.Spec.Deployment.ImageVectorOverwrite).To(HaveValue(Equal(vector)))
+	built.Spec.Deployment.Image, built.Spec.Deployment.ImageVectorOverwrite = released.Spec.Deployment.Image, nil
+	g.Expect(built.Spec).To(Equal(released.Spec))
 }
 
 func TestTheSecondClusterIsASeedOfTheSameGarden(t *testing.T) {

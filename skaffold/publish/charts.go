@@ -84,10 +84,14 @@ func (c chartArtifact) push(ctx context.Context, root, ref string, opts oci.Opti
 	return archive.Push(ctx, client, ref)
 }
 
-// find returns the chart's folder. It downloads the module that has it if the module cache does not have that yet.
+// find returns the chart's folder. It downloads the module that has it if the module cache does not have that yet. Gardener's may be a
+// checkout, which GARDENER_DIR names.
 func (c chartArtifact) find(ctx context.Context, root string) (string, error) {
 	if c.upstream == "" {
 		return filepath.Join(root, c.name), nil
+	}
+	if gardener := os.Getenv("GARDENER_DIR"); gardener != "" && c.upstream == "github.com/gardener/gardener" {
+		return filepath.Join(gardener, c.folder), nil
 	}
 	out, module := &bytes.Buffer{}, struct{ Dir string }{}
 	// #nosec G204 -- the arguments are this program's own

@@ -78,7 +78,12 @@ func artifactNamed(name string) (artifact, error) {
 
 // build builds the programs of the image into a folder, statically, and the image of them. The image reads the files again when
 // it is pushed.
-func (a artifact) build(cmd *cobra.Command, root, version, arch, folder string) (v1.Image, error) {
+func (a artifact) build(cmd *cobra.Command, root, version, arch, folder string, debug bool) (v1.Image, error) {
+	// A debugger needs symbols, and in this repository's packages variables and lines as they are written.
+	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w -X " + versionVariable + "=" + version}
+	if debug {
+		arguments = []string{"build", "-trimpath", "-gcflags", module + "/...=-N -l", "-ldflags", "-X " + versionVariable + "=" + version}
+	}
 	spec := image.Spec{
 		Entrypoint:   []string{"/" + a.programs[0].name},
 		Labels:       map[string]string{"org.opencontainers.image.title": a.name},
@@ -88,7 +93,7 @@ func (a artifact) build(cmd *cobra.Command, root, version, arch, folder string) 
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "building %s %s for linux/%s\n", program.name, version, arch)
 		binary := filepath.Join(folder, program.name)
 		// #nosec G204 -- the arguments are this program's own
-		build := exec.CommandContext(cmd.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X "+versionVariable+"="+version, "-o", binary, program.pkg)
+		build := exec.CommandContext(cmd.Context(), "go", append(slices.Clone(arguments), "-o", binary, program.pkg)...)
 		build.Dir = filepath.Join(root, program.module)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOWORK=off")
 		build.Stdout, build.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
@@ -144,7 +149,7 @@ func (o *imageOptions) run(cmd *cobra.Command) error {
 		ref := path.Join(o.registry, artifact.name) + ":" + tagOf(version)
 		var images []v1.Image
 		for _, architecture := range o.architectures {
-			img, err := artifact.build(cmd, root, version, architecture, filepath.Join(root, "bin", architecture))
+			img, err := artifact.build(cmd, root, version, architecture, filepath.Join(root, "bin", architecture), false)
 			if err != nil {
 				return err
 			}

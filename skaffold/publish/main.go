@@ -103,6 +103,7 @@ func newSkaffoldBuildCommand() *cobra.Command {
 	var (
 		flags registryFlags
 		name  string
+		debug bool
 	)
 	cmd := &cobra.Command{
 		Use:   "skaffold-build --name NAME",
@@ -113,15 +114,16 @@ or of a chart (` + strings.Join(chartNames(), ", ") + `).
 Skaffold sets IMAGE (the reference to push to), PUSH_IMAGE (must be true, as there is no container engine that could hold the
 image), and PLATFORMS (one at most).`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return skaffoldBuild(cmd, name, flags.options(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return skaffoldBuild(cmd, name, debug, flags.options(cmd)) },
 	}
 	flags.add(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "what to build")
+	cmd.Flags().BoolVar(&debug, "debug", false, "build programs for a debugger: with symbols, and without optimization of this repository's code")
 	_ = cmd.MarkFlagRequired("name")
 	return cmd
 }
 
-func skaffoldBuild(cmd *cobra.Command, name string, opts oci.Options) error {
+func skaffoldBuild(cmd *cobra.Command, name string, debug bool, opts oci.Options) error {
 	ref := os.Getenv("IMAGE")
 	if ref == "" {
 		return errors.New("IMAGE is not set: Skaffold sets it to the reference to push to")
@@ -137,7 +139,7 @@ func skaffoldBuild(cmd *cobra.Command, name string, opts oci.Options) error {
 	if i := slices.Index(chartNames(), name); i >= 0 {
 		pinned, err = chartArtifacts()[i].push(cmd.Context(), root, ref, opts)
 	} else {
-		pinned, err = buildAndPush(cmd, root, name, ref, opts)
+		pinned, err = buildAndPush(cmd, root, name, ref, debug, opts)
 	}
 	if err != nil {
 		return err
@@ -146,7 +148,7 @@ func skaffoldBuild(cmd *cobra.Command, name string, opts oci.Options) error {
 	return err
 }
 
-func buildAndPush(cmd *cobra.Command, root, name, ref string, opts oci.Options) (string, error) {
+func buildAndPush(cmd *cobra.Command, root, name, ref string, debug bool, opts oci.Options) (string, error) {
 	arch, err := architectureOf(os.Getenv("PLATFORMS"))
 	if err != nil {
 		return "", err
@@ -160,7 +162,7 @@ func buildAndPush(cmd *cobra.Command, root, name, ref string, opts oci.Options) 
 		return "", fmt.Errorf("making a temporary folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	img, err := artifact.build(cmd, root, versionOf(gitDescription(cmd.Context(), root)), arch, folder)
+	img, err := artifact.build(cmd, root, versionOf(gitDescription(cmd.Context(), root)), arch, folder, debug)
 	if err != nil {
 		return "", err
 	}

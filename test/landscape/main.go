@@ -155,6 +155,28 @@ started again. What another snapshot has already takes no room a second time.`,
 			}),
 		},
 		onTarget(&cobra.Command{
+			Use:   "dev",
+			Short: "Watch the sources and deploy each edit, after up",
+			Long: `Watches the sources of this repository, and those of the checkout that make up was given with GARDENER. After an edit it builds and
+pushes what changed, has Skaffold deploy the modules that need it, and waits until both instances serve. It prints what it built and
+the seconds of each step. An edit that does not compile is reported; the next one is built again. It needs a landscape that is up.
+Files below test/ and docs/ are not deployed by it.`,
+			Example: "  sudo make dev",
+			Args:    cobra.NoArgs,
+			RunE:    act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Dev(cmd.Context()) }),
+		}),
+		&cobra.Command{
+			Use:   "debug seed|garden",
+			Short: "Attach a debugger to an instance of the extension, after up",
+			Long: `Builds both instances for a debugger and deploys them without liveness probe and leader election, so that they may be stopped.
+Then it attaches Delve to the one that is named, which listens on ` + up.DebugAddress + ` until ctrl-C. The next up, or dev, deploys the usual
+instances again.`,
+			Example:   "  sudo make debug INSTANCE=seed\n  bin/tools/dlv connect " + up.DebugAddress,
+			Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+			ValidArgs: []string{"seed", "garden"},
+			RunE:      act(func(cmd *cobra.Command, l up.Landscape, args []string) error { return l.Debug(cmd.Context(), args[0]) }),
+		},
+		onTarget(&cobra.Command{
 			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {
 				_, err := fmt.Fprintln(l.Out, l.Layout.State())
@@ -259,7 +281,7 @@ func listOf(steps []step.Step) string {
 }
 
 func upCommand() *cobra.Command {
-	var until, from, programs string
+	var until, from, programs, gardener string
 	var goals bool
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -271,6 +293,7 @@ checks that and more. The first run builds everything from source, which takes a
 Logs are in .landscape/logs ('landscape logs NAME').`,
 		Example: `  sudo make up                  # everything
   sudo make up UNTIL=garden     # stop when there is a Garden; the next run continues
+  sudo make up GARDENER=../gardener      # Gardener built from a checkout; again after each edit
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16
   sudo make up FROM=shoots      # what make save NAME=shoots kept, in a minute`,
@@ -280,6 +303,11 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 			if from != "" {
 				return l.Restore(cmd.Context(), from)
 			}
+			if gardener != "" {
+				if err := l.UseGardener(gardener); err != nil {
+					return err
+				}
+			}
 			return l.Up(cmd.Context(), until)
 		}),
 	}
@@ -287,7 +315,8 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
 	cmd.Flags().StringVar(&from, "from", "", "start a snapshot instead: the `NAME` of save, or the reference of push")
 	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
-	for _, other := range []string{"until", networkFlag, "programs"} {
+	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`; without it, from the release that is pinned")
+	for _, other := range []string{"until", networkFlag, "programs", "gardener"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
 	}
 	cmd.Flags().BoolVar(&goals, "goals", false, "compare the times with the goals for two idle cores")

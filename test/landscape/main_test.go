@@ -55,6 +55,8 @@ func TestWrongUsageExitsWith2AndSaysWhereHelpIs(t *testing.T) {
 		{"up --until nonsense", `there is no step "nonsense"; the steps are: preflight, packages`},
 		{"doctor --until nonsense", `there is no step "nonsense"`},
 		{"logs a b", "accepts at most 1 arg"},
+		{"debug", "accepts 1 arg(s), received 0"},
+		{"debug shoot", `invalid argument "shoot"`},
 		{"status --target nowhere", `target "nowhere" is neither bare nor kind`},
 	} {
 		t.Run(test.args, func(t *testing.T) {
@@ -73,6 +75,13 @@ func TestAFailureExitsWith1(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	g.Expect(exitCode(err)).To(Equal(1), string(out))
 	g.Expect(string(out)).To(ContainSubstring("run it inside of a clone"))
+}
+
+func TestUpRefusesAFolderThatIsNoCloneOfGardener(t *testing.T) {
+	g := NewWithT(t)
+	out, err := program(t, "up", "--gardener", "standins").CombinedOutput()
+	g.Expect(exitCode(err)).To(Equal(1), string(out))
+	g.Expect(string(out)).To(ContainSubstring("standins is no clone of https://github.com/gardener/gardener: its go.mod is that of module"))
 }
 
 func TestHelpExplainsTheSteps(t *testing.T) {

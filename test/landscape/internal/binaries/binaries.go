@@ -49,12 +49,9 @@ type Program struct {
 type Builder struct {
 	Out     string
 	Invoker invoker.Invoker
-	// Tree is what the function Tree returns for the repository. While it stays as it is, Go is not asked whether programs of
-	// this repository's sources are up to date. Optional.
-	Tree string
 }
 
-// Tree sums up names, sizes and times of the files below root that Go may read for a program of this repository. To ask Go which
+// Tree sums up names, sizes and times of the files below root that Go may read for a program of the module there. To ask Go which
 // of them it does read takes seconds per program, and minutes where the processor is emulated.
 func Tree(root string) (string, error) {
 	hash := sha256.New()
@@ -67,13 +64,12 @@ func Tree(root string) (string, error) {
 			return err
 		}
 		if entry.IsDir() {
-			if name != "." && (strings.HasPrefix(name, ".") || name == "bin" || name == "docs") {
+			if name != "." && !IsSource(name, true) {
 				return filepath.SkipDir
 			}
 			return nil
 		}
-		// In a worktree of Git's, .git is a file.
-		if ext := filepath.Ext(name); strings.HasPrefix(name, ".") || strings.HasSuffix(name, "_test.go") || ext == ".test" || ext == ".out" {
+		if !IsSource(name, false) {
 			return nil
 		}
 		info, err := entry.Info()
@@ -87,6 +83,19 @@ func Tree(root string) (string, error) {
 		return "", fmt.Errorf("looking at the sources below %s: %w", root, err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// IsSource reports whether a program may be made of a file of that name, or of one in a folder of that name.
+func IsSource(name string, isFolder bool) bool {
+	switch {
+	// In a worktree of Git's, .git is a file.
+	case strings.HasPrefix(name, "."):
+		return false
+	case isFolder:
+		return name != "bin" && name != "docs"
+	}
+	ext := filepath.Ext(name)
+	return !strings.HasSuffix(name, "_test.go") && ext != ".test" && ext != ".out"
 }
 
 // module reads the program's go.mod.
@@ -160,9 +169,13 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	// While the tree stays as it is, Go is not asked.
 	tree := ""
-	if p.Module == "" && b.Tree != "" && !replaced {
-		tree = fmt.Sprintf("%s %s %s %s %s", runtime.Version(), runtime.GOARCH, p.Package, flags, b.Tree)
+	if p.Module == "" && !replaced {
+		if tree, err = Tree(p.Dir); err != nil {
+			return false, err
+		}
+		tree = fmt.Sprintf("%s %s %s %s %s", runtime.Version(), runtime.GOARCH, p.Package, flags, tree)
 	}
 	stampedDigest, stampedTree := b.stamped(out, p.Name)
 	if tree != "" && tree == stampedTree {

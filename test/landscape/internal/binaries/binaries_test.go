@@ -70,9 +70,7 @@ func TestGoIsNotAskedWhileTheTreeIsTheSame(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	program := binaries.Program{Name: "x", Dir: dir, Package: "."}
 	build := func() (bool, error) {
-		tree, err := binaries.Tree(dir)
-		g.Expect(err).NotTo(HaveOccurred())
-		return binaries.Builder{Out: out, Tree: tree}.Build(t.Context(), program)
+		return binaries.Builder{Out: out}.Build(t.Context(), program)
 	}
 	write(t, dir, "package main\n\nfunc main() {}\n")
 	g.Expect(build()).To(BeTrue())
@@ -116,9 +114,7 @@ func TestBuildSeesAChangeInAReplacedModule(t *testing.T) {
 		}
 		for _, text := range []string{"one", "another"} {
 			g.Expect(os.WriteFile(filepath.Join(checkout, "text.go"), []byte("package gardener\n\nconst Text = \""+text+"\"\n"), 0o600)).To(Succeed())
-			tree, err := binaries.Tree(dir)
-			g.Expect(err).NotTo(HaveOccurred())
-			builder := binaries.Builder{Out: out, Tree: tree}
+			builder := binaries.Builder{Out: out}
 			program := binaries.Program{Name: "x", Dir: dir, Package: ".", Module: module}
 			g.Expect(builder.Build(t.Context(), program)).To(BeTrue())
 			g.Expect(builder.Build(t.Context(), program)).To(BeFalse())

@@ -76,6 +76,25 @@ func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, erro
 	return Ensure(ctx, p.Registry+"/"+Repository(real.Name), inputs, tags, func() (v1.Image, error) { return p.build(ctx, real) })
 }
 
+// PushPinned makes sure that a repository of the registry has the image as it is built from the present programs. It returns the
+// digest, which changes only with the content, and reports whether it had to push.
+func (p Pusher) PushPinned(ctx context.Context, real Real, repository string) (string, bool, error) {
+	inputs, err := p.inputTag(real, nil)
+	if err != nil {
+		return "", false, err
+	}
+	pushed, err := Ensure(ctx, p.Registry+"/"+repository, inputs, nil, func() (v1.Image, error) { return p.build(ctx, real) })
+	if err != nil {
+		return "", false, err
+	}
+	tag, err := name.NewTag(p.Registry+"/"+repository+":"+inputs, name.Insecure)
+	if err != nil {
+		return "", false, err
+	}
+	pinned, err := digest(ctx, tag)
+	return pinned, pushed, err
+}
+
 // Ensure makes sure that the repository has an image of the inputs, which are a tag themselves, and that the tags are that image:
 // meanwhile they may have been those of other inputs. It reports whether the image had to be made and pushed.
 func Ensure(ctx context.Context, repositoryName, inputs string, tags []string, build func() (v1.Image, error)) (bool, error) {

@@ -233,6 +233,32 @@ func TestPushTagsAnImageAnewThatTheRegistryHasHad(t *testing.T) {
 	}
 }
 
+func TestPushPinnedNamesTheContent(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewServer(registry.New())
+	defer server.Close()
+	program := filepath.Join(t.TempDir(), "program")
+	pusher := Pusher{Registry: strings.TrimPrefix(server.URL, "http://"), Binary: func(string) string { return program }}
+	digests := map[string]string{}
+	for i, content := range []string{"one", "another", "one"} {
+		g.Expect(os.WriteFile(program, []byte(content), 0o755)).To(Succeed())
+		time := time.Unix(int64(i), 0)
+		g.Expect(os.Chtimes(program, time, time)).To(Succeed())
+		digest, pushed, err := pusher.PushPinned(t.Context(), Real{Name: "x", Binary: "program"}, "checkout/x")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pushed).To(BeTrue())
+		_, files := pull(t, pusher.Registry+"/checkout/x@"+digest)
+		g.Expect(files).To(HaveKeyWithValue("program", content))
+		if former := digests[content]; former != "" {
+			g.Expect(digest).To(Equal(former), "another time doesn't make another image")
+		}
+		digests[content] = digest
+	}
+	_, pushed, err := pusher.PushPinned(t.Context(), Real{Name: "x", Binary: "program"}, "checkout/x")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pushed).To(BeFalse())
+}
+
 func TestPushPutsFilesWhereTheTableSays(t *testing.T) {
 	g := NewWithT(t)
 	server := httptest.NewServer(registry.New())

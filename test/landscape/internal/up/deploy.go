@@ -6,7 +6,9 @@ package up
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"go/build"
@@ -82,6 +84,35 @@ func (l Landscape) build(progress step.Progress) func(context.Context) (string, 
 
 func (l Landscape) artifacts() string { return l.Layout.State("skaffold", "artifacts.json") }
 
+// The artifacts of skaffold.yaml that are the instances of this extension.
+const (
+	gardenInstance = "gardener-extension-provider-local"
+	seedInstance   = "gardener-extension-provider-local-gardenlet"
+)
+
+// skaffoldBuilds is the content of the file artifacts: names of skaffold.yaml, and references by digest.
+type skaffoldBuilds struct {
+	Builds []struct{ ImageName, Tag string }
+}
+
+// artifact returns the reference by digest of what Skaffold has built last.
+func (l Landscape) artifact(name string) (string, error) {
+	var built skaffoldBuilds
+	content, err := os.ReadFile(l.artifacts())
+	if err == nil {
+		err = json.Unmarshal(content, &built)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading what Skaffold has built: %w", err)
+	}
+	for _, build := range built.Builds {
+		if build.ImageName == name {
+			return build.Tag, nil
+		}
+	}
+	return "", fmt.Errorf("reading what Skaffold has built: %s has no %s", l.artifacts(), name)
+}
+
 // deployVirtual deploys what belongs into the virtual garden.
 func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (string, error) {
 	return l.ahead.finish(ctx, "gardenlet", l.deployGardenlet(progress))
@@ -106,7 +137,7 @@ type skaffoldRun struct {
 
 // skaffold runs Skaffold, which knows from its own files what to build and deploy.
 func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run skaffoldRun) (string, error) {
-	gardener, err := l.moduleFolder(ctx, "github.com/gardener/gardener")
+	gardener, err := l.moduleFolder(ctx, gardenerModule)
 	if err != nil {
 		return "", err
 	}
@@ -139,8 +170,7 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 
 // profiles are what skaffold/README.md has for the kind cluster, or for a landscape on this network.
 func (l Landscape) profiles() string {
-	switch {
-	case l.Layout.Kind != "":
+	if l.Layout.Kind != "" {
 		profiles := []string{"kind"}
 		if l.Layout.Kind != "single" {
 			profiles = append(profiles, l.Layout.Kind)
@@ -153,10 +183,18 @@ func (l Landscape) profiles() string {
 			profiles = append(profiles, "caches")
 		}
 		return strings.Join(profiles, ",")
-	case l.Layout.Network.IsDefault():
-		return "landscape"
 	}
-	return "landscape,network"
+	profiles := "landscape"
+	if !l.Layout.Network.IsDefault() {
+		profiles += ",network"
+	}
+	if l.Gardener != "" {
+		profiles += ",checkout"
+	}
+	if l.debug {
+		profiles += ",debug"
+	}
+	return profiles
 }
 
 // deployEnv is the environment that skaffold/README.md asks for.
@@ -165,6 +203,7 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 		"KUBECONFIG=" + kubeconfig,
 		"PATH=" + l.Layout.Binary("") + ":" + os.Getenv("PATH"),
 		"GARDENER_DIR=" + gardener,
+		"GARDENER_IMAGES=" + l.Layout.State("skaffold"),
 		"BACKUP_DIR=" + l.Layout.Backups(),
 		"NETWORK_START=" + l.Layout.Network.Start(),
 		// Helm would write below the user's home.
@@ -176,8 +215,8 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 	}
 }
 
-// moduleFolder finds the source of a module in the module cache, in the version of the landscape's Gardener: its charts deploy
-// gardener-operator. Go lists a module that is not downloaded yet without a folder.
+// moduleFolder finds the source of a module: Gardener's, whose charts deploy gardener-operator, or of one in the version that this Gardener
+// needs. Go lists a module that is not downloaded yet without a folder.
 func (l Landscape) moduleFolder(ctx context.Context, module string) (string, error) {
 	folder, err := l.goCommand(ctx, "list", "-m", "-f", "{{.Dir}}", module)
 	if err == nil && folder == "" {
@@ -191,10 +230,11 @@ func (l Landscape) moduleFolder(ctx context.Context, module string) (string, err
 	return folder, nil
 }
 
-// goCommand runs Go for the module that pins Gardener.
+// goCommand runs Go for the module that pins Gardener, or in the checkout of Gardener.
 func (l Landscape) goCommand(ctx context.Context, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", arguments...) // #nosec G204 -- the landscape's own arguments.
-	cmd.Dir = l.Layout.Module("modules", "gardener")
+	cmd.Dir = cmp.Or(l.Gardener, l.Layout.Module("modules", "gardener"))
+	cmd.Env = append(os.Environ(), "GOWORK=off")
 	var output bytes.Buffer
 	cmd.Stderr = &output
 	out, err := l.Invoker.Run(cmd).Output()
@@ -219,7 +259,7 @@ var crdFolders = []string{
 // crds creates the CustomResourceDefinitions that gardener-operator is going to apply: an API server takes seconds to
 // serve all of them, which it has while Skaffold deploys. gardener-operator finds them as they should be, or corrects them.
 func (l Landscape) crds(ctx context.Context) (string, error) {
-	gardener, err := l.moduleFolder(ctx, "github.com/gardener/gardener")
+	gardener, err := l.moduleFolder(ctx, gardenerModule)
 	if err != nil {
 		return "", err
 	}
@@ -230,6 +270,10 @@ func (l Landscape) crds(ctx context.Context) (string, error) {
 	folders := []string{filepath.Join(druid, "core", "v1alpha1", "crds")}
 	for _, folder := range crdFolders {
 		folders = append(folders, filepath.Join(gardener, "pkg", "component", filepath.FromSlash(folder)))
+	}
+	if l.Gardener != "" {
+		// Another version may have them elsewhere. It brings them itself, only later.
+		folders = slices.DeleteFunc(folders, func(folder string) bool { _, err := os.Stat(folder); return err != nil })
 	}
 	objects, err := readCRDs(folders)
 	if err != nil {

@@ -52,11 +52,19 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 	named := func(fragment string) func([]unstructured.Unstructured) (bool, string) {
 		return func(objects []unstructured.Unstructured) (bool, string) { return available(objects, fragment) }
 	}
+	instance, err := l.artifact(gardenInstance)
+	if err != nil {
+		return "", err
+	}
+	built, err := l.runsCheckout("gardener-operator")
+	if err != nil {
+		return "", err
+	}
 	// Before the Garden is done with all the rest, its API is.
 	gardenlet := func(ctx context.Context) { l.ahead.begin(ctx, "gardenlet", "gardenlet", l.deployGardenlet(progress)) }
-	return l.wait(ctx, progress, []milestone{
+	return l.wait(ctx, progress, append(built, []milestone{
 		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
-		{title: "the extension's pod is available", kind: deployments, reached: named("gardener-extension-provider-local")},
+		{title: "the extension's pod is available", kind: deployments, reached: runs(instance)},
 		{title: "BackupBucket Succeeded", kind: cluster.ExtensionKind("BackupBucket"), reached: succeeded(1)},
 		{title: "DNSRecords Succeeded", kind: cluster.ExtensionKind("DNSRecord"), options: []client.ListOption{garden}, reached: succeeded(5)},
 		{title: "BackupEntry Succeeded", kind: cluster.ExtensionKind("BackupEntry"), reached: succeeded(1)},
@@ -68,18 +76,27 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 		{title: "Extension Succeeded", kind: cluster.ExtensionKind("Extension"), options: []client.ListOption{garden}, reached: succeeded(1)},
 		{title: "Garden Succeeded", kind: gardens, reached: reconciled, goal: gardenGoal},
 		{title: "Garden healthy", kind: gardens, reached: healthy},
-	})
+	}...))
 }
 
 // seed waits until the seed that gardenlet registers is up.
 func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, error) {
 	create := func(ctx context.Context) { l.ahead.begin(ctx, "shoot", "shoots", l.createShoots) }
 	only := []client.ListOption{client.MatchingFields{"metadata.name": layout.SeedName}}
-	return l.wait(ctx, progress, []milestone{
+	instance, err := l.artifact(seedInstance)
+	if err != nil {
+		return "", err
+	}
+	built, err := l.runsCheckout("gardenlet")
+	if err != nil {
+		return "", err
+	}
+	return l.wait(ctx, progress, append(built, []milestone{
+		{title: "the extension's pod in the Seed is available", kind: deployments, reached: runs(instance)},
 		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, options: only, reached: reconciled},
 		{title: "Seed takes shoots", on: virtualGarden, kind: seeds, options: only, reached: takesShoots, then: create},
 		{title: "Seed healthy", on: virtualGarden, kind: seeds, options: only, reached: seedHealthy, goal: seedGoal},
-	})
+	}...))
 }
 
 // shoots creates the example shoots and waits until they are up.

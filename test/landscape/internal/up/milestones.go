@@ -17,13 +17,16 @@ import (
 	"text/tabwriter"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
@@ -82,6 +85,53 @@ func available(objects []unstructured.Unstructured, fragment string) (bool, stri
 		}
 	}
 	return found > 0, fmt.Sprintf("%d Deployments whose name has %s", found, fragment)
+}
+
+// runs wants Deployments of all these images, references by digest, and no Pod of another version of them. Those of Shoots
+// don't count: each follows when its Shoot is reconciled.
+func runs(references ...string) func([]unstructured.Unstructured) (bool, string) {
+	return func(objects []unstructured.Unstructured) (bool, string) {
+		found := map[string]bool{}
+		for _, object := range objects {
+			deployment := &appsv1.Deployment{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
+				return false, err.Error()
+			}
+			if strings.HasPrefix(deployment.Namespace, "shoot--") {
+				continue
+			}
+			for _, container := range deployment.Spec.Template.Spec.Containers {
+				for _, reference := range references {
+					if repositoryOf(container.Image) != repositoryOf(reference) {
+						continue
+					}
+					key, status, want := client.ObjectKeyFromObject(deployment), deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
+					if container.Image != reference {
+						return false, fmt.Sprintf("Deployment %s has %s", key, container.Image)
+					}
+					if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != want || status.Replicas != want || status.AvailableReplicas != want {
+						return false, fmt.Sprintf("Deployment %s has %d of %d new replicas available, and %d in all", key, min(status.UpdatedReplicas, status.AvailableReplicas), want, status.Replicas)
+					}
+					found[reference] = true
+				}
+			}
+		}
+		for _, reference := range references {
+			if !found[reference] {
+				return false, "no Deployment has " + reference
+			}
+		}
+		return true, fmt.Sprintf("%d images", len(found))
+	}
+}
+
+// repositoryOf returns a reference's part before tag and digest.
+func repositoryOf(reference string) string {
+	repository, _, _ := strings.Cut(reference, "@")
+	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {
+		repository = repository[:colon]
+	}
+	return repository
 }
 
 // succeeded wants at least that many objects of class garden, and all of them Succeeded.

@@ -47,7 +47,11 @@ type Landscape struct {
 	Goals bool
 	// Programs is the reference of an artifact of PushPrograms, whose programs need not be built; "" for none.
 	Programs string
+	// Gardener is the folder of the checkout that Gardener is built from; empty for the release that is pinned.
+	Gardener string
 
+	// debug has the instances deployed for a debugger.
+	debug bool
 	// until is the last step of this `up`.
 	until string
 	// times are when the milestones of this `up` are reached; nil for anything else than `up`.
@@ -186,7 +190,7 @@ func (l Landscape) prepare() (func(), error) {
 		return nil, errors.New("a snapshot was unpacked half: run that up with FROM again, or make down")
 	}
 	if bare {
-		err = l.Layout.SaveNetwork()
+		err = errors.Join(l.Layout.SaveNetwork(), l.saveGardener())
 	}
 	if err != nil {
 		unlock()
@@ -290,16 +294,15 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 		}
 	}
 	programs := l.programs()
-	tree, err := binaries.Tree(l.Layout.Root)
-	if err != nil {
-		return "", err
-	}
-	builder := binaries.Builder{Out: l.Layout.Binary(""), Invoker: l.Invoker, Tree: tree}
-	built := 0
+	builder := binaries.Builder{Out: l.Layout.Binary(""), Invoker: l.Invoker}
 	if l.Layout.Kind == "" {
 		if err := builder.Keep("landscape"); err != nil {
 			return "", err
 		}
+	}
+	built, err := l.buildCheckout(ctx, progress)
+	if err != nil {
+		return "", err
 	}
 	for i, program := range programs {
 		begin := l.Now()
@@ -316,7 +319,7 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 			progress("built %s (%d of %d) in %.1fs", program.Name, i+1, len(programs), l.Now().Sub(begin).Seconds())
 		}
 	}
-	return fmt.Sprintf("%d built, %d up to date", built, len(programs)-built), nil
+	return fmt.Sprintf("%d built, %d up to date", built, len(programs)+len(l.checkoutPrograms())-built), nil
 }
 
 // heartbeat reports every 30 seconds that something long is still going on, until the returned function is called.
@@ -386,7 +389,11 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 		Registry: fmt.Sprintf("127.0.0.1:%d", layout.RegistryPort), Binary: l.Layout.Binary,
 		Bases: table.Bases, Cache: l.Layout.ImageBases(), Report: progress,
 	}
-	pushed, programs := 0, table.Programs()
+	pushed, err := l.pushCheckout(ctx, table, progress)
+	if err != nil {
+		return "", err
+	}
+	programs := slices.DeleteFunc(table.Programs(), func(r images.Real) bool { return l.isFromCheckout(r.Binary) })
 	for _, real := range programs {
 		begin := l.Now()
 		fresh, err := pusher.Push(ctx, real)
@@ -398,7 +405,7 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 			progress("pushed %s in %.1fs", real.Name, l.Now().Sub(begin).Seconds())
 		}
 	}
-	return fmt.Sprintf("%d pushed, %d up to date", pushed, len(programs)-pushed), nil
+	return fmt.Sprintf("%d pushed, %d up to date", pushed, len(programs)+len(l.checkoutPrograms())-pushed), nil
 }
 
 func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (string, error) {

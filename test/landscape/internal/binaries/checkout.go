@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/invoker"
+)
+
+// Checkout is a clone of an upstream module, whose programs are built there with the clone's own dependencies. The Go build cache
+// finds out what an edit changes, for all programs at once.
+type Checkout struct {
+	// Folder is the root of the clone.
+	Folder string
+	// Out is where the programs are put: apart from those of the pinned version, so that switching builds neither again.
+	Out     string
+	Invoker invoker.Invoker
+}
+
+// OpenCheckout checks that folder has a clone of the module.
+func OpenCheckout(folder, module string) (string, error) {
+	absolute, err := filepath.Abs(folder)
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(filepath.Join(absolute, "go.mod")) // #nosec G304 -- the user names it.
+	if err == nil && modfile.ModulePath(content) != module {
+		err = fmt.Errorf("its go.mod is that of module %q", modfile.ModulePath(content))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s is no clone of https://%s: %w", folder, module, err)
+	}
+	return absolute, nil
+}
+
+// version returns the content of the file VERSION, which is the version of what the clone releases next.
+func (c Checkout) version() (string, error) {
+	content, err := os.ReadFile(filepath.Join(c.Folder, "VERSION")) // #nosec G304 -- the user's clone.
+	if err != nil {
+		return "", fmt.Errorf("reading the version of %s: %w", c.Folder, err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}
+
+// Build makes sure that the programs are there and up to date, and returns the names of those that it changed. The packages of
+// programs are in the clone; their other fields but Name and Versions don't matter.
+func (c Checkout) Build(ctx context.Context, programs []Program) ([]string, error) {
+	version, err := c.version()
+	if err != nil {
+		return nil, err
+	}
+	flags := []string{"-s", "-w"}
+	var packages []string
+	for _, p := range programs {
+		packages = append(packages, p.Package)
+		for _, variable := range p.Versions {
+			if flag := variable + "=" + version; !slices.Contains(flags, flag) {
+				flags = append(flags, "-X", flag)
+			}
+		}
+	}
+	// Go sees by the programs of the last build what is up to date, and touches them even then.
+	made := filepath.Join(c.Out, ".made")
+	if err := errors.Join(os.MkdirAll(made, 0o755), c.Invoker.Own(c.Out)); err != nil { // #nosec G301 -- build output.
+		return nil, fmt.Errorf("making the folder of the programs: %w", err)
+	}
+	arguments := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(flags, " "), "-o", made + "/"}, packages...)
+	cmd := exec.CommandContext(ctx, "go", arguments...) // #nosec G204 -- from the table of programs.
+	cmd.Dir, cmd.Env = c.Folder, environment()
+	c.Invoker.Run(cmd)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("building %s in %s: %w\n%s", strings.Join(packages, " "), c.Folder, err, tail(output.String(), 15))
+	}
+	var changed []string
+	for _, p := range programs {
+		fresh, err := update(filepath.Join(made, filepath.Base(p.Package)), filepath.Join(c.Out, p.Name))
+		if err != nil {
+			return changed, fmt.Errorf("building %s in %s: %w", p.Name, c.Folder, err)
+		}
+		if fresh {
+			changed = append(changed, p.Name)
+		}
+	}
+	return changed, c.Invoker.Own(c.Out)
+}
+
+// update copies a program to out unless it is there already, and reports whether it did.
+func update(made, out string) (bool, error) {
+	want, err := buildID(made)
+	if err != nil {
+		return false, err
+	}
+	if have, err := buildID(out); err == nil && bytes.Equal(have, want) {
+		return false, nil
+	}
+	source, err := os.Open(made) // #nosec G304 -- build output.
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.OpenFile(out+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) // #nosec G302 G304 -- a program.
+	if err != nil {
+		return false, err
+	}
+	_, err = io.Copy(target, source)
+	return true, errors.Join(err, target.Close(), os.Rename(out+".new", out))
+}
+
+// buildID returns what tells a program from any other that Go builds: an identifier of its content.
+func buildID(path string) ([]byte, error) {
+	file, err := elf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	section := file.Section(".note.go.buildid")
+	if section == nil {
+		return nil, fmt.Errorf("%s was not built by Go", path)
+	}
+	return section.Data()
+}
