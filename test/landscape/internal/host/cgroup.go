@@ -192,6 +192,19 @@ func pidsBelow(roots []string) []int {
 	return pids
 }
 
+// thaw lets what is frozen in the cgroups of v1 and all those below run, as no signal ends it before: a runc that is killed while it sets
+// a cgroup's devices leaves that frozen. In v2, SIGKILL ends what is frozen, too.
+func thaw(roots []string) {
+	for _, root := range roots {
+		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Name() == "freezer.state" {
+				_ = os.WriteFile(path, []byte("THAWED"), 0)
+			}
+			return nil
+		})
+	}
+}
+
 // removeTree removes a tree of empty folders, the deepest first. It is fine if one can't be removed for one of the reasons.
 func removeTree(root string, reasons ...syscall.Errno) error {
 	var all []string

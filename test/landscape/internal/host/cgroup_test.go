@@ -114,3 +114,17 @@ func TestMeasureMovesThisProcessThereAndBack(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsFrozenIsThawed(t *testing.T) {
+	g := NewWithT(t)
+	root := t.TempDir()
+	below := filepath.Join(root, "kubepods", "pod")
+	g.Expect(os.MkdirAll(below, 0o700)).To(Succeed())
+	for _, folder := range []string{root, below} {
+		g.Expect(os.WriteFile(filepath.Join(folder, "freezer.state"), []byte("FROZEN"), 0o600)).To(Succeed())
+	}
+	thaw([]string{root, filepath.Join(root, "gone")})
+	for _, folder := range []string{root, below} {
+		g.Expect(os.ReadFile(filepath.Join(folder, "freezer.state"))).To(HavePrefix("THAWED"))
+	}
+}

@@ -53,7 +53,7 @@ func (c Cleaner) EndContainers(ctx context.Context, grace time.Duration) error {
 		}
 		_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, grace, true, func(context.Context) (bool, error) { return len(pidsBelow(roots)) == 0, nil })
 	}
-	if err := killAll(ctx, 30*time.Second, func() ([]int, error) { return pidsBelow(roots), nil }); err != nil {
+	if err := killAll(ctx, 30*time.Second, func() ([]int, error) { thaw(roots); return pidsBelow(roots), nil }); err != nil {
 		return fmt.Errorf("killing the containers: %w", err)
 	}
 	return nil
