@@ -41,8 +41,10 @@ const (
 	rootAnnotation = "local.gardener.cloud/root"
 )
 
-// Root is the key of the folder that the layer's files are below, and Title their first path.
-func Root(layer ocispec.Descriptor) string  { return layer.Annotations[rootAnnotation] }
+// Root is the key of the folder that the layer's files are below.
+func Root(layer ocispec.Descriptor) string { return layer.Annotations[rootAnnotation] }
+
+// Title is the first path of the layer.
 func Title(layer ocispec.Descriptor) string { return layer.Annotations[ocispec.AnnotationTitle] }
 
 // Size is that of all layers in bytes, as they are stored and sent.

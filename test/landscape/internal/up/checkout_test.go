@@ -23,7 +23,7 @@ func TestACheckoutReplacesTheProgramsOfGardenerAlone(t *testing.T) {
 	checkout := pinned
 	checkout.Gardener = "/gardener"
 	g.Expect(pinned.checkoutPrograms()).To(BeEmpty())
-	g.Expect(len(pinned.programs())).To(Equal(len(checkout.programs()) + len(checkout.checkoutPrograms())))
+	g.Expect(pinned.programs()).To(HaveLen(len(checkout.programs()) + len(checkout.checkoutPrograms())))
 	g.Expect(checkout.isFromCheckout("gardenlet")).To(BeTrue())
 	g.Expect(checkout.isFromCheckout("etcd-druid")).To(BeFalse())
 	g.Expect(checkout.isFromCheckout("")).To(BeFalse(), "an image of several programs has none of its own")

@@ -67,7 +67,7 @@ func (r Reading) Sub(earlier Reading) Reading {
 	since := Reading{Programs: map[string]Program{}, Total: r.Total.Sub(earlier.Total), Machine: r.Machine.Sub(earlier.Machine)}
 	for name, p := range r.Programs {
 		was := earlier.Programs[name]
-		since.Programs[name] = Program{p.CPU.Sub(was.CPU), p.Processes - was.Processes, p.Children - was.Children}
+		since.Programs[name] = Program{p.Sub(was.CPU), p.Processes - was.Processes, p.Children - was.Children}
 	}
 	return since
 }
@@ -175,7 +175,7 @@ func (r *Recorder) look() error {
 		if isNew {
 			sum.Processes++
 		}
-		sum.CPU = sum.CPU.Add(now.cpu.Sub(was.cpu))
+		sum.CPU = sum.Add(now.cpu.Sub(was.cpu))
 		sum.Children += max(0, now.children-was.children)
 		r.programs[now.program] = sum
 	}
