@@ -97,7 +97,7 @@ var _ = Describe("A landscape", Serial, Ordered, func() {
 		before = identities(ctx, machines)
 	}, NodeTimeout(30*time.Minute))
 
-	// expectAsBefore wants the same objects, all healthy, with what was written before.
+	// expectAsBefore expects the same healthy objects, and the data that was written before.
 	expectAsBefore := func(ctx context.Context, since time.Time) {
 		GinkgoHelper()
 		g.EventuallyHealthy(ctx, workerless, patience)
@@ -145,7 +145,7 @@ var _ = Describe("A landscape", Serial, Ordered, func() {
 		expectAsBefore(ctx, since)
 	})
 
-	It("goes on from a snapshot with what it was about", specPatience, func(ctx SpecContext) {
+	It("continues unfinished operations after it was restored from a snapshot", specPatience, func(ctx SpecContext) {
 		deleted := workerless.DeepCopy()
 		deleted.ObjectMeta = metav1.ObjectMeta{Namespace: project, Name: "e2e-restart"}
 		deleted.Status = gardencorev1beta1.ShootStatus{}

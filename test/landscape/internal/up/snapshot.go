@@ -175,12 +175,17 @@ func (l Landscape) parts() ([]snapshot.Part, error) {
 	}
 	parts = append(append(parts, rest), blobs...)
 	for _, name := range l.hostPrograms() {
-		parts = append(parts, programPart(name))
+		part := programPart(name)
+		if !exists(l.Layout.Binary(part.Paths[1])) {
+			// make test builds some programs without a stamp.
+			part.Paths = part.Paths[:1]
+		}
+		parts = append(parts, part)
 	}
 	return append(parts, snapshot.Part{Root: journalRoot, Paths: []string{"manifests.jsonl"}}), nil
 }
 
-// programPart is a program with what tells that it need not be built again.
+// programPart is a program with its stamp, by which it is not built again.
 func programPart(name string) snapshot.Part {
 	return snapshot.Part{Root: programsRoot, Paths: []string{name, filepath.Join(".stamps", name)}}
 }
@@ -207,8 +212,14 @@ func (l Landscape) Restore(ctx context.Context, from string) error {
 		return errors.New("there is a landscape already: take it down with make down first, or start it with make start")
 	}
 	if exists(l.Layout.State("restoring")) {
-		// It was interrupted. Nothing runs from that folder yet.
-		if err := os.RemoveAll(l.Layout.State()); err != nil {
+		// Unless it still goes on, it was interrupted, and nothing runs from that folder yet.
+		unlock, err := l.lock()
+		if err != nil {
+			return err
+		}
+		err = os.RemoveAll(l.Layout.State())
+		unlock()
+		if err != nil {
 			return fmt.Errorf("removing what was restored half: %w", err)
 		}
 	}
@@ -226,6 +237,7 @@ func (l Landscape) Restore(ctx context.Context, from string) error {
 	if err := l.Layout.Network.UnmarshalText([]byte(manifest.Annotations[networkAnnotation])); err != nil {
 		return fmt.Errorf("reading the network of snapshot %s: %w", from, err)
 	}
+	unused := !exists(l.Layout.State())
 	unlock, err := l.prepare()
 	if err != nil {
 		return err
@@ -245,7 +257,12 @@ func (l Landscape) Restore(ctx context.Context, from string) error {
 		},
 	}
 	steps = slices.Concat(first, []step.Step{restore}, slices.DeleteFunc(steps, func(s step.Step) bool { return s.Name == "preflight" }))
-	return l.runStart(ctx, steps)
+	err = l.runStart(ctx, steps)
+	if err != nil && unused && !exists(l.Layout.State("restoring")) && !exists(l.Layout.State("etcd")) {
+		// The machine was refused: the snapshot's network must not become that of another landscape.
+		err = errors.Join(err, os.RemoveAll(l.Layout.State()))
+	}
+	return err
 }
 
 func (l Landscape) restore(ctx context.Context, source oras.ReadOnlyTarget, manifest ocispec.Manifest, progress step.Progress) (string, error) {
@@ -283,7 +300,7 @@ func (l Landscape) addJournal() error {
 	return errors.Join(err, to.Close(), os.RemoveAll(l.Layout.State("restoring")))
 }
 
-// PushPrograms builds the programs and sends them to a registry, with what images are made of if that is there.
+// PushPrograms builds the programs and sends them to a registry, along with the Debian layers of images that are in bin.
 func (l Landscape) PushPrograms(ctx context.Context, reference string) error {
 	if err := l.Build(ctx); err != nil {
 		return err
