@@ -9,6 +9,7 @@ import (
 	"context"
 	"io"
 	"log"
+	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -152,6 +153,32 @@ func TestAHalfSnapshotIsNoLandscape(t *testing.T) {
 		g.Expect(act(t.Context())).NotTo(Succeed())
 	}
 	g.Expect(l.Up(t.Context(), "")).To(MatchError(ContainSubstring("run that up with FROM again, or make down")))
+
+	unlock, err := l.lock()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(l.Restore(t.Context(), "none")).To(MatchError(ContainSubstring("another up or down is at work")))
+	g.Expect(l.Layout.State("etcd", "db")).To(BeARegularFile(), "the other one still unpacks")
+	unlock()
+	g.Expect(l.Restore(t.Context(), "none")).To(MatchError(ContainSubstring("make snapshots lists what is on this machine")))
+	g.Expect(l.Layout.State()).NotTo(BeADirectory())
+}
+
+func TestARefusedMachineKeepsNothingOfASnapshot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root brings up a landscape")
+	}
+	g := NewWithT(t)
+	// Whether the test has the port or another process, the machine is refused.
+	if listener, err := net.Listen("tcp", "127.0.0.1:10259"); err == nil {
+		t.Cleanup(func() { _ = listener.Close() })
+	}
+	l, out := landscapeWith(t, nil)
+	store, _, err := snapshot.Open(t.Context(), l.Layout.Snapshots(), "one")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = snapshot.Save(t.Context(), store, "one", nil, nil, map[string]string{architectureAnnotation: runtime.GOARCH, networkAnnotation: "172.30.0.0/16"})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(l.Restore(t.Context(), "one")).To(MatchError(ContainSubstring("this machine can't take the landscape as it is")), out.String())
+	g.Expect(l.Layout.State()).NotTo(BeADirectory(), "the network of the snapshot would be that of the next landscape")
 }
 
 func TestProgramsArePulledOnce(t *testing.T) {
