@@ -38,7 +38,7 @@ import (
 // patience is how long the milestones of a step together may take on a slow machine, and kindPatience where images of others come
 // from their registries.
 const (
-	patience     = 15 * time.Minute
+	patience     = 30 * time.Minute
 	kindPatience = 45 * time.Minute
 )
 
