@@ -163,7 +163,7 @@ func TestAHalfSnapshotIsNoLandscape(t *testing.T) {
 	g.Expect(l.Layout.State()).NotTo(BeADirectory())
 }
 
-func TestARefusedMachineKeepsNothingOfASnapshot(t *testing.T) {
+func TestARefusedMachineStaysClean(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root brings up a landscape")
 	}
