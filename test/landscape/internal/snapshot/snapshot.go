@@ -39,6 +39,8 @@ const (
 	layerType    = ocispec.MediaTypeImageLayerZstd
 	// rootAnnotation of a layer names the folder that its files are below.
 	rootAnnotation = "local.gardener.cloud/root"
+	// pathsAnnotation of a layer has all its paths, one per line.
+	pathsAnnotation = "local.gardener.cloud/paths"
 )
 
 // Root is the key of the folder that the layer's files are below.
@@ -145,7 +147,7 @@ func push(ctx context.Context, target oras.Target, folder string, part Part) (oc
 	}
 	layer := ocispec.Descriptor{
 		MediaType: layerType, Digest: digester.Digest(), Size: size,
-		Annotations: map[string]string{rootAnnotation: part.Root, ocispec.AnnotationTitle: part.Paths[0]},
+		Annotations: map[string]string{rootAnnotation: part.Root, ocispec.AnnotationTitle: part.Paths[0], pathsAnnotation: strings.Join(part.Paths, "\n")},
 	}
 	exists, err := target.Exists(ctx, layer)
 	if err == nil && !exists {
@@ -220,6 +222,17 @@ func Restore(ctx context.Context, source content.Fetcher, manifest ocispec.Manif
 func unpack(ctx context.Context, source content.Fetcher, layer ocispec.Descriptor, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { // #nosec G301 -- the archive has the permissions of what is in it.
 		return err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	// tar fails if another one makes the same folder at the same time.
+	for path := range strings.Lines(layer.Annotations[pathsAnnotation]) {
+		if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
 	}
 	reader, err := source.Fetch(ctx, layer)
 	if err != nil {

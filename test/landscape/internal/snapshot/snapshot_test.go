@@ -6,6 +6,7 @@ package snapshot_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -42,6 +43,28 @@ func blobs(t *testing.T, store string) int {
 	files, err := filepath.Glob(filepath.Join(store, "blobs", "sha256", "*"))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return len(files)
+}
+
+func TestPartsOfOneFolderAreRestoredAtTheSameTime(t *testing.T) {
+	g := NewWithT(t)
+	from, to := t.TempDir(), t.TempDir()
+	var parts []snapshot.Part
+	for i := range 50 {
+		// The second path is in a folder that both have, too.
+		for _, name := range []string{"a", "b"} {
+			first, second := fmt.Sprintf("first/%d/%s", i, name), fmt.Sprintf("second/%d/%s", i, name)
+			write(t, from, map[string]string{first: first, second: second})
+			parts = append(parts, snapshot.Part{Root: "state", Paths: []string{first, second}})
+		}
+	}
+	store, tag, err := snapshot.Open(t.Context(), t.TempDir(), "one")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = snapshot.Save(t.Context(), store, tag, map[string]string{"state": from}, parts, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	manifest, err := snapshot.Manifest(t.Context(), store, tag)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(snapshot.Restore(t.Context(), store, manifest, map[string]string{"state": to})).To(Succeed())
+	g.Expect(os.ReadFile(filepath.Join(to, "second/49/b"))).To(BeEquivalentTo("second/49/b"))
 }
 
 func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {

@@ -179,7 +179,7 @@ func (l Landscape) profiles() string {
 			profiles = append(profiles, "stand-ins")
 		}
 		// skaffold/kind/cluster writes the file. Machines with IPv6 alone do not reach the caches.
-		if _, err := os.Stat(l.Layout.State("caches")); err == nil && l.Layout.Kind != "ipv6" {
+		if exists(l.Layout.State("caches")) && l.Layout.Kind != "ipv6" {
 			profiles = append(profiles, "caches")
 		}
 		return strings.Join(profiles, ",")
@@ -273,7 +273,7 @@ func (l Landscape) crds(ctx context.Context) (string, error) {
 	}
 	if l.Gardener != "" {
 		// Another version may have them elsewhere. It brings them itself, only later.
-		folders = slices.DeleteFunc(folders, func(folder string) bool { _, err := os.Stat(folder); return err != nil })
+		folders = slices.DeleteFunc(folders, func(folder string) bool { return !exists(folder) })
 	}
 	objects, err := readCRDs(folders)
 	if err != nil {

@@ -108,14 +108,12 @@ func (l Landscape) StandIns(ctx context.Context) error {
 func (l Landscape) standIns() string { return l.Layout.State("stand-ins") }
 
 func (l Landscape) hasStandIns() bool {
-	_, err := os.Stat(l.standIns())
-	return err == nil
+	return exists(l.standIns())
 }
 
 // hasSecond reports whether there is a second kind cluster.
 func (l Landscape) hasSecond() bool {
-	_, err := os.Stat(l.Layout.Second("internal.kubeconfig"))
-	return l.Layout.Kind != "" && err == nil
+	return l.Layout.Kind != "" && exists(l.Layout.Second("internal.kubeconfig"))
 }
 
 // secondSeed makes the second kind cluster a seed.

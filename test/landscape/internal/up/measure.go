@@ -79,11 +79,11 @@ func (l Landscape) measurable() error {
 	if os.Geteuid() != 0 {
 		return errors.New("measuring the landscape needs root: run sudo make times")
 	}
-	if _, err := os.Stat(l.Layout.State()); err == nil {
+	if exists(l.Layout.State()) {
 		return errors.New("there is a landscape, and only a new one can be measured: run make down first")
 	}
 	for _, program := range l.programs() {
-		if _, err := os.Stat(l.Layout.Binary(program.Name)); err != nil {
+		if !exists(l.Layout.Binary(program.Name)) {
 			return fmt.Errorf("%s has to be built, which must not be measured: run make up and make down first", program.Name)
 		}
 	}

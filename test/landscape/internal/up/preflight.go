@@ -119,9 +119,8 @@ func (l Landscape) checks(ctx context.Context, until string) ([]preflight.Check,
 
 // present reports whether the landscape's own devices and rules may be on the machine.
 func (l Landscape) present() bool {
-	_, err := os.Stat(l.snapshotPath())
 	_, rebooted := l.rebooted()
-	return err == nil && !rebooted
+	return exists(l.snapshotPath()) && !rebooted
 }
 
 // needs are those of the steps up to and including the one named until.
@@ -151,10 +150,7 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 
 // built reports whether all programs have been built before, if not in this version.
 func (l Landscape) built() bool {
-	return !slices.ContainsFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool {
-		_, err := os.Stat(l.Layout.Binary(p.Name))
-		return err != nil
-	})
+	return !slices.ContainsFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool { return !exists(l.Layout.Binary(p.Name)) })
 }
 
 // goCaches returns the folders of the Go build cache and the module cache.

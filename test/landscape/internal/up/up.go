@@ -82,8 +82,7 @@ func (l Landscape) Up(ctx context.Context, until string) (err error) {
 		return err
 	}
 	l.ahead.planned = step.Names(steps)
-	_, err = os.Stat(l.Layout.State())
-	unused := errors.Is(err, os.ErrNotExist)
+	unused := !exists(l.Layout.State())
 	unlock, err := l.prepare()
 	if err != nil {
 		return err
