@@ -475,27 +475,29 @@ $(TOOLS)/kind: hack/tools/kind/go.mod hack/tools/kind/go.sum
 	@CGO_ENABLED=0 go build -C hack/tools/kind -trimpath -ldflags '-s -w' -o $@ sigs.k8s.io/kind
 	@touch $@
 
+# The module of most programs of others, which share their dependencies.
+PINS := test/landscape/modules/programs
+
 # The same flags as test/landscape uses, so that it finds what is built.
 $(BIN)/skaffold: MODULE := github.com/GoogleContainerTools/skaffold/v2
 $(BIN)/skaffold: VARIABLE := github.com/GoogleContainerTools/skaffold/v2/pkg/skaffold/version.version
 $(BIN)/helm: MODULE := helm.sh/helm/v3
 $(BIN)/helm: VARIABLE := helm.sh/helm/v3/internal/version.version
-$(BIN)/skaffold $(BIN)/helm: $(BIN)/%: test/landscape/modules/%/go.mod test/landscape/modules/%/go.sum
+$(BIN)/skaffold $(BIN)/helm: $(BIN)/%: $(PINS)/go.mod $(PINS)/go.sum
 	@echo "--- build $*, up to two minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C test/landscape/modules/$* -trimpath \
-	  -ldflags "-s -w -X $(VARIABLE)=$$(go -C test/landscape/modules/$* list -m -f '{{.Version}}' $(MODULE))" -o $@ $(MODULE)/cmd/$*
+	@CGO_ENABLED=0 go build -C $(PINS) -trimpath \
+	  -ldflags "-s -w -X $(VARIABLE)=$$(go -C $(PINS) list -m -f '{{.Version}}' $(MODULE))" -o $@ $(MODULE)/cmd/$*
 	@touch $@
 
 # The same flags as test/landscape uses: with others, Go would build all of Kubernetes once more.
-KUBERNETES := test/landscape/modules/kubernetes
-KUBERNETES_VERSION = $(shell go -C $(KUBERNETES) list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES_VERSION = $(shell go -C $(PINS) list -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBERNETES_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBERNETES_VERSION) \
 	-X $(p).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBERNETES_VERSION)))) -X $(p).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
 
 $(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
-$(KUBERNETES_PROGRAMS): $(KUBERNETES)/go.mod $(KUBERNETES)/go.sum
+$(KUBERNETES_PROGRAMS): $(PINS)/go.mod $(PINS)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(KUBERNETES) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(or $(PACKAGE),k8s.io/kubernetes/cmd/$(notdir $@))
+	@CGO_ENABLED=0 go build -C $(PINS) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(or $(PACKAGE),k8s.io/kubernetes/cmd/$(notdir $@))
 	@touch $@
 
 POLICIES := test/landscape/modules/kube-network-policies
@@ -507,20 +509,19 @@ $(BIN)/kube-network-policies: $(POLICIES)/go.mod $(POLICIES)/go.sum
 	@touch $@
 
 # The same flags as test/landscape uses, for the same reason.
-GARDENER_MODULE := test/landscape/modules/gardener
-GARDENER_VERSION = $(shell go -C $(GARDENER_MODULE) list -m -f '{{.Version}}' github.com/gardener/gardener)
+GARDENER_VERSION = $(shell go -C $(PINS) list -m -f '{{.Version}}' github.com/gardener/gardener)
 
-$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: $(GARDENER_MODULE)/go.mod $(GARDENER_MODULE)/go.sum
+$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: $(PINS)/go.mod $(PINS)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(GARDENER_MODULE) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/$(notdir $@)
+	@CGO_ENABLED=0 go build -C $(PINS) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/$(notdir $@)
 	@touch $@
 
 MACHINES := github.com/gardener/machine-controller-manager
-MACHINES_VERSION = $(shell go -C $(GARDENER_MODULE) list -m -f '{{.Version}}' $(MACHINES))
+MACHINES_VERSION = $(shell go -C $(PINS) list -m -f '{{.Version}}' $(MACHINES))
 
-$(BIN)/machine-controller-manager: $(GARDENER_MODULE)/go.mod $(GARDENER_MODULE)/go.sum
+$(BIN)/machine-controller-manager: $(PINS)/go.mod $(PINS)/go.sum
 	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(GARDENER_MODULE) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
+	@CGO_ENABLED=0 go build -C $(PINS) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
 	@touch $@
 
 BACKUP_RESTORE := test/landscape/modules/etcd-backup-restore

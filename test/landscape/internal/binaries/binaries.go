@@ -2,9 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package binaries builds the programs of the landscape from the Go module proxy. Each upstream project has a module of its
-// own below modules/ that does nothing but pin it, because their requirements contradict each other. A program is built
-// again only if its module's pins, its flags or the Go version changed, or the files of a folder that replaces a module.
+// Package binaries builds the programs of the landscape from the Go module proxy. Modules below modules/ do nothing but pin
+// them. One module, programs, pins most of them: Go compiles a package once for each combination of versions of what it
+// imports, so programs share packages only if they have the same versions of them. An upstream project whose requirements
+// contradict those of programs has a module of its own, with the same versions wherever it compiles with them. A program is
+// built again only if its module's pins, its flags or the Go version changed, or the files of a folder that replaces a module;
+// Go's build cache then has all but what changed.
 package binaries
 
 import (

@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"golang.org/x/mod/modfile"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 )
@@ -173,4 +175,50 @@ func TestProgramsArePinned(t *testing.T) {
 	for _, name := range []string{"etcd", "kube-apiserver", "kubelet", "gardener-operator", "etcd-druid", "skaffold", "helm", "coredns"} {
 		g.Expect(names).To(HaveKey(name))
 	}
+}
+
+func TestProgramsShareTheirLargestDependencies(t *testing.T) {
+	g := NewWithT(t)
+	root, err := filepath.Abs("../../../..")
+	g.Expect(err).NotTo(HaveOccurred())
+	pinned := versions(t, filepath.Join(root, "test", "landscape", "modules", "programs"))
+	folders := map[string]bool{root: true}
+	for _, program := range binaries.Programs(root) {
+		folders[program.Dir] = true
+	}
+	for folder := range folders {
+		for module, version := range versions(t, folder) {
+			if slices.Contains(shared, module) {
+				g.Expect(version).To(Equal(pinned[module]), "Go compiles client-go once more for the programs of %[1]s. Run: "+
+					"go -C %[1]s mod edit -require %[2]s@%[3]s && go -C %[1]s list -mod=mod -deps tool", folder, module, pinned[module])
+			}
+		}
+	}
+}
+
+// shared are modules that most packages of k8s.io/client-go depend on, and whose versions are everybody's choice.
+var shared = []string{
+	"github.com/fxamacker/cbor/v2", "github.com/go-logr/logr", "github.com/json-iterator/go", "go.yaml.in/yaml/v2", "golang.org/x/net",
+	"golang.org/x/sys", "golang.org/x/text", "google.golang.org/protobuf", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2",
+	"k8s.io/kube-openapi", "k8s.io/utils", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff/v6",
+}
+
+// versions are those that the go.mod of a folder requires, or replaces them with.
+func versions(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	g := NewWithT(t)
+	content, err := os.ReadFile(filepath.Join(folder, "go.mod"))
+	g.Expect(err).NotTo(HaveOccurred())
+	mod, err := modfile.Parse("go.mod", content, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	found := map[string]string{}
+	for _, require := range mod.Require {
+		found[require.Mod.Path] = require.Mod.Version
+	}
+	for _, replace := range mod.Replace {
+		if _, ok := found[replace.Old.Path]; ok {
+			found[replace.Old.Path] = replace.New.Version
+		}
+	}
+	return found
 }

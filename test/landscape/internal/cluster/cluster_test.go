@@ -51,9 +51,9 @@ standIns:
 
 func TestMetricsServerHasTheVersionOfItsModule(t *testing.T) {
 	g := NewWithT(t)
-	module, err := os.ReadFile("../../modules/metrics-server/go.mod")
+	module, err := os.ReadFile("../../modules/programs/go.mod")
 	g.Expect(err).NotTo(HaveOccurred())
-	version := regexp.MustCompile(`(?m)^require sigs.k8s.io/metrics-server (\S+)$`).FindSubmatch(module)
+	version := regexp.MustCompile(`(?m)^\tsigs.k8s.io/metrics-server (\S+)$`).FindSubmatch(module)
 	g.Expect(version).To(HaveLen(2))
 	manifest, err := files.ReadFile("files/metrics-server.yaml")
 	g.Expect(err).NotTo(HaveOccurred())

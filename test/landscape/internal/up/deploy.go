@@ -233,7 +233,7 @@ func (l Landscape) moduleFolder(ctx context.Context, module string) (string, err
 // goCommand runs Go for the module that pins Gardener, or in the checkout of Gardener.
 func (l Landscape) goCommand(ctx context.Context, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", arguments...) // #nosec G204 -- the landscape's own arguments.
-	cmd.Dir = cmp.Or(l.Gardener, l.Layout.Module("modules", "gardener"))
+	cmd.Dir = cmp.Or(l.Gardener, l.Layout.Module("modules", "programs"))
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	var output bytes.Buffer
 	cmd.Stderr = &output

@@ -95,7 +95,7 @@ esac
 `
 	for path, content := range map[string]string{
 		l.Layout.Binary("skaffold"):                      skaffold,
-		l.Layout.Module("modules", "gardener", "go.mod"): "module github.com/gardener/gardener\n",
+		l.Layout.Module("modules", "programs", "go.mod"): "module github.com/gardener/gardener\n",
 		l.artifacts():                          `{"builds":[{"imageName":"` + gardenInstance + `","tag":"r/a@sha256:0"}]}`,
 		l.Layout.State("logs", "skaffold.log"): "",
 		filepath.Join(l.Layout.Root, "broken"): "",

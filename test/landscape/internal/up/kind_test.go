@@ -102,7 +102,7 @@ func TestTheSourceOfGardenerIsDownloaded(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(writer.Close()).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(files, "v1.0.0.zip"), archive.Bytes(), 0o600)).To(Succeed())
-	folder := l.Layout.Module("modules", "gardener")
+	folder := l.Layout.Module("modules", "programs")
 	g.Expect(os.MkdirAll(folder, 0o700)).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module example.com/pins\n\ngo 1.24\n\nrequire "+module+" v1.0.0\n"), 0o600)).To(Succeed())
 	for name, value := range map[string]string{
