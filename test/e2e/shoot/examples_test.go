@@ -173,21 +173,21 @@ func exampleSpecs() {
 		_, err := landscape.Execute(ctx, l.Config, machine, "systemctl", "reboot")
 		Expect(err).NotTo(HaveOccurred())
 
-		Eventually(landscape.Get(ctx, l.Client, machine)).WithTimeout(time.Minute).Should(HaveField("Status.ContainerStatuses", ConsistOf(And(
+		Eventually(landscape.Get(ctx, l.Client, machine)).Should(HaveField("Status.ContainerStatuses", ConsistOf(And(
 			HaveField("RestartCount", rebooted), HaveField("State.Running", Not(BeNil()))))))
 		since := machine.Status.ContainerStatuses[0].State.Running.StartedAt
 		lease := landscape.Named[*coordinationv1.Lease](corev1.NamespaceNodeLease, node)
-		Eventually(landscape.Get(ctx, cluster.Client, lease)).WithTimeout(time.Minute).Should(
+		Eventually(landscape.Get(ctx, cluster.Client, lease)).Should(
 			HaveField("Spec.RenewTime", HaveValue(HaveField("Time", BeTemporally(">", since.Time)))), "its kubelet is there again")
 		Expect(expectMachines(ctx, machines, 1, "")).To(ConsistOf(node), "no other machine takes its place")
 		GinkgoWriter.Printf("Ready again %.0f s after the boot\n", time.Since(since.Time).Seconds())
-		Eventually(landscape.Get(ctx, cluster.Client, shootAgent)).WithTimeout(time.Minute).Should(HaveField("Status", And(
+		Eventually(landscape.Get(ctx, cluster.Client, shootAgent)).Should(HaveField("Status", And(
 			HaveField("ContainerStatuses", ConsistOf(And(HaveField("RestartCount", BeNumerically(">", 0)), HaveField("Ready", true)))),
 			HaveField("Phase", corev1.PodRunning),
 		)), "its pods run again")
 		Eventually(func() ([]string, error) {
 			return podResolves(ctx, cluster.Clientset, shootAgent, apiServerNames(machines)[0])
-		}).WithTimeout(2*time.Minute).ShouldNot(BeEmpty(), "CoreDNS has another address, which kube-proxy learns")
+		}).ShouldNot(BeEmpty(), "CoreDNS has another address, which kube-proxy learns")
 	})
 }
 
