@@ -182,6 +182,8 @@ func TestProgramsShareTheirLargestDependencies(t *testing.T) {
 	root, err := filepath.Abs("../../../..")
 	g.Expect(err).NotTo(HaveOccurred())
 	pinned := versions(t, filepath.Join(root, "test", "landscape", "modules", "programs"))
+	g.Expect(pinned).To(HaveKeyWithValue("go.yaml.in/yaml/v4", versions(t, root)["go.yaml.in/yaml/v4"]), "gardener-resource-manager reads what "+
+		"gardener-operator writes only with Gardener's version, which is the one that the extension has")
 	folders := map[string]bool{root: true}
 	for _, program := range binaries.Programs(root) {
 		folders[program.Dir] = true

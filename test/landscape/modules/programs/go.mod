@@ -537,9 +537,6 @@ exclude (
 	github.com/karrick/godirwalk v1.17.0
 )
 
-// Gardener's: its resource manager can't read what rc.5 writes.
-replace go.yaml.in/yaml/v4 => go.yaml.in/yaml/v4 v4.0.0-rc.2
-
 // Skaffold's, except those that lower what the other programs share,
 replace (
 	github.com/alessio/shellescape => github.com/alessio/shellescape v1.4.2
@@ -583,6 +580,9 @@ replace (
 	k8s.io/sample-controller => k8s.io/sample-controller v0.36.3
 	k8s.io/streaming => k8s.io/streaming v0.36.3
 )
+
+// Others ask for rc.5, but gardener-resource-manager cannot read what gardener-operator writes with it. This is Gardener's version.
+replace go.yaml.in/yaml/v4 => go.yaml.in/yaml/v4 v4.0.0-rc.2
 
 tool (
 	github.com/GoogleContainerTools/skaffold/v2/cmd/skaffold
