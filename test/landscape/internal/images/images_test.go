@@ -160,7 +160,7 @@ func TestTheTableHasAllImagesThatGardenerDeploys(t *testing.T) {
 	table, err := Load()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, test := range []struct{ module, upstream, vector string }{
-		{module: "gardener", upstream: "github.com/gardener/gardener", vector: "imagevector/containers.yaml"},
+		{module: "programs", upstream: "github.com/gardener/gardener", vector: "imagevector/containers.yaml"},
 		{module: "etcd-druid", upstream: "github.com/gardener/etcd-druid", vector: "internal/images/images.yaml"},
 		{module: "networking-calico", upstream: "github.com/gardener/gardener-extension-networking-calico", vector: "imagevector/images.yaml"},
 	} {
