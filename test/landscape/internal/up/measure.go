@@ -134,6 +134,7 @@ func (l Landscape) measureWith(ctx context.Context, result *measurement.Result, 
 	}{
 		{"make up again, nothing changed", again},
 		{"make up after a change of both programs", l.withEdit(again)},
+		{"reboot of the machine: its Node Ready", l.reboot},
 		{"make stop", l.Stop},
 		{"make start: everything healthy", l.Start},
 		{"make save, and everything healthy again", func(ctx context.Context) error { return l.Save(ctx, measuredSnapshot) }},

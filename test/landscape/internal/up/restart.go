@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"time"
 
@@ -164,10 +165,20 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 		{title: "Seeds healthy", on: virtualGarden, kind: seeds, reached: healthyIfAny},
 		{title: "Shoots healthy", on: virtualGarden, kind: shoots, reached: healthyIfAny},
 	}
+	nodes, err := l.nodesReady(ctx, clients, since)
+	if err != nil {
+		return "", err
+	}
+	return l.waitWith(ctx, progress, clients, append(all, nodes...))
+}
+
+// nodesReady is reached when all Nodes of Shoots are Ready, as their kubelets have said since. It adds clients of these Shoots.
+func (l Landscape) nodesReady(ctx context.Context, clients map[place]client.WithWatch, since time.Time) ([]milestone, error) {
+	var all []milestone
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(shoots.GroupVersion().WithKind("ShootList"))
 	if err := clients[virtualGarden].List(ctx, list); err != nil {
-		return "", fmt.Errorf("listing the Shoots: %w", err)
+		return nil, fmt.Errorf("listing the Shoots: %w", err)
 	}
 	for _, shoot := range list.Items {
 		if workers, _, _ := unstructured.NestedSlice(shoot.Object, "spec", "provider", "workers"); len(workers) == 0 {
@@ -178,21 +189,64 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 		}
 		kubeconfig, err := l.shootKubeconfig(ctx, shoot.GetNamespace()+"/"+shoot.GetName())
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		on := place("shoot " + client.ObjectKeyFromObject(&shoot).String())
 		if clients[on], err = client.NewWithWatch(config, client.Options{}); err != nil {
-			return "", err
+			return nil, err
 		}
 		all = append(all, milestone{title: "Nodes of " + string(on) + " Ready", on: on, kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: func(objects []unstructured.Unstructured) (bool, string) {
 			return readySince(since, objects)
 		}})
 	}
-	return l.waitWith(ctx, progress, clients, all)
+	return all, nil
+}
+
+// reboot boots all machines, and waits until their Nodes are Ready again.
+func (l Landscape) reboot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	clients := map[place]client.WithWatch{}
+	for _, on := range []place{runtimeCluster, virtualGarden} {
+		c, err := l.client(on)
+		if err != nil {
+			return err
+		}
+		clients[on] = c
+	}
+	pods, machines := &corev1.PodList{}, []client.ListOption{client.MatchingLabels{"app": "machine", "machine-provider": "local"}}
+	if err := clients[runtimeCluster].List(ctx, pods, machines...); err != nil {
+		return fmt.Errorf("listing the machines: %w", err)
+	}
+	asked := l.Now()
+	for _, pod := range pods.Items {
+		// #nosec G204 -- our own kubectl.
+		cmd := exec.CommandContext(ctx, l.Layout.Kubectl(), "--kubeconfig", l.Layout.Kubeconfig(), "exec", "-n", pod.Namespace, pod.Name, "--", "systemctl", "reboot")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("rebooting machine %s: %w: %s", client.ObjectKeyFromObject(&pod), err, out)
+		}
+	}
+	booted := milestone{kind: corev1.SchemeGroupVersion.WithKind("Pod"), options: machines, reached: func(objects []unstructured.Unstructured) (bool, string) {
+		return runSince(asked, objects)
+	}}
+	quiet := func(string) {}
+	if last, err := booted.wait(ctx, clients[runtimeCluster], quiet); err != nil {
+		return fmt.Errorf("rebooting machines: %s: %w", last, err)
+	}
+	nodes, err := l.nodesReady(ctx, clients, asked)
+	if err != nil {
+		return err
+	}
+	for _, m := range nodes {
+		if last, err := m.wait(ctx, clients[m.on], quiet); err != nil {
+			return fmt.Errorf("%s: %s: %w", m.title, last, err)
+		}
+	}
+	return nil
 }
 
 // readySince wants all Nodes Ready, as their kubelets have said since.
