@@ -85,9 +85,6 @@ type Options struct {
 // Pods. In another cluster than the seed it acts by the kubeconfig of the shoot's credentials, which needs create, patch and
 // delete on these four, and get on Services and Pods.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.Clusters == nil {
-		return errors.New("nothing given that finds the clusters of machines")
-	}
 	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache(), opts)
 	return r.AddToManager(mgr, bastion.ControllerName, func(b *builder.Builder) {
 		wake := handler.EnqueueRequestsFromMapFunc(bastionOf)

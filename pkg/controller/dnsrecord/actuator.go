@@ -52,9 +52,6 @@ type Options struct {
 // watch and patch of dnsrecords, patch of dnsrecords/status, and with class shoot get, list and watch of clusters and get of
 // namespaces.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.Providers[opts.DefaultProvider] == nil {
-		return fmt.Errorf("DNS provider %q, which is the default, is not among those given", opts.DefaultProvider)
-	}
 	return newReconciler(mgr, opts).AddToManager(mgr, dnsrecord.ControllerName)
 }
 

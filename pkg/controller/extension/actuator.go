@@ -67,9 +67,6 @@ type Options struct {
 // Needed permissions, beyond those of reconciler.Reconciler and of resources.Writer: list and watch on ManagedResources; with
 // class shoot, get on Namespaces, and create, patch and delete on NetworkPolicies (see AnnotationForceDeleteTest).
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.Resources == nil {
-		return errors.New("no writer of ManagedResources given")
-	}
 	for _, kind := range kinds(cmp.Or(opts.PauseImage, DefaultPauseImage)) {
 		r := newReconciler(mgr, opts, kind)
 		err := r.AddToManager(mgr, kind.extensionType, r.WatchManagedResources(kind.managedResources()))

@@ -139,21 +139,6 @@ func options(c client.Client, classes class.Set) Options {
 	}
 }
 
-func TestAControllerNeedsAWriter(t *testing.T) {
-	c := newCluster(t)
-	for name, tt := range map[string]struct {
-		opts    Options
-		message string
-	}{
-		"no writer": {Options{Shared: reconciler.Shared{Classes: classes(t, extensionsv1alpha1.ExtensionClassGarden)}}, "no writer of ManagedResources given"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			mgr, _ := newManager(t, c)
-			NewWithT(t).Expect(AddToManager(mgr, tt.opts)).To(MatchError(ContainSubstring(tt.message)))
-		})
-	}
-}
-
 func TestWhatIsWatched(t *testing.T) {
 	for name, tt := range map[string]struct {
 		classes []extensionsv1alpha1.ExtensionClass

@@ -77,16 +77,13 @@ type Options struct {
 }
 
 // AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
-// classes or no clusters, or if a range of addresses is none.
+// classes, or if a range of addresses is none.
 //
 // Needed permissions in the seed, beyond those of the extension library for Infrastructures, Clusters and Namespaces and
 // those of cluster.Clusters: create, patch, delete and deletecollection on NetworkPolicies; list, create, patch and delete on
 // ippools of crd.projectcalico.org; get on Namespaces. In another cluster the user of its kubeconfig needs the same but for
 // deletecollection, and create, patch and delete on Namespaces.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.Clusters == nil {
-		return errors.New("no clusters of machines given")
-	}
 	ranges, err := newRanges(opts)
 	if err != nil {
 		return err
