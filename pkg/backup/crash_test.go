@@ -39,6 +39,10 @@ func TestRemovalThatEndsHalfWay(t *testing.T) {
 				g.Expect(test.remove(store)).To(Succeed())
 				g.Expect(store.Close()).To(Succeed())
 			},
+			"the removal after it was made again": func(g *WithT, store *Store, dir string) {
+				g.Expect(os.MkdirAll(filepath.Join(dir, test.removed), 0o700)).To(Succeed())
+				g.Expect(test.remove(store)).To(Succeed())
+			},
 			"the next start": func(g *WithT, _ *Store, dir string) {
 				store, err := Open(dir)
 				g.Expect(err).NotTo(HaveOccurred())

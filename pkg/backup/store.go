@@ -15,9 +15,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -40,6 +43,11 @@ type Store struct {
 	root *os.Root
 	// removeAll is the root's. A test ends a removal with it half-way.
 	removeAll func(name string) error
+
+	mu sync.Mutex
+	// aside are the hidden names under which something is on its way out, by what it was called. To look for them in the root
+	// would take the longer the more buckets there are.
+	aside map[string][]string
 }
 
 // Open opens the store below dir, an existing folder in which this process may create folders, and removes what an
@@ -52,7 +60,7 @@ func open(dir string, removeAll func(name string) error) (*Store, error) {
 		return nil, fmt.Errorf("opening backup folder %s: %w: create it on the node and mount it there", dir, err)
 	}
 
-	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll}
+	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll, aside: map[string][]string{}}
 	if removeAll != nil {
 		store.removeAll = removeAll
 	}
@@ -62,7 +70,7 @@ func open(dir string, removeAll func(name string) error) (*Store, error) {
 
 	// Best effort: whoever asked for the removal that was interrupted has not been told that it is done, will ask again,
 	// and then learns why it does not work.
-	_ = store.clear(func(string) bool { return true })
+	_ = store.sweep()
 	return store, nil
 }
 
@@ -153,35 +161,70 @@ func (s *Store) RemoveEntry(bucket, entry string) error {
 	return nil
 }
 
-// remove renames what is at file to a hidden name in the root, which is atomic, and then removes that. If there is nothing at file,
-// an earlier attempt may have got no further than to rename it.
+// remove renames what is at file to a hidden name in the root, which is atomic, and then removes everything that has been
+// put aside under name.
 func (s *Store) remove(file, name string) error {
 	aside := asidePrefix + name + "-" + rand.Text()
-	err := s.root.Rename(file, aside)
-	switch {
-	case err == nil:
-		return s.removeAll(aside)
-	case errors.Is(err, fs.ErrNotExist):
-		return s.clear(func(other string) bool { return other == name })
+	if err := s.root.Rename(file, aside); err == nil {
+		s.note(name, aside)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return err
+	return s.clear(name)
 }
 
-// clear removes what has been put aside under the names that are wanted. What can't be removed is tried again the next time.
-func (s *Store) clear(wanted func(name string) bool) error {
+// sweep removes what an earlier process has put aside. Nobody else uses the store yet.
+func (s *Store) sweep() error {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for _, entry := range entries {
 		rest, isAside := strings.CutPrefix(entry.Name(), asidePrefix)
 		// The random part has no hyphen.
-		if i := strings.LastIndex(rest, "-"); isAside && i >= 0 && wanted(rest[:i]) {
-			errs = append(errs, s.removeAll(entry.Name()))
+		if i := strings.LastIndex(rest, "-"); isAside && i >= 0 {
+			s.note(rest[:i], entry.Name())
 		}
 	}
+	var errs []error
+	for _, name := range slices.Collect(maps.Keys(s.aside)) {
+		errs = append(errs, s.clear(name))
+	}
 	return errors.Join(errs...)
+}
+
+// note remembers that something has been put aside under name.
+func (s *Store) note(name, aside string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside[name] = append(s.aside[name], aside)
+}
+
+// clear removes what has been put aside under name. What can't be removed is tried again the next time.
+func (s *Store) clear(name string) error {
+	s.mu.Lock()
+	asides := slices.Clone(s.aside[name])
+	s.mu.Unlock()
+
+	var errs []error
+	for _, aside := range asides {
+		if err := s.removeAll(aside); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.forget(name, aside)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) forget(name, aside string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if left := slices.DeleteFunc(s.aside[name], func(other string) bool { return other == aside }); len(left) > 0 {
+		s.aside[name] = left
+	} else {
+		delete(s.aside, name)
+	}
 }
 
 // checkWritable finds out whether folders can be created, by creating one. Asking for the permission bits would miss a

@@ -163,18 +163,31 @@ func (l Landscape) client(on place) (client.WithWatch, error) {
 	return cluster.Client(l.Layout.Kubeconfig())
 }
 
-// wait waits for all milestones at once and reports each as it is reached.
-func (l Landscape) wait(ctx context.Context, progress step.Progress, all []milestone) (string, error) {
+// clients connects with clusters of the landscape.
+func (l Landscape) clients(places ...place) (map[place]client.WithWatch, error) {
 	clients := map[place]client.WithWatch{}
-	for _, m := range all {
-		if clients[m.on] != nil {
+	for _, on := range places {
+		if clients[on] != nil {
 			continue
 		}
-		c, err := l.client(m.on)
+		c, err := l.client(on)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		clients[m.on] = c
+		clients[on] = c
+	}
+	return clients, nil
+}
+
+// wait waits for all milestones at once and reports each as it is reached.
+func (l Landscape) wait(ctx context.Context, progress step.Progress, all []milestone) (string, error) {
+	places := make([]place, 0, len(all))
+	for _, m := range all {
+		places = append(places, m.on)
+	}
+	clients, err := l.clients(places...)
+	if err != nil {
+		return "", err
 	}
 	return l.waitWith(ctx, progress, clients, all)
 }

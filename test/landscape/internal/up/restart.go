@@ -146,13 +146,9 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 	if err != nil {
 		return "", err
 	}
-	clients := map[place]client.WithWatch{}
-	for _, on := range []place{runtimeCluster, virtualGarden} {
-		c, err := l.client(on)
-		if err != nil {
-			return "", err
-		}
-		clients[on] = c
+	clients, err := l.clients(runtimeCluster, virtualGarden)
+	if err != nil {
+		return "", err
 	}
 	healthyIfAny := func(objects []unstructured.Unstructured) (bool, string) {
 		if len(objects) == 0 {
@@ -208,15 +204,9 @@ func (l Landscape) nodesReady(ctx context.Context, clients map[place]client.With
 
 // reboot boots all machines, and waits until their Nodes are Ready again.
 func (l Landscape) reboot(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	clients := map[place]client.WithWatch{}
-	for _, on := range []place{runtimeCluster, virtualGarden} {
-		c, err := l.client(on)
-		if err != nil {
-			return err
-		}
-		clients[on] = c
+	clients, err := l.clients(runtimeCluster, virtualGarden)
+	if err != nil {
+		return err
 	}
 	pods, machines := &corev1.PodList{}, []client.ListOption{client.MatchingLabels{"app": "machine", "machine-provider": "local"}}
 	if err := clients[runtimeCluster].List(ctx, pods, machines...); err != nil {
@@ -230,23 +220,18 @@ func (l Landscape) reboot(ctx context.Context) error {
 			return fmt.Errorf("rebooting machine %s: %w: %s", client.ObjectKeyFromObject(&pod), err, out)
 		}
 	}
-	booted := milestone{kind: corev1.SchemeGroupVersion.WithKind("Pod"), options: machines, reached: func(objects []unstructured.Unstructured) (bool, string) {
+	progress := func(format string, args ...any) { _, _ = fmt.Fprintf(l.Out, format+"\n", args...) }
+	if _, err := l.waitWith(ctx, progress, clients, []milestone{{title: "Machines run again", kind: corev1.SchemeGroupVersion.WithKind("Pod"), options: machines, reached: func(objects []unstructured.Unstructured) (bool, string) {
 		return runSince(asked, objects)
-	}}
-	quiet := func(string) {}
-	if last, err := booted.wait(ctx, clients[runtimeCluster], quiet); err != nil {
-		return fmt.Errorf("rebooting machines: %s: %w", last, err)
+	}}}); err != nil {
+		return err
 	}
 	nodes, err := l.nodesReady(ctx, clients, asked)
 	if err != nil {
 		return err
 	}
-	for _, m := range nodes {
-		if last, err := m.wait(ctx, clients[m.on], quiet); err != nil {
-			return fmt.Errorf("%s: %s: %w", m.title, last, err)
-		}
-	}
-	return nil
+	_, err = l.waitWith(ctx, progress, clients, nodes)
+	return err
 }
 
 // readySince wants all Nodes Ready, as their kubelets have said since.
