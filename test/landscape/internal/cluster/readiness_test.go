@@ -85,4 +85,22 @@ func TestContainersAreAskedOftenUntilTheyHaveStarted(t *testing.T) {
 			}).WithTimeout(10*time.Second).Should(Succeed(), strings.ReplaceAll(name, "-", " "))
 		})
 	}
+
+	for name, test := range map[string]struct{ command, wanted []string }{
+		"default": {[]string{"/metrics-server", "--v=1"}, []string{"/metrics-server", "--v=1", "--metric-resolution=15s"}},
+		"own":     {[]string{"/metrics-server", "--metric-resolution=1m"}, []string{"/metrics-server", "--metric-resolution=1m"}},
+		"image's": {nil, nil},
+	} {
+		t.Run("metrics-server with command: "+name, func(t *testing.T) {
+			g := NewWithT(t)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "metrics-server"}}
+			pod.Spec.AutomountServiceAccountToken = new(bool)
+			pod.Spec.Containers = []corev1.Container{{Name: "a", Image: "a", Command: []string{"/a"}}, {Name: "metrics-server", Image: "b", Command: test.command}}
+			g.Eventually(func(g Gomega) {
+				admitted := pod.DeepCopy()
+				g.Expect(c.Create(t.Context(), admitted, client.DryRunAll)).To(Succeed())
+				g.Expect(admitted.Spec.Containers).To(HaveExactElements(HaveField("Command", []string{"/a"}), HaveField("Command", test.wanted)))
+			}).WithTimeout(10*time.Second).Should(Succeed(), "policies are in force a moment after they are there")
+		})
+	}
 }
