@@ -22,7 +22,7 @@ import (
 // resultOf is a Result in which etcd takes so many seconds per phase.
 func resultOf(commit string, etcd float64) *measurement.Result {
 	r := &measurement.Result{
-		Machine: measurement.Machine{CPU: "A|B", Cores: 2, Memory: 24 << 30, Kernel: "6.1"},
+		Machine: measurement.Machine{CPU: "A|B", Cores: 2, Memory: 24 << 30, Kernel: "6.1", ReadTime: 99.6},
 		Date:    time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Commit: commit,
 	}
 	r.AddPhase("Garden Succeeded", usage.Reading{
@@ -86,4 +86,10 @@ func TestThisMachine(t *testing.T) {
 		g.Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 	}
 	g.Expect(measurement.ThisMachine(root)).To(Equal(measurement.Machine{CPU: "Model", Cores: 2, Memory: 1 << 20, Kernel: "6.1.0"}))
+}
+
+func TestReadTime(t *testing.T) {
+	g := NewWithT(t)
+	// A cache of any processor takes a nanosecond, and no memory a microsecond where nothing else runs.
+	g.Expect(measurement.ReadTime()).To(And(BeNumerically(">", 1), BeNumerically("<", 10_000)))
 }

@@ -47,6 +47,7 @@ func (l Landscape) Measure(ctx context.Context, docs bool) error {
 	if err != nil {
 		return err
 	}
+	machine.ReadTime = measurement.ReadTime()
 	pods, own, back, err := host.Measure()
 	if err != nil {
 		return err
