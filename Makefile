@@ -55,7 +55,6 @@ NETWORK  ?=
 GARDENER ?=
 INSTANCE ?=
 TARGET   ?=
-GOALS    ?=
 FROM     ?=
 PROGRAMS ?=
 NAME     ?=
@@ -69,10 +68,10 @@ PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), GOALS=1, NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(GOALS),--goals)
+	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER))
 
 ## dev: after up, watch the sources and deploy each edit, as root or with sudo; TARGET=bare or kind where there are both
 .PHONY: dev

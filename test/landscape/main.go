@@ -282,7 +282,6 @@ func listOf(steps []step.Step) string {
 
 func upCommand() *cobra.Command {
 	var until, from, programs, gardener string
-	var goals bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the landscape up; running it again continues or repairs",
@@ -299,7 +298,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   sudo make up FROM=shoots      # what make save NAME=shoots kept, in a minute`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
-			l.Goals, l.Programs = goals, programs
+			l.Programs = programs
 			if from != "" {
 				return l.Restore(cmd.Context(), from)
 			}
@@ -319,7 +318,6 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	for _, other := range []string{"until", networkFlag, "programs", "gardener"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
 	}
-	cmd.Flags().BoolVar(&goals, "goals", false, "compare the times with the goals for two idle cores")
 	return cmd
 }
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,21 +29,6 @@ var (
 	seeds        = schema.GroupVersionKind{Group: "core.gardener.cloud", Version: "v1beta1", Kind: "Seed"}
 	shoots       = schema.GroupVersionKind{Group: "core.gardener.cloud", Version: "v1beta1", Kind: "Shoot"}
 )
-
-// The goals for two cores, warm: when what is reached, counted from the beginning of `up`.
-const (
-	gardenGoal          = 150 * time.Second
-	seedGoal            = 200 * time.Second
-	workerlessShootGoal = 280 * time.Second
-	machineShootGoal    = 360 * time.Second
-)
-
-func shootGoal(shoot *unstructured.Unstructured) time.Duration {
-	if workers, _, _ := unstructured.NestedSlice(shoot.Object, "spec", "provider", "workers"); len(workers) > 0 {
-		return machineShootGoal
-	}
-	return workerlessShootGoal
-}
 
 // garden waits until the Garden is up.
 func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, error) {
@@ -74,7 +58,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 		{title: "gardener-admission-controller is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-admission-controller"), then: gardenlet},
 		{title: "the extension's admission is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-extension-admission-local")},
 		{title: "Extension Succeeded", kind: cluster.ExtensionKind("Extension"), options: []client.ListOption{garden}, reached: succeeded(1)},
-		{title: "Garden Succeeded", kind: gardens, reached: reconciled, goal: gardenGoal},
+		{title: "Garden Succeeded", kind: gardens, reached: reconciled, phase: true},
 		{title: "Garden healthy", kind: gardens, reached: healthy},
 	}...))
 }
@@ -95,7 +79,7 @@ func (l Landscape) seed(ctx context.Context, progress step.Progress) (string, er
 		{title: "the extension's pod in the Seed is available", kind: deployments, reached: runs(instance)},
 		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, options: only, reached: reconciled},
 		{title: "Seed takes shoots", on: virtualGarden, kind: seeds, options: only, reached: takesShoots, then: create},
-		{title: "Seed healthy", on: virtualGarden, kind: seeds, options: only, reached: seedHealthy, goal: seedGoal},
+		{title: "Seed healthy", on: virtualGarden, kind: seeds, options: only, reached: seedHealthy, phase: true},
 	}...))
 }
 
@@ -112,7 +96,7 @@ func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, 
 	for _, shoot := range examples {
 		only := []client.ListOption{client.InNamespace(shoot.GetNamespace()), client.MatchingFields{"metadata.name": shoot.GetName()}}
 		all = append(all,
-			milestone{title: "Shoot " + shoot.GetName() + " Succeeded", on: virtualGarden, kind: shoots, options: only, reached: reconciled, goal: shootGoal(shoot)},
+			milestone{title: "Shoot " + shoot.GetName() + " Succeeded", on: virtualGarden, kind: shoots, options: only, reached: reconciled, phase: true},
 			milestone{title: "Shoot " + shoot.GetName() + " healthy", on: virtualGarden, kind: shoots, options: only, reached: healthy})
 	}
 	text, err := l.wait(ctx, progress, all)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +104,6 @@ func (l Landscape) measureWith(ctx context.Context, result *measurement.Result, 
 	var last usage.Reading
 	var errs []error
 	first := l
-	first.Goals = true
 	first.reached = func(title string) {
 		reading, err := recorder.Look()
 		errs = append(errs, err)
@@ -181,7 +181,7 @@ func (l Landscape) saveTimes(result *measurement.Result) error {
 	return l.Invoker.Own(filepath.Dir(path))
 }
 
-// milestoneValues adds the milestones with a goal, and those of steps, as the first `up` has written them.
+// milestoneValues adds the milestones that end phases, and those of steps, as the first `up` has written them.
 func (l Landscape) milestoneValues(result *measurement.Result) error {
 	content, err := os.ReadFile(l.Layout.Milestones())
 	var file timesFile
@@ -192,7 +192,7 @@ func (l Landscape) milestoneValues(result *measurement.Result) error {
 		return fmt.Errorf("reading the milestones: %w", err)
 	}
 	for _, m := range file.Milestones {
-		if m.Goal > 0 || m.Title == stepMilestones["node"] || m.Title == stepMilestones["machine-image"] {
+		if slices.Contains(result.Phases, m.Title) || m.Title == stepMilestones["node"] || m.Title == stepMilestones["machine-image"] {
 			result.Add(m.Title, m.Seconds, "s")
 		}
 	}

@@ -66,8 +66,8 @@ type milestone struct {
 	options []client.ListOption
 	// reached looks at all of them and says how far they are.
 	reached func(objects []unstructured.Unstructured) (bool, string)
-	// goal is when it should be reached, counted from the beginning of `up`; 0: whenever.
-	goal time.Duration
+	// phase is whether it ends a phase, whose CPU time is measured.
+	phase bool
 	// then is called when it is reached; what takes long there must not hold the caller.
 	then func(ctx context.Context)
 }
@@ -231,8 +231,8 @@ func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients
 			errs = append(errs, fmt.Errorf("%s: %s: %w", o.title, o.last, o.err))
 			continue
 		}
-		l.times.reach(o.title, o.goal)
-		if l.reached != nil && o.goal > 0 {
+		l.times.reach(o.title)
+		if l.reached != nil && o.phase {
 			l.reached(o.title)
 		}
 		if o.then != nil {
@@ -304,9 +304,6 @@ func (m milestone) follow(ctx context.Context, c client.WithWatch, list *unstruc
 	}
 }
 
-// memoryGoal is what the whole landscape, with a seed and both example shoots, may take, in bytes.
-const memoryGoal = 7_000_000_000
-
 // stepMilestones are the steps whose end is a milestone by itself.
 var stepMilestones = map[string]string{"machine-image": "Programs and images ready", "node": "Node Ready"}
 
@@ -314,23 +311,6 @@ var stepMilestones = map[string]string{"machine-image": "Programs and images rea
 type reachedMilestone struct {
 	Title   string  `json:"title"`
 	Seconds float64 `json:"seconds"`
-	// Goal is the time by which it should be reached when programs and images are there already; 0: none.
-	Goal float64 `json:"goal,omitempty"`
-	// Continued says that an `up` before this one had come some way already, so that the time can't be judged.
-	Continued bool `json:"continued,omitempty"`
-}
-
-// verdict says whether the goal is met; "" if there is nothing to judge.
-func (m reachedMilestone) verdict() string {
-	switch {
-	case m.Continued:
-		return "not measured from the start"
-	case m.Goal == 0:
-		return ""
-	case m.Seconds <= m.Goal:
-		return "met"
-	}
-	return fmt.Sprintf("MISSED by %.1f", m.Seconds-m.Goal)
 }
 
 // times keeps when what was reached, in a file that lives as long as the landscape: a milestone has the time of the `up` that
@@ -339,11 +319,10 @@ type times struct {
 	path string
 	now  func() time.Time
 
-	mu        sync.Mutex
-	started   time.Time
-	continued bool
-	content   timesFile
-	err       error
+	mu      sync.Mutex
+	started time.Time
+	content timesFile
+	err     error
 }
 
 // timesFile is the content of milestones.json.
@@ -369,7 +348,6 @@ func (t *times) begin() error {
 	case err != nil:
 		return fmt.Errorf("reading the milestones: %w", err)
 	default:
-		t.continued = true
 		if err := json.Unmarshal(content, &t.content); err != nil {
 			return fmt.Errorf("reading the milestones of %s: %w", t.path, err)
 		}
@@ -382,7 +360,7 @@ func (t *times) begin() error {
 }
 
 // reach notes that a milestone is reached now.
-func (t *times) reach(title string, goal time.Duration) {
+func (t *times) reach(title string) {
 	if t == nil {
 		return
 	}
@@ -391,9 +369,7 @@ func (t *times) reach(title string, goal time.Duration) {
 	if slices.ContainsFunc(t.content.Milestones, func(m reachedMilestone) bool { return m.Title == title }) {
 		return
 	}
-	t.content.Milestones = append(t.content.Milestones, reachedMilestone{
-		Title: title, Seconds: t.seconds(), Goal: goal.Seconds(), Continued: t.continued,
-	})
+	t.content.Milestones = append(t.content.Milestones, reachedMilestone{Title: title, Seconds: t.seconds()})
 	t.save()
 }
 
@@ -419,7 +395,7 @@ func (t *times) watch(steps []step.Step) []step.Step {
 
 func (t *times) end(name string) {
 	if title := stepMilestones[name]; title != "" {
-		t.reach(title, 0)
+		t.reach(title)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -440,55 +416,32 @@ func (t *times) save() {
 	}
 }
 
-// finish prints all milestones, beside their goals if they are asked for, and the memory unless it is unknown (0).
-func (t *times) finish(out io.Writer, memory uint64, goals bool) error {
+// finish prints all milestones, and the memory unless it is unknown (0).
+func (t *times) finish(out io.Writer, memory uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.content.Memory = memory
 	t.save()
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	row := func(title, value, goal, verdict string) {
-		if goals {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", title, value, goal, verdict)
-		} else {
-			_, _ = fmt.Fprintf(table, "%s\t%s\n", title, value)
-		}
-	}
-	_, _ = fmt.Fprintln(table)
-	row("MILESTONE", " SECONDS", "GOAL", "")
+	_, _ = fmt.Fprint(table, "\nMILESTONE\t SECONDS\n")
 	for _, m := range t.content.Milestones {
-		row(m.Title, fmt.Sprintf("%8.1f", m.Seconds), goal(m.Goal), m.verdict())
-	}
-	verdict := "met"
-	if memory > memoryGoal {
-		verdict = fmt.Sprintf("MISSED by %.1f GB", float64(memory-memoryGoal)/1e9)
+		_, _ = fmt.Fprintf(table, "%s\t%8.1f\n", m.Title, m.Seconds)
 	}
 	if memory > 0 {
-		row("memory in use", fmt.Sprintf("%5.1f GB", float64(memory)/1e9), fmt.Sprintf("%d GB", memoryGoal/1_000_000_000), verdict)
+		_, _ = fmt.Fprintf(table, "memory in use\t%5.1f GB\n", float64(memory)/1e9)
 	}
-	err := errors.Join(table.Flush(), t.err)
-	if goals {
-		_, _ = fmt.Fprintf(out, "The goals are for two idle cores, with programs and images that are there already. Written to %s\n", t.path)
-	}
-	return err
-}
-
-func goal(seconds float64) string {
-	if seconds == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%5.0f", seconds)
+	return errors.Join(table.Flush(), t.err)
 }
 
 // summary ends an `up`, also one that failed.
 func (l Landscape) summary() error {
 	if l.Layout.Kind != "" {
 		// Its processes are in containers, which are none of ours.
-		return l.times.finish(l.Out, 0, false)
+		return l.times.finish(l.Out, 0)
 	}
 	processes, err := usage.Read(usage.Root, l.Layout.State())
 	if err != nil {
 		return err
 	}
-	return l.times.finish(l.Out, usage.Memory(processes), l.Goals)
+	return l.times.finish(l.Out, usage.Memory(processes))
 }

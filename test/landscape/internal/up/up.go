@@ -43,8 +43,6 @@ type Landscape struct {
 	Now    func() time.Time
 	// Invoker is the user who owns what is built, and the kubeconfigs.
 	Invoker invoker.Invoker
-	// Goals has the goals for the times shown beside the milestones.
-	Goals bool
 	// Programs is the reference of an artifact of PushPrograms, whose programs need not be built; "" for none.
 	Programs string
 	// Gardener is the folder of the checkout that Gardener is built from; empty for the release that is pinned.
@@ -56,7 +54,7 @@ type Landscape struct {
 	until string
 	// times are when the milestones of this `up` are reached; nil for anything else than `up`.
 	times *times
-	// reached is called with the title of each milestone that has a goal, when it is reached; nil unless that is measured.
+	// reached is called with the title of each milestone that ends a phase, when it is reached; nil unless that is measured.
 	reached func(title string)
 	// ahead is what is begun before its step; nil for anything else than `up`.
 	ahead *ahead

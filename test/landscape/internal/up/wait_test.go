@@ -150,14 +150,6 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-func TestShootGoal(t *testing.T) {
-	g := NewWithT(t)
-	shoot := object(shoots, "local", "")
-	g.Expect(shootGoal(shoot)).To(Equal(workerlessShootGoal))
-	g.Expect(unstructured.SetNestedSlice(shoot.Object, []any{map[string]any{"name": "local"}}, "spec", "provider", "workers")).To(Succeed())
-	g.Expect(shootGoal(shoot)).To(Equal(machineShootGoal))
-}
-
 func deref(objects []*unstructured.Unstructured) []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, o := range objects {
