@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -142,7 +143,7 @@ func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator,
 		a.services[key] = entry
 	}
 
-	var ranges []configv1alpha1.AddressRange
+	var ranges []netipx.IPRange
 	for _, pool := range config.Pools {
 		parsed, err := configv1alpha1.ParseAddressRange(pool)
 		if err != nil {

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"sync"
 
+	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
 var (
@@ -33,7 +32,7 @@ var (
 type Pool struct {
 	mu sync.Mutex
 	// ranges are those that have addresses beside reserved ones, by family, sorted by their first address. They may overlap.
-	ranges   map[corev1.IPFamily][]configv1alpha1.AddressRange
+	ranges   map[corev1.IPFamily][]netipx.IPRange
 	reserved sets.Set[netip.Addr]
 	owners   map[netip.Addr]types.NamespacedName
 	held     map[types.NamespacedName][]netip.Addr
@@ -44,16 +43,16 @@ type Pool struct {
 }
 
 // NewPool returns a Pool of these ranges, which may overlap, without the reserved addresses.
-func NewPool(ranges []configv1alpha1.AddressRange, reserved ...netip.Addr) *Pool {
+func NewPool(ranges []netipx.IPRange, reserved ...netip.Addr) *Pool {
 	p := &Pool{
-		ranges:   map[corev1.IPFamily][]configv1alpha1.AddressRange{},
+		ranges:   map[corev1.IPFamily][]netipx.IPRange{},
 		reserved: sets.New(reserved...),
 		owners:   map[netip.Addr]types.NamespacedName{},
 		held:     map[types.NamespacedName][]netip.Addr{},
 		next:     map[corev1.IPFamily]netip.Addr{},
 	}
-	for _, r := range slices.SortedFunc(slices.Values(ranges), func(a, b configv1alpha1.AddressRange) int { return a.First.Compare(b.First) }) {
-		family := FamilyOf(r.First)
+	for _, r := range slices.SortedFunc(slices.Values(ranges), func(a, b netipx.IPRange) int { return a.From().Compare(b.From()) }) {
+		family := FamilyOf(r.From())
 		p.ranges[family] = append(p.ranges[family], r)
 	}
 	for family := range p.ranges {
@@ -175,7 +174,7 @@ func (p *Pool) stopWaiting(owner types.NamespacedName) {
 func (p *Pool) look(owner types.NamespacedName, request Request) (netip.Addr, error) {
 	if address := request.Address; address.IsValid() {
 		holder, isHeld := p.owners[address]
-		isInRange := func(r configv1alpha1.AddressRange) bool { return r.Contains(address) }
+		isInRange := func(r netipx.IPRange) bool { return r.Contains(address) }
 		switch {
 		case isHeld && holder != owner:
 			return netip.Addr{}, ErrInUse
@@ -203,8 +202,8 @@ func (p *Pool) look(owner types.NamespacedName, request Request) (netip.Addr, er
 func (p *Pool) lowestFree(family corev1.IPFamily) netip.Addr {
 	next := p.next[family]
 	for _, r := range p.ranges[family] {
-		if next.Less(r.First) {
-			next = r.First
+		if next.Less(r.From()) {
+			next = r.From()
 		}
 		for ; r.Contains(next); next = next.Next() {
 			if _, isHeld := p.owners[next]; !isHeld && !p.reserved.Has(next) {

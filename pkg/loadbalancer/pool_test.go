@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,9 +22,9 @@ import (
 
 const v4, v6 = corev1.IPv4Protocol, corev1.IPv6Protocol
 
-func ranges(t testing.TB, values ...string) []configv1alpha1.AddressRange {
+func ranges(t testing.TB, values ...string) []netipx.IPRange {
 	t.Helper()
-	var out []configv1alpha1.AddressRange
+	var out []netipx.IPRange
 	for _, value := range values {
 		r, err := configv1alpha1.ParseAddressRange(value)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())

@@ -288,7 +288,7 @@ func upCommand() *cobra.Command {
 		Long: "Brings the landscape up in these steps. A step that is done already is skipped, so running it again continues after an\n" +
 			"interruption, deploys what changed, and repairs, for example after a reboot.\n\n" + listOf(up.Landscape{}.Steps()) + `
 It needs root, Debian 12 or Ubuntu 22.04 or later, Go 1.21 or newer, 2 cores, 8 GB of memory and 25 GB of disk; 'landscape doctor'
-checks that and more. The first run builds everything from source, which takes an hour on two cores; later ones take 6 minutes.
+checks that and more. The first run builds everything from source, which takes 20 to 50 minutes on two cores; later ones take 5 to 13.
 Logs are in .landscape/logs ('landscape logs NAME').`,
 		Example: `  sudo make up                  # everything
   sudo make up UNTIL=garden     # stop when there is a Garden; the next run continues
@@ -360,7 +360,7 @@ func timesCommand() *cobra.Command {
 		Use:   "times",
 		Short: "Measure a landscape from nothing to nothing: times, memory, CPU time by program",
 		Long: `Brings a landscape up, stops, starts, changes it and takes it down, and measures each part, memory, and the CPU time of each program.
-It takes half an hour on two idle cores, keeps the results in bin/times, and needs a machine on which up and down have run before.`,
+It takes half an hour to an hour on two idle cores, keeps the results in bin/times, and needs a machine on which up and down have run before.`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Measure(cmd.Context(), docs) }),
 	}

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"go4.org/netipx"
 )
 
 const defaultDNSPort = 53
@@ -39,39 +41,17 @@ func parseRange(value string) (netip.Prefix, error) {
 	return netip.ParsePrefix(value)
 }
 
-// AddressRange is a range of addresses of one family.
-//
-// +k8s:deepcopy-gen=false
-type AddressRange struct {
-	// First and Last belong to it.
-	First, Last netip.Addr
-}
-
 // ParseAddressRange parses a CIDR, whose first and last addresses count like all others, or FIRST-LAST.
-func ParseAddressRange(value string) (AddressRange, error) {
-	first, last, isRange := strings.Cut(value, "-")
-	if !isRange {
-		prefix, err := netip.ParsePrefix(value)
-		if err != nil || prefix.Addr().Is4In6() {
-			return AddressRange{}, fmt.Errorf("%q is neither a CIDR nor FIRST-LAST", value)
-		}
-		prefix = prefix.Masked()
-		return AddressRange{First: prefix.Addr(), Last: lastOf(prefix)}, nil
+func ParseAddressRange(value string) (netipx.IPRange, error) {
+	addresses, err := netipx.ParseIPRange(value)
+	if prefix, prefixErr := netip.ParsePrefix(value); prefixErr == nil {
+		addresses, err = netipx.RangeOfPrefix(prefix), nil
 	}
-
-	var (
-		out  AddressRange
-		errs [2]error
-	)
-	out.First, errs[0] = netip.ParseAddr(first)
-	out.Last, errs[1] = netip.ParseAddr(last)
-	switch {
-	case errors.Join(errs[:]...) != nil || !isPlain(out.First) || !isPlain(out.Last):
-		return AddressRange{}, fmt.Errorf("%q is neither a CIDR nor FIRST-LAST", value)
-	case out.First.Is4() != out.Last.Is4() || out.Last.Less(out.First):
-		return AddressRange{}, fmt.Errorf("%q must be of one family, the first address not after the last", value)
+	// netipx drops zones.
+	if err != nil || strings.Contains(value, "%") || addresses.From().Is4In6() || addresses.To().Is4In6() {
+		return netipx.IPRange{}, fmt.Errorf("%q is neither a CIDR nor FIRST-LAST, two addresses of one family in this order", value)
 	}
-	return out, nil
+	return addresses, nil
 }
 
 // ParseCIDRs parses ranges of addresses, and clears the bits of each address that are beyond its prefix.
@@ -88,38 +68,3 @@ func ParseCIDRs(cidrs []string) ([]netip.Prefix, error) {
 }
 
 func isPlain(address netip.Addr) bool { return address.Zone() == "" && !address.Is4In6() }
-
-// Contains reports whether an address is in the range.
-func (r AddressRange) Contains(address netip.Addr) bool {
-	return address.Is4() == r.First.Is4() && !address.Less(r.First) && !r.Last.Less(address)
-}
-
-// Prefixes returns the prefixes, as few as there can be, that the range consists of.
-func (r AddressRange) Prefixes() []netip.Prefix {
-	var out []netip.Prefix
-	for first := r.First; ; {
-		prefix := netip.PrefixFrom(first, first.BitLen())
-		for prefix.Bits() > 0 {
-			larger, _ := first.Prefix(prefix.Bits() - 1)
-			if larger.Addr() != first || r.Last.Less(lastOf(larger)) {
-				break
-			}
-			prefix = larger
-		}
-		out = append(out, prefix)
-		last := lastOf(prefix)
-		if !last.Less(r.Last) {
-			return out
-		}
-		first = last.Next()
-	}
-}
-
-func lastOf(prefix netip.Prefix) netip.Addr {
-	raw := prefix.Addr().AsSlice()
-	for bit := prefix.Bits(); bit < len(raw)*8; bit++ {
-		raw[bit/8] |= 1 << (7 - bit%8)
-	}
-	last, _ := netip.AddrFromSlice(raw)
-	return last
-}

@@ -254,9 +254,9 @@ func TestParseAddressRange(t *testing.T) {
 			g := NewWithT(t)
 			got, err := configv1alpha1.ParseAddressRange(value)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect([2]string{got.First.String(), got.Last.String()}).To(Equal(want))
-			g.Expect(got.Contains(got.First) && got.Contains(got.Last)).To(BeTrue())
-			g.Expect(got.Contains(got.First.Prev()) || got.Contains(got.Last.Next())).To(BeFalse())
+			g.Expect([2]string{got.From().String(), got.To().String()}).To(Equal(want))
+			g.Expect(got.Contains(got.From()) && got.Contains(got.To())).To(BeTrue())
+			g.Expect(got.Contains(got.From().Prev()) || got.Contains(got.To().Next())).To(BeFalse())
 		})
 	}
 }
