@@ -427,19 +427,15 @@ need-kind-offline:
 	@for tool in containerd runc mmdebstrap iptables; do command -v $$tool >/dev/null || missing="$${missing:-} $$tool"; done; \
 	[ -z "$${missing:-}" ] || hack/need-packages make 'Docker and its images need programs' $$missing
 
-# Phony, as only Go knows what the program depends on; it takes a second when nothing changed.
-.PHONY: $(LANDSCAPE)
-$(LANDSCAPE): need-go
-	@$(AS_USER) env CGO_ENABLED=0 go build -C test/landscape -trimpath -ldflags '-s -w' -o $(BIN)/.made/ .
-	@# Go sets its time even where nothing changed, and make up restarts what it runs from it by that time.
-	@cmp -s $(BIN)/.made/landscape $@ || $(AS_USER) install $(BIN)/.made/landscape $@
-
-# Phony for the same reason; the landscape builds it with the same flags.
-.PHONY: $(BIN)/coredns
-$(BIN)/coredns:
-	@CGO_ENABLED=0 go build -C skaffold/images/coredns -trimpath -ldflags '-s -w' -o $@.new .
-	@# Go's cache of tests looks at its time as well.
-	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+# Phony, as only Go knows what a program depends on; it takes a second when nothing changed. The landscape builds coredns with the
+# same flags. Go sets the time of a program even where nothing changed; make up restarts by that time what it runs, and Go's cache of
+# tests looks at it.
+$(LANDSCAPE):   SOURCE := test/landscape
+$(BIN)/coredns: SOURCE := skaffold/images/coredns
+.PHONY: $(LANDSCAPE) $(BIN)/coredns
+$(LANDSCAPE) $(BIN)/coredns: need-go
+	@$(AS_USER) env CGO_ENABLED=0 go build -C $(SOURCE) -trimpath -ldflags '-s -w' -o $(BIN)/.made/$(@F) .
+	@cmp -s $(BIN)/.made/$(@F) $@ || $(AS_USER) install $(BIN)/.made/$(@F) $@
 
 $(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
 	@echo "--- build golangci-lint"

@@ -60,6 +60,38 @@ func TestALoopOfMakeStopsAtTheFirstFailure(t *testing.T) {
 	}
 }
 
+// make up restarts processes whose program has another time.
+func TestAProgramKeepsItsTimeUnlessItChanges(t *testing.T) {
+	g := NewWithT(t)
+	folder := t.TempDir()
+	write := func(name, content string) {
+		g.Expect(os.WriteFile(filepath.Join(folder, "test/landscape", name), []byte(content), 0o600)).To(Succeed())
+	}
+	g.Expect(os.MkdirAll(filepath.Join(folder, "test/landscape"), 0o700)).To(Succeed())
+	write("go.mod", "module landscape\n")
+	write("main.go", "package main\n\nfunc main() { println(1) }\n")
+	cache, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
+	g.Expect(err).NotTo(HaveOccurred())
+	program := filepath.Join(folder, "bin/landscape/landscape")
+	build := func() (time.Time, string) {
+		out, err := runMake(t, folder, "", []string{"GOCACHE=" + strings.TrimSpace(string(cache)), "GOFLAGS=-buildvcs=false"}, program)
+		g.Expect(err).NotTo(HaveOccurred(), out)
+		info, err := os.Stat(program)
+		g.Expect(err).NotTo(HaveOccurred())
+		printed, err := exec.CommandContext(t.Context(), program).CombinedOutput() // #nosec G204 -- the program of this test
+		g.Expect(err).NotTo(HaveOccurred())
+		return info.ModTime(), string(printed)
+	}
+	first, printed := build()
+	g.Expect(printed).To(Equal("1\n"))
+	again, _ := build()
+	g.Expect(again).To(Equal(first))
+	write("main.go", "package main\n\nfunc main() { println(2) }\n")
+	changed, printed := build()
+	g.Expect(printed).To(Equal("2\n"))
+	g.Expect(changed).NotTo(Equal(first))
+}
+
 func TestNoProxyIsAskedForTheLandscape(t *testing.T) {
 	for name, test := range map[string]struct {
 		env      []string

@@ -295,7 +295,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   sudo make up GARDENER=../gardener      # Gardener built from a checkout; again after each edit
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16
-  sudo make up FROM=shoots      # what make save NAME=shoots kept, in a minute`,
+  sudo make up FROM=shoots      # what make save NAME=shoots kept`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
 			l.Programs = programs

@@ -53,9 +53,11 @@ func TestMilestonesAreReportedAndKept(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	var file timesFile
 	g.Expect(json.Unmarshal(content, &file)).To(Succeed())
-	g.Expect(file.Memory).To(Equal(uint64(7_250_000_000)))
-	g.Expect(file.Milestones).To(Equal([]reachedMilestone{
-		{Title: "Node Ready", Seconds: 10}, {Title: "Garden Succeeded", Seconds: 140}, {Title: "Seed healthy", Seconds: 1},
+	g.Expect(file).To(Equal(timesFile{
+		Started: newClock().now, Steps: map[string]float64{}, Memory: 7_250_000_000,
+		Milestones: []reachedMilestone{
+			{Title: "Node Ready", Seconds: 10}, {Title: "Garden Succeeded", Seconds: 140}, {Title: "Seed healthy", Seconds: 1},
+		},
 	}))
 }
 
