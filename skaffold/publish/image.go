@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"os"
@@ -36,6 +37,8 @@ type artifact struct {
 	// name is what the image is called: the repository below a registry, the file in bin/images, and the key among the
 	// images of the chart skaffold/extension.
 	name string
+	// module is the folder of the Go module that its programs are built in.
+	module string
 	// programs are what is in it, each at / and its name. The first one is the entrypoint.
 	programs []program
 }
@@ -43,20 +46,19 @@ type artifact struct {
 // program is a Go program that becomes part of an image.
 type program struct {
 	name string
-	// module is the folder of the Go module that is built in, pkg the package, which may be one that the module only pins.
-	module, pkg string
+	// pkg is the package, which may be one that the module only pins.
+	pkg string
 }
 
 // artifacts are the images of this repository, all of which the Extension names.
 func artifacts() []artifact {
-	const localPathProvisioner = "skaffold/images/local-path-provisioner"
 	return []artifact{
-		{name: "operator-extension", programs: []program{{name: "operator-extension", module: ".", pkg: "./operator-extension"}}},
-		{name: "gardenlet-extension", programs: []program{{name: "gardenlet-extension", module: ".", pkg: "./gardenlet-extension"}}},
-		{name: "coredns", programs: []program{{name: "coredns", module: "skaffold/images/coredns", pkg: "."}}},
-		{name: "local-path-provisioner", programs: []program{
-			{name: "local-path-provisioner", module: localPathProvisioner, pkg: "github.com/rancher/local-path-provisioner"},
-			{name: "local-path-helper", module: localPathProvisioner, pkg: "./helper"},
+		{name: "operator-extension", module: ".", programs: []program{{name: "operator-extension", pkg: "./operator-extension"}}},
+		{name: "gardenlet-extension", module: ".", programs: []program{{name: "gardenlet-extension", pkg: "./gardenlet-extension"}}},
+		{name: "coredns", module: "skaffold/images/coredns", programs: []program{{name: "coredns", pkg: "."}}},
+		{name: "local-path-provisioner", module: "skaffold/images/local-path-provisioner", programs: []program{
+			{name: "local-path-provisioner", pkg: "github.com/rancher/local-path-provisioner"},
+			{name: "local-path-helper", pkg: "./helper"},
 		}},
 	}
 }
@@ -76,31 +78,43 @@ func artifactNamed(name string) (artifact, error) {
 	return artifact{}, fmt.Errorf("--name %q: expected %s or %s", name, strings.Join(artifactNames(), ", "), strings.Join(chartNames(), ", "))
 }
 
-// build builds the programs of the image into a folder, statically, and the image of them. The image reads the files again when
-// it is pushed.
-func (a artifact) build(cmd *cobra.Command, root, version, arch, folder string, debug bool) (v1.Image, error) {
+// build builds the programs of the image below bin and makes the image of them. The image reads the files again when it is
+// pushed. All programs of a module are built at once: Go links them side by side, and finds the others up to date when the
+// image of those is built.
+func (a artifact) build(cmd *cobra.Command, root, version, arch string, compression int, debug bool) (v1.Image, error) {
 	// A debugger needs symbols, and in this repository's packages variables and lines as they are written.
 	arguments := []string{"build", "-trimpath", "-ldflags", "-s -w -X " + versionVariable + "=" + version}
 	if debug {
 		arguments = []string{"build", "-trimpath", "-gcflags", module + "/...=-N -l", "-ldflags", "-X " + versionVariable + "=" + version}
 	}
+	folder := filepath.Join(root, "bin", arch)
+	arguments = append(arguments, "-o", folder+"/")
+	for _, artifact := range artifacts() {
+		for _, program := range artifact.programs {
+			if artifact.module == a.module {
+				arguments = append(arguments, program.pkg)
+			}
+		}
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "building %s %s for linux/%s\n", a.name, version, arch)
+	// #nosec G204 -- the arguments are this program's own
+	build := exec.CommandContext(cmd.Context(), "go", arguments...)
+	build.Dir = filepath.Join(root, a.module)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOWORK=off")
+	build.Stdout, build.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
+	if err := build.Run(); err != nil {
+		return nil, fmt.Errorf("building %s: %w", a.name, err)
+	}
 	spec := image.Spec{
 		Entrypoint:   []string{"/" + a.programs[0].name},
 		Labels:       map[string]string{"org.opencontainers.image.title": a.name},
 		Architecture: arch,
+		Compression:  compression,
 	}
 	for _, program := range a.programs {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "building %s %s for linux/%s\n", program.name, version, arch)
-		binary := filepath.Join(folder, program.name)
-		// #nosec G204 -- the arguments are this program's own
-		build := exec.CommandContext(cmd.Context(), "go", append(slices.Clone(arguments), "-o", binary, program.pkg)...)
-		build.Dir = filepath.Join(root, program.module)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOWORK=off")
-		build.Stdout, build.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
-		if err := build.Run(); err != nil {
-			return nil, fmt.Errorf("building %s: %w", program.name, err)
-		}
-		spec.Files = append(spec.Files, image.File{Source: binary, Destination: "/" + program.name})
+		// Go names a program by the last part of its package's path.
+		file := path.Base(path.Join(a.module, program.pkg))
+		spec.Files = append(spec.Files, image.File{Source: filepath.Join(folder, file), Destination: "/" + program.name})
 	}
 	return image.Build(spec)
 }
@@ -149,7 +163,7 @@ func (o *imageOptions) run(cmd *cobra.Command) error {
 		ref := path.Join(o.registry, artifact.name) + ":" + tagOf(version)
 		var images []v1.Image
 		for _, architecture := range o.architectures {
-			img, err := artifact.build(cmd, root, version, architecture, filepath.Join(root, "bin", architecture), false)
+			img, err := artifact.build(cmd, root, version, architecture, gzip.DefaultCompression, false)
 			if err != nil {
 				return err
 			}

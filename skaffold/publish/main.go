@@ -7,6 +7,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -157,12 +158,7 @@ func buildAndPush(cmd *cobra.Command, root, name, ref string, debug bool, opts o
 	if err != nil {
 		return "", err
 	}
-	folder, err := os.MkdirTemp("", "publish-")
-	if err != nil {
-		return "", fmt.Errorf("making a temporary folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	img, err := artifact.build(cmd, root, versionOf(gitDescription(cmd.Context(), root)), arch, folder, debug)
+	img, err := artifact.build(cmd, root, versionOf(gitDescription(cmd.Context(), root)), arch, gzip.NoCompression, debug)
 	if err != nil {
 		return "", err
 	}

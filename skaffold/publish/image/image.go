@@ -11,7 +11,6 @@ import (
 	"archive/tar"
 	"bufio"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +50,8 @@ type Spec struct {
 	Labels     map[string]string
 	// Architecture is Go's name of it. Default: the one of this machine.
 	Architecture string
+	// Compression is gzip's level. Default: none, which is the fastest for a registry on the same machine.
+	Compression int
 }
 
 // NonRoot is the user of an image: one who is nobody, by number, so that runAsNonRoot can be checked.
@@ -66,7 +67,7 @@ func Build(spec Spec) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := newLayer(files)
+	layer, err := newLayer(files, spec.Compression)
 	if err != nil {
 		return nil, fmt.Errorf("making a layer of files: %w", err)
 	}
@@ -120,9 +121,8 @@ func Push(ctx context.Context, ref string, artifact oci.Artifact, opts oci.Optio
 // maxFile is the size in bytes that no file of an image may exceed: one that does is taken by mistake.
 const maxFile = 4 << 30
 
-// newLayer reads the files for the digests. They are read again when the layer is pushed and never held in memory. The
-// compression is the fastest: most images go to a registry on the same machine.
-func newLayer(files []File) (v1.Layer, error) {
+// newLayer reads the files for the digests. They are read again when the layer is pushed and never held in memory.
+func newLayer(files []File, compression int) (v1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		reader, writer := io.Pipe()
 		// Closing the reader early ends the writing.
@@ -132,7 +132,7 @@ func newLayer(files []File) (v1.Layer, error) {
 			writer.CloseWithError(errors.Join(err, buffered.Flush()))
 		}()
 		return reader, nil
-	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed))
+	}, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(compression))
 }
 
 // writeTar writes a tar of files sorted by destination, each folder before what is in it.
