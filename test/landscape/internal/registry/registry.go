@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,6 +63,29 @@ func Open(dir string, table images.Table, logger *slog.Logger) (*Registry, error
 	}
 	r.journal = journal
 	return r, blobs{dir: dir}.sweep(journal.kept)
+}
+
+// Prune removes the manifests in dir that keep, which gets a repository and a digest, doesn't want, and the blobs that only
+// these named. No registry may have dir open.
+func Prune(dir string, keep func(repository, digest string) bool) error {
+	path := filepath.Join(dir, "manifests.jsonl")
+	pushes, err := readJournal(path)
+	if err != nil {
+		return err
+	}
+	pushes = slices.DeleteFunc(pushes, func(p push) bool {
+		return !keep(p.Repository, fmt.Sprintf("sha256:%x", sha256.Sum256(p.Body)))
+	})
+	j, err := newJournal(path)
+	if err != nil {
+		return err
+	}
+	for _, p := range pushes {
+		if err := j.add(p); err != nil {
+			return err
+		}
+	}
+	return errors.Join(j.replace(), j.close(), blobs{dir: dir}.sweep(pushes))
 }
 
 // Close closes the journal.
@@ -250,11 +274,10 @@ func openJournal(path string, handler http.Handler) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // #nosec G304 -- the registry's own file.
+	j, err := newJournal(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening the registry's journal: %w", err)
+		return nil, err
 	}
-	j := &journal{path: path, file: file}
 	for _, p := range newest(pushes) {
 		request := httptest.NewRequest(http.MethodPut, "/v2/"+p.Repository+"/manifests/"+p.Reference, strings.NewReader(string(p.Body)))
 		request.Header.Set("Content-Type", p.MediaType)
@@ -269,10 +292,24 @@ func openJournal(path string, handler http.Handler) (*journal, error) {
 		}
 		j.kept = append(j.kept, p)
 	}
-	if err := errors.Join(file.Sync(), os.Rename(path+".new", path)); err != nil {
+	return j, j.replace()
+}
+
+// newJournal makes an empty journal that doesn't take the place of another one yet.
+func newJournal(path string) (*journal, error) {
+	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // #nosec G304 -- the registry's own file.
+	if err != nil {
 		return nil, fmt.Errorf("opening the registry's journal: %w", err)
 	}
-	return j, nil
+	return &journal{path: path, file: file}, nil
+}
+
+// replace has the journal take the place of the one that was there.
+func (j *journal) replace() error {
+	if err := errors.Join(j.file.Sync(), os.Rename(j.path+".new", j.path)); err != nil {
+		return fmt.Errorf("opening the registry's journal: %w", err)
+	}
+	return nil
 }
 
 // keptReferences is how many tags and digests of a repository outlive a restart: those that were pushed last. It bounds what

@@ -238,3 +238,26 @@ func TestAReopenedRegistryHasWhatWasPushedLastAndNoMore(t *testing.T) {
 	_, err = io.Copy(io.Discard, content)
 	g.Expect(err).NotTo(HaveOccurred(), "its blobs are there")
 }
+
+func TestPruneRemovesWhatIsNotWantedAndKeepsTheRest(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	address, stop := serve(t, dir)
+	want := push(t, address+"/a/b:new")
+	push(t, address+"/a/b:old")
+	push(t, address+"/c/d:latest")
+	stop()
+	g.Expect(registry.Prune(dir, func(repository, digest string) bool {
+		return repository != "a/b" || digest == want.String()
+	})).To(Succeed())
+
+	address, stop = serve(t, dir)
+	defer stop()
+	for reference, status := range map[string]int{"new": http.StatusOK, want.String(): http.StatusOK, "old": http.StatusNotFound} {
+		found, _ := head(t, address, "a/b", reference, "")
+		g.Expect(found).To(Equal(status), reference)
+	}
+	status, _ := head(t, address, "c/d", "latest", "")
+	g.Expect(status).To(Equal(http.StatusOK))
+	g.Expect(filepath.Glob(filepath.Join(dir, "sha256", "*"))).To(HaveLen(2*2), "each image has a layer and a configuration")
+}

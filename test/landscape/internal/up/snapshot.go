@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/registry"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/snapshot"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
@@ -96,6 +98,9 @@ func (l Landscape) save(ctx context.Context, name string, progress step.Progress
 	if err := os.Chmod(l.Layout.Snapshots(), 0o700); err != nil { // #nosec G302 -- a folder.
 		return "", fmt.Errorf("protecting the snapshots: %w", err)
 	}
+	if err := l.pruneRegistry(); err != nil {
+		return "", err
+	}
 	parts, err := l.parts()
 	if err != nil {
 		return "", err
@@ -125,6 +130,29 @@ func (l Landscape) save(ctx context.Context, name string, progress step.Progress
 	}
 	saved, err := snapshot.Manifest(ctx, store, manifest.Digest.String())
 	return fmt.Sprintf("%d parts, %.2f GB; %.2f GB of it new", len(saved.Layers), gigabytes(snapshot.Size(saved)), gigabytes(after-before)), err
+}
+
+// pruneRegistry removes the images of former builds, of this repository and of checkouts of Gardener: only what is deployed is needed.
+func (l Landscape) pruneRegistry() error {
+	gardener, err := l.lastGardener()
+	if err != nil {
+		return err
+	}
+	deployed, err := l.deployed()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if gardener == "" {
+		maps.DeleteFunc(deployed, func(name, _ string) bool { _, checkout := deployers[name]; return checkout })
+	}
+	references := strings.Join(slices.Collect(maps.Values(deployed)), "\n")
+	return registry.Prune(l.Layout.Registry(), func(repository, digest string) bool {
+		isBuild := strings.HasPrefix(repository, checkoutFolder+"/") || strings.Contains(references, "/"+repository+":")
+		return !isBuild || strings.Contains(references, digest)
+	})
 }
 
 func gigabytes(bytes int64) float64 { return float64(bytes) / 1e9 }
