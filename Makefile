@@ -53,6 +53,7 @@ NIGHTLY  ?=
 UNTIL    ?=
 NETWORK  ?=
 GARDENER ?=
+KUBERNETES ?=
 INSTANCE ?=
 TARGET   ?=
 FROM     ?=
@@ -63,15 +64,16 @@ REGISTRY ?=
 LAYOUT   ?=
 TEST_ARGS ?=
 VARIANT  ?=
+FOCUS    ?=
 DOCS     ?=
 PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, KUBERNETES=1.35,1.34 adds versions for Shoots
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER))
+	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 
 ## dev: after up, watch the sources and deploy each edit, as root or with sudo; TARGET=bare or kind where there are both
 .PHONY: dev
@@ -208,6 +210,11 @@ e2e: $(LANDSCAPE)
 	@[ -n "$${KUBECONFIG:-}" ] || KUBECONFIG=$$($(LANDSCAPE) state --target '$(TARGET)')/kubeconfig; export KUBECONFIG; \
 	[ -f "$$KUBECONFIG" ] || { echo "make e2e: there is no $$KUBECONFIG yet; run 'make up' or 'make gardener-up'" >&2; exit 1; }; set -x; \
 	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+
+## e2e-gardener: Gardener's own end-to-end suite in the landscape of make up KUBERNETES=1.35,1.34,1.33, as root or with sudo; LABELS='default && workerless', FOCUS='Force Delete'
+.PHONY: e2e-gardener
+e2e-gardener: $(LANDSCAPE)
+	@test/gardener/run '$(or $(LABELS),default)' '$(FOCUS)'
 
 ## test-machines: run the commands above in virtual machines with a stock Debian, docs/development/tested-machines.md; VARIANT=debian-12,docker
 .PHONY: test-machines

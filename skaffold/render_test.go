@@ -88,7 +88,7 @@ func newProgram(t *testing.T) program {
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, value := range map[string]string{
 		"PATH": bin + ":" + os.Getenv("PATH"), "KUBECONFIG": kubeconfig, "SKAFFOLD_CONFIG": filepath.Join(root, "skaffold", "config.yaml"),
-		"SKAFFOLD_DEFAULT_REPO": repository, "GARDENER_DIR": strings.TrimSpace(string(gardener)), "BACKUP_DIR": "/buckets", "NETWORK_START": "172.30",
+		"SKAFFOLD_DEFAULT_REPO": repository, "GARDENER_DIR": strings.TrimSpace(string(gardener)), "BACKUP_DIR": "/buckets", "CLOUD_PROFILE": "example/50-cloudprofile.yaml", "NETWORK_START": "172.30",
 		"HELM_CACHE_HOME": t.TempDir(), "HELM_CONFIG_HOME": t.TempDir(), "HELM_DATA_HOME": t.TempDir(), "HOME": t.TempDir(),
 	} {
 		// Go's caches are below HOME unless it is said where they are.

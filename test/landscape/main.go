@@ -282,6 +282,7 @@ func listOf(steps []step.Step) string {
 
 func upCommand() *cobra.Command {
 	var until, from, programs, gardener string
+	var kubernetes []string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the landscape up; running it again continues or repairs",
@@ -295,10 +296,14 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   sudo make up GARDENER=../gardener      # Gardener built from a checkout; again after each edit
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16
+  sudo make up KUBERNETES=1.35  # Shoots may have Kubernetes 1.35 as well
   sudo make up FROM=shoots      # what make save NAME=shoots kept`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
 			l.Programs = programs
+			if err := l.UseKubernetes(kubernetes); err != nil {
+				return err
+			}
 			if from != "" {
 				return l.Restore(cmd.Context(), from)
 			}
@@ -315,7 +320,8 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&from, "from", "", "start a snapshot instead: the `NAME` of save, or the reference of push")
 	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
 	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`; without it, from the release that is pinned")
-	for _, other := range []string{"until", networkFlag, "programs", "gardener"} {
+	cmd.Flags().StringSliceVar(&kubernetes, "kubernetes", nil, "further minor `VERSIONS` of Kubernetes to build for Shoots: 1.35, 1.34, 1.33; kept until down")
+	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
 	}
 	return cmd

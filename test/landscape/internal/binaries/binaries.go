@@ -46,6 +46,8 @@ type Program struct {
 	Versions []string
 	// Module is the upstream module whose version counts; empty for sources of this repository.
 	Module string
+	// Optional is the name by which it is asked for; empty for a program that is always built.
+	Optional string
 }
 
 // Builder builds programs into Out, as Invoker.
@@ -364,9 +366,9 @@ var table []byte
 // Programs lists everything that the landscape builds, in the order in which it is built. root is the repository's folder.
 func Programs(root string) []Program {
 	var entries []struct {
-		Folder, Module, Former string
-		Versions               []string
-		Programs               []struct{ Name, Package string }
+		Folder, Module, Version, Optional string
+		Versions                          []string
+		Programs                          []struct{ Name, Package string }
 	}
 	if err := yaml.UnmarshalStrict(table, &entries); err != nil {
 		// The file is a part of this program.
@@ -375,15 +377,17 @@ func Programs(root string) []Program {
 	var programs []Program
 	for _, entry := range entries {
 		for _, p := range entry.Programs {
-			program := Program{Name: p.Name, Dir: filepath.Join(root, "test", "landscape", entry.Folder), Package: p.Package, Module: entry.Module}
+			program := Program{
+				Name: p.Name, Dir: filepath.Join(root, "test", "landscape", entry.Folder), Package: p.Package, Module: entry.Module, Optional: entry.Optional,
+			}
 			for _, variable := range entry.Versions {
-				if entry.Former != "" && !strings.Contains(variable, "=") {
-					variable += "=" + entry.Former
+				if entry.Version != "" && !strings.Contains(variable, "=") {
+					variable += "=" + entry.Version
 				}
 				program.Versions = append(program.Versions, variable)
 			}
-			if entry.Former != "" {
-				program.Name += "-" + entry.Former
+			if entry.Version != "" {
+				program.Name += "-" + entry.Version
 			}
 			programs = append(programs, program)
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,6 +172,13 @@ func TestProgramsArePinned(t *testing.T) {
 		if program.Module != "" {
 			g.Expect(flags).To(ContainSubstring("=v"), program.Name)
 		}
+		if program.Optional != "" {
+			version, err := program.Version()
+			g.Expect(err).NotTo(HaveOccurred(), program.Name)
+			g.Expect(program.Name).To(HaveSuffix("-"+version), "programs.yaml has another version than %s", program.Dir)
+			g.Expect(version).To(HavePrefix("v" + program.Optional + "."))
+			g.Expect(flags).To(And(ContainSubstring("gitVersion="+version), ContainSubstring("gitMinor="+strings.TrimPrefix(program.Optional, "1."))), program.Name)
+		}
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kubelet", "gardener-operator", "etcd-druid", "skaffold", "helm", "coredns"} {
 		g.Expect(names).To(HaveKey(name))
@@ -186,9 +194,13 @@ func TestProgramsShareTheirLargestDependencies(t *testing.T) {
 		"gardener-operator writes only with Gardener's version, which is the one that the extension has")
 	folders := map[string]bool{root: true}
 	for _, program := range binaries.Programs(root) {
-		folders[program.Dir] = true
+		// Another minor version of Kubernetes is other code.
+		folders[program.Dir] = program.Optional == ""
 	}
-	for folder := range folders {
+	for folder, shares := range folders {
+		if !shares {
+			continue
+		}
 		for module, version := range versions(t, folder) {
 			if slices.Contains(shared, module) {
 				g.Expect(version).To(Equal(pinned[module]), "Go compiles client-go once more for the programs of %[1]s. Run: "+

@@ -94,6 +94,8 @@ type File struct {
 	Path string `json:"path"`
 	// Binary is the program's name in the binaries' folder.
 	Binary string `json:"binary"`
+	// Shared tells that it is the same program in all versions of the image.
+	Shared bool `json:"shared"`
 }
 
 // programs are the files of the image, in the order in which they were written; binary is short for one file.
@@ -108,7 +110,9 @@ func (r Real) programs() []File {
 func (r Real) version(version string) Real {
 	files := slices.Clone(r.programs())
 	for i := range files {
-		files[i].Binary += "-" + version
+		if !files[i].Shared {
+			files[i].Binary += "-" + version
+		}
 	}
 	r.Binary, r.Files = "", files
 	return r

@@ -314,7 +314,7 @@ func (j *journal) replace() error {
 
 // keptReferences is how many tags and digests of a repository outlive a restart: those that were pushed last. It bounds what
 // the registry takes on disk, as every change of a program makes another image.
-const keptReferences = 12
+const keptReferences = 16
 
 // newest drops the pushes that a later one of the same tag replaced, and those of a repository that are too many.
 func newest(pushes []push) []push {

@@ -132,7 +132,7 @@ func (l Landscape) secondSeed(ctx context.Context, progress step.Progress) (stri
 
 // programs are what the landscape builds beside the checkout of Gardener. In a kind cluster, all others come as images.
 func (l Landscape) programs() []binaries.Program {
-	all := slices.DeleteFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool { return l.isFromCheckout(p.Name) })
+	all := slices.DeleteFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool { return l.isFromCheckout(p.Name) || l.isUnused(p) })
 	if l.Layout.Kind == "" {
 		return all
 	}

@@ -150,7 +150,7 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 
 // built reports whether all programs have been built before, if not in this version.
 func (l Landscape) built() bool {
-	return !slices.ContainsFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool { return !exists(l.Layout.Binary(p.Name)) })
+	return !slices.ContainsFunc(l.programs(), func(p binaries.Program) bool { return !exists(l.Layout.Binary(p.Name)) })
 }
 
 // goCaches returns the folders of the Go build cache and the module cache.

@@ -48,6 +48,8 @@ type Landscape struct {
 	// Gardener is the folder of the checkout that Gardener is built from; empty for the release that is pinned.
 	Gardener string
 
+	// minors are the further minor versions of Kubernetes that this Up builds.
+	minors []string
 	// debug has the instances deployed for a debugger.
 	debug bool
 	// until is the last step of this `up`.
@@ -187,7 +189,7 @@ func (l Landscape) prepare() (func(), error) {
 		return nil, errors.New("a snapshot was unpacked half: run that up with FROM again, or make down")
 	}
 	if bare {
-		err = errors.Join(l.Layout.SaveNetwork(), l.saveGardener())
+		err = errors.Join(l.Layout.SaveNetwork(), l.saveGardener(), l.saveKubernetes())
 	}
 	if err != nil {
 		unlock()
@@ -393,7 +395,7 @@ func (l Landscape) images(ctx context.Context, progress step.Progress) (string, 
 	programs := slices.DeleteFunc(table.Programs(), func(r images.Real) bool { return l.isFromCheckout(r.Binary) })
 	for _, real := range programs {
 		begin := l.Now()
-		fresh, err := pusher.Push(ctx, real)
+		fresh, err := pusher.Push(ctx, l.served(real))
 		if err != nil {
 			return "", err
 		}
