@@ -88,7 +88,7 @@ func newProgram(t *testing.T) program {
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, value := range map[string]string{
 		"PATH": bin + ":" + os.Getenv("PATH"), "KUBECONFIG": kubeconfig, "SKAFFOLD_CONFIG": filepath.Join(root, "skaffold", "config.yaml"),
-		"SKAFFOLD_DEFAULT_REPO": repository, "GARDENER_DIR": strings.TrimSpace(string(gardener)), "BACKUP_DIR": "/buckets", "CLOUD_PROFILE": "example/50-cloudprofile.yaml", "NETWORK_START": "172.30",
+		"SKAFFOLD_DEFAULT_REPO": repository, "GARDENER_DIR": strings.TrimSpace(string(gardener)), "BACKUP_DIR": "/buckets", "NETWORK_START": "172.30",
 		"HELM_CACHE_HOME": t.TempDir(), "HELM_CONFIG_HOME": t.TempDir(), "HELM_DATA_HOME": t.TempDir(), "HOME": t.TempDir(),
 	} {
 		// Go's caches are below HOME unless it is said where they are.
@@ -235,7 +235,11 @@ func TestSkaffoldFindsNoFaultAndRendersWhatGardenerTakes(t *testing.T) {
 			virtual := skaffold.render(virtualFile, profiles)
 			gardenlet, seed := expectGardenlet(t, only[*seedmanagementv1alpha1.Gardenlet](t, virtual))
 			g.Expect(gardenlet.Spec.Deployment.Helm.OCIRepository.GetURL()).To(HaveSuffix(digest))
-			expectProfile(t, only[*gardencorev1beta1.CloudProfile](t, virtual), config != "")
+			if config == "" {
+				g.Expect(all[*gardencorev1beta1.CloudProfile](virtual)).To(BeEmpty(), "make up applies it")
+			} else {
+				expectProfile(t, only[*gardencorev1beta1.CloudProfile](t, virtual))
+			}
 
 			expectSameCluster(g, garden, seed)
 			if config != "" {
@@ -390,18 +394,14 @@ func expectGardenlet(t *testing.T, gardenlet *seedmanagementv1alpha1.Gardenlet) 
 }
 
 // expectProfile expects that the CloudProfile is valid, and on kind, that its machine image is what Skaffold has built.
-func expectProfile(t *testing.T, profile *gardencorev1beta1.CloudProfile, built bool) {
+func expectProfile(t *testing.T, profile *gardencorev1beta1.CloudProfile) {
 	t.Helper()
 	g := NewWithT(t)
 	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, image := range config.MachineImages {
 		for _, version := range image.Versions {
-			if built {
-				g.Expect(version.Image).To(And(HavePrefix(repository), HaveSuffix(digest)))
-			} else {
-				g.Expect(version.Image).To(HaveSuffix(":latest"))
-			}
+			g.Expect(version.Image).To(And(HavePrefix(repository), HaveSuffix(digest)))
 		}
 	}
 	converted := &gardencore.CloudProfile{}

@@ -120,7 +120,10 @@ func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (s
 
 func (l Landscape) deployGardenlet(progress step.Progress) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		if err := errors.Join(l.virtualKubeconfig(ctx), l.writeCloudProfile()); err != nil {
+		if err := l.virtualKubeconfig(ctx); err != nil {
+			return "", err
+		}
+		if err := l.applyCloudProfile(ctx); err != nil {
 			return "", err
 		}
 		return l.skaffold(ctx, progress, skaffoldRun{
@@ -205,7 +208,6 @@ func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 		"GARDENER_DIR=" + gardener,
 		"GARDENER_IMAGES=" + l.Layout.State("skaffold"),
 		"BACKUP_DIR=" + l.Layout.Backups(),
-		"CLOUD_PROFILE=" + l.cloudProfile(),
 		"NETWORK_START=" + l.Layout.Network.Start(),
 		// Helm would write below the user's home.
 		"HELM_CACHE_HOME=" + l.Layout.State("skaffold", "helm", "cache"),

@@ -5,6 +5,7 @@
 package up
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
@@ -64,29 +64,36 @@ func (l Landscape) served(real images.Real) images.Real {
 	return real
 }
 
-// cloudProfile is the file of the CloudProfile that Skaffold deploys, as a path below the repository.
-func (l Landscape) cloudProfile() string {
+// applyCloudProfile applies the example's CloudProfile without the versions of Kubernetes that this landscape has no images of. In a kind
+// cluster, where images can be pulled, Skaffold does.
+func (l Landscape) applyCloudProfile(ctx context.Context) error {
 	if l.Layout.Kind != "" {
-		return "example/50-cloudprofile.yaml"
+		return nil
 	}
-	path, _ := filepath.Rel(l.Layout.Root, l.Layout.State("skaffold", "cloudprofile.yaml"))
-	return path
-}
-
-// writeCloudProfile writes the example's CloudProfile without the versions of Kubernetes that this landscape has no images of.
-func (l Landscape) writeCloudProfile() error {
-	objects, err := cluster.Read(filepath.Join(l.Layout.Root, "example", "50-cloudprofile.yaml"))
-	if err != nil {
-		return err
-	}
-	profile := objects[0].Object
-	versions, _, err := unstructured.NestedSlice(profile, "spec", "kubernetes", "versions")
+	profile, err := l.cloudProfile()
 	if err != nil {
 		return fmt.Errorf("reading the CloudProfile: %w", err)
 	}
-	table, err := images.Load()
+	c, err := l.client(virtualGarden)
 	if err != nil {
 		return err
+	}
+	return cluster.Apply(ctx, c, []*unstructured.Unstructured{profile})
+}
+
+func (l Landscape) cloudProfile() (*unstructured.Unstructured, error) {
+	objects, err := cluster.Read(filepath.Join(l.Layout.Root, "example", "50-cloudprofile.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	profile := objects[0]
+	versions, _, err := unstructured.NestedSlice(profile.Object, "spec", "kubernetes", "versions")
+	if err != nil {
+		return nil, err
+	}
+	table, err := images.Load()
+	if err != nil {
+		return nil, err
 	}
 	i := slices.IndexFunc(table.Real, func(r images.Real) bool { return r.Name == "kubelet" })
 	served := l.served(table.Real[i]).Versions
@@ -94,12 +101,5 @@ func (l Landscape) writeCloudProfile() error {
 		entry, _ := version.(map[string]any)
 		return !slices.Contains(served, fmt.Sprintf("v%s", entry["version"]))
 	})
-	if err := unstructured.SetNestedSlice(profile, versions, "spec", "kubernetes", "versions"); err != nil {
-		return err
-	}
-	content, err := yaml.Marshal(profile)
-	if err != nil {
-		return err
-	}
-	return layout.WriteFile(l.Layout.State("skaffold", "cloudprofile.yaml"), content, 0o644)
+	return profile, unstructured.SetNestedSlice(profile.Object, versions, "spec", "kubernetes", "versions")
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
@@ -30,15 +29,14 @@ func TestFurtherVersionsOfKubernetes(t *testing.T) {
 	// A repository with nothing in it but the example.
 	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
 	g.Expect(os.MkdirAll(filepath.Join(l.Layout.Root, "example"), 0o700)).To(Succeed())
-	g.Expect(os.MkdirAll(l.Layout.State("skaffold"), 0o700)).To(Succeed())
+	g.Expect(os.MkdirAll(l.Layout.State(), 0o700)).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(l.Layout.Root, "example", "50-cloudprofile.yaml"), example, 0o600)).To(Succeed())
 
 	expect := func(versions ...string) {
 		t.Helper()
-		g.Expect(l.writeCloudProfile()).To(Succeed())
-		written, err := cluster.Read(filepath.Join(l.Layout.Root, l.cloudProfile()))
+		profile, err := l.cloudProfile()
 		g.Expect(err).NotTo(HaveOccurred())
-		offered, _, err := unstructured.NestedSlice(written[0].Object, "spec", "kubernetes", "versions")
+		offered, _, err := unstructured.NestedSlice(profile.Object, "spec", "kubernetes", "versions")
 		g.Expect(err).NotTo(HaveOccurred())
 		var names []string
 		for _, version := range offered {
