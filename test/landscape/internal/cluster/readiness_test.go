@@ -46,7 +46,7 @@ func TestContainersAreAskedOftenUntilTheyHaveStarted(t *testing.T) {
 	t.Cleanup(func() { g.Expect(env.Stop()).To(Succeed()) })
 	c, err := client.New(config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := render(layout.Network{}, images.Table{}, false, "readiness.yaml")
+	objects, err := render(layout.Network{}, images.Table{}, false, "readiness.yaml", "versions.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		g.Expect(c.Create(t.Context(), object)).To(Succeed())
@@ -83,6 +83,26 @@ func TestContainersAreAskedOftenUntilTheyHaveStarted(t *testing.T) {
 				g.Expect(b.ReadinessProbe).To(Equal(test.wantReadiness))
 				g.Expect(b.StartupProbe).To(Equal(test.wantStartup))
 			}).WithTimeout(10*time.Second).Should(Succeed(), strings.ReplaceAll(name, "-", " "))
+		})
+	}
+
+	for image, wanted := range map[string][]string{
+		"registry.k8s.io/kube-apiserver:v1.36.3": {"--a"},
+		"registry.k8s.io/kube-apiserver:v1.34.4": {
+			"--a", "--feature-gates=MutatingAdmissionPolicy=true",
+			"--runtime-config=admissionregistration.k8s.io/v1alpha1=true,admissionregistration.k8s.io/v1beta1=true",
+		},
+	} {
+		t.Run(image, func(t *testing.T) {
+			g := NewWithT(t)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "x", Labels: map[string]string{"app": "kubernetes", "role": "apiserver"}}}
+			pod.Spec.AutomountServiceAccountToken = new(bool)
+			pod.Spec.Containers = []corev1.Container{{Name: "a", Image: "a", Args: []string{"--b"}}, {Name: "kube-apiserver", Image: image, Args: []string{"--a"}}}
+			g.Eventually(func(g Gomega) {
+				admitted := pod.DeepCopy()
+				g.Expect(c.Create(t.Context(), admitted, client.DryRunAll)).To(Succeed())
+				g.Expect(admitted.Spec.Containers).To(HaveExactElements(HaveField("Args", []string{"--b"}), HaveField("Args", wanted)))
+			}).WithTimeout(10*time.Second).Should(Succeed(), "policies are in force a moment after they are there")
 		})
 	}
 

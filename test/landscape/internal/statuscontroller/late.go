@@ -5,8 +5,10 @@
 package statuscontroller
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -171,7 +173,7 @@ func (s *shoots) Reconcile(ctx context.Context, request reconcile.Request) (ctrl
 	if !stays(cluster) {
 		return ctrl.Result{}, nil
 	}
-	if err := s.apply(ctx, namespace.Name); err != nil {
+	if err := s.apply(ctx, namespace.Name, manifestFor(cluster, s.manifest)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("bringing the policies into shoot %s: %w", namespace.Name, err)
 	}
 	return ctrl.Result{}, nil
@@ -195,8 +197,21 @@ func stays(cluster *unstructured.Unstructured) bool {
 	}
 }
 
-func (s *shoots) apply(ctx context.Context, namespace string) error {
-	secret := applycorev1.Secret(shootSecret, namespace).WithType(corev1.SecretTypeOpaque).WithData(map[string][]byte{"policies.yaml": s.manifest})
+// manifestFor is the manifest with the version of the policies' API that the shoot serves. See versions.yaml among the files of package
+// cluster.
+func manifestFor(cluster *unstructured.Unstructured, manifest []byte) []byte {
+	kubernetes, _, _ := unstructured.NestedString(cluster.Object, "spec", "shoot", "spec", "kubernetes", "version")
+	const newest = "admissionregistration.k8s.io/v1\n"
+	for minor, version := range map[string]string{"1.33.": "v1alpha1", "1.34.": "v1beta1", "1.35.": "v1beta1"} {
+		if strings.HasPrefix(kubernetes, minor) {
+			return bytes.ReplaceAll(manifest, []byte(newest), []byte(strings.Replace(newest, "v1", version, 1)))
+		}
+	}
+	return manifest
+}
+
+func (s *shoots) apply(ctx context.Context, namespace string, manifest []byte) error {
+	secret := applycorev1.Secret(shootSecret, namespace).WithType(corev1.SecretTypeOpaque).WithData(map[string][]byte{"policies.yaml": manifest})
 	if err := s.client.Apply(ctx, secret, fieldOwner, client.ForceOwnership); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -227,6 +228,16 @@ func TestShootsGetThePoliciesWhileTheyAreInTheSeed(t *testing.T) {
 			g.Expect(managedResource.Object["spec"]).To(HaveKeyWithValue("secretRefs", ConsistOf(HaveKeyWithValue("name", shootSecret))))
 			g.Expect(managedResource.Object["spec"]).NotTo(HaveKey("class"), "the shoot's gardener-resource-manager applies it")
 		})
+	}
+}
+
+func TestPoliciesHaveTheVersionThatTheShootServes(t *testing.T) {
+	g := NewWithT(t)
+	manifest := []byte("apiVersion: admissionregistration.k8s.io/v1\nkind: A\n---\napiVersion: rbac.authorization.k8s.io/v1\n---\napiVersion: admissionregistration.k8s.io/v1\n")
+	for kubernetes, version := range map[string]string{"1.36.3": "v1", "1.35.4": "v1beta1", "1.34.4": "v1beta1", "1.33.13": "v1alpha1", "": "v1"} {
+		cluster := clusterOf("x", "Create", false)
+		g.Expect(unstructured.SetNestedField(cluster.Object, kubernetes, "spec", "shoot", "spec", "kubernetes", "version")).To(Succeed())
+		g.Expect(string(manifestFor(cluster, manifest))).To(Equal(strings.ReplaceAll(string(manifest), "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/"+version)), kubernetes)
 	}
 }
 
