@@ -58,6 +58,9 @@ func Run(ctx context.Context, opts Options) error {
 		if err != nil {
 			return fmt.Errorf("machines.remote.allowedCIDRs: %w", err)
 		}
+		if err := addGardenAccess(p.Manager); err != nil {
+			return err
+		}
 		s := &seed{Program: p, clusters: cluster.New(p.GetClient(), p.GetConfig(), servers...)}
 		shootWebhooks, err := s.addWebhooks()
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -157,13 +156,8 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	if err != nil {
 		return at.explain(err)
 	}
-	// What machines send comes from their own addresses, and from those of the seed's nodes once it leaves the seed; where machines
-	// are elsewhere, these are not known.
-	egress := slices.Clone(networks.nodes)
-	if seed != nil && !at.remote {
-		egress = minimal(append(egress, seed.nodes...))
-	}
-	infra.Status.Networking, infra.Status.EgressCIDRs = networks.status(), toStrings(egress)
+	// Within the seed, for example at the gateway of an API server, what machines send comes from their own addresses.
+	infra.Status.Networking, infra.Status.EgressCIDRs = networks.status(), toStrings(networks.nodes)
 	infra.Status.ProviderStatus, err = reconciler.ProviderStatus(localv1alpha1.InfrastructureStatus{
 		TypeMeta:         metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.InfrastructureStatusKind},
 		MachineNamespace: at.namespace,

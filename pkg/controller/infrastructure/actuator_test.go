@@ -53,7 +53,7 @@ func TestWithMachinesInTheSeed(t *testing.T) {
 	g.Expect(status.Networking).To(Equal(&extensionsv1alpha1.InfrastructureStatusNetworking{
 		Nodes: []string{"10.0.0.0/16"}, Pods: []string{"10.3.0.0/16"}, Services: []string{"10.4.0.0/16"},
 	}))
-	g.Expect(status.EgressCIDRs).To(Equal([]string{"10.0.0.0/16", "172.18.0.0/24"}))
+	g.Expect(status.EgressCIDRs).To(Equal([]string{"10.0.0.0/16"}))
 	g.Expect(e.providerStatus()).To(Equal(localv1alpha1.InfrastructureStatus{
 		TypeMeta:         metav1.TypeMeta{APIVersion: "local.provider.extensions.gardener.cloud/v1alpha1", Kind: "InfrastructureStatus"},
 		MachineNamespace: namespace,

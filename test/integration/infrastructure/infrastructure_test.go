@@ -221,7 +221,7 @@ var _ = Describe("machines in the seed", Ordered, func() {
 		Expect(s.status().Message).To(HavePrefix("The cluster of the machines has no IPPools of Calico"))
 		Expect(s.status().MachineNamespace).To(Equal(s.namespace))
 		Expect(s.infra.Status.Networking.Nodes).To(Equal([]string{"10.0.0.0/16"}))
-		Expect(s.infra.Status.EgressCIDRs).To(Equal([]string{"10.0.0.0/16", "172.18.0.0/24"}))
+		Expect(s.infra.Status.EgressCIDRs).To(Equal([]string{"10.0.0.0/16"}))
 		Expect(hasPolicy(ctx, seed, s.namespace, infrastructure.MachinesPolicy)).To(BeTrue())
 		Expect(hasPolicy(ctx, seed, s.namespace, infrastructure.ControlPlanePolicy)).To(BeTrue())
 

@@ -37,7 +37,7 @@ spec:
   servers:
   - hosts: [api.one.local.gardener.cloud, "*.one.wild.card"]
     port: {name: tls, number: 443, protocol: TLS}
-    tls: {mode: PASSTHROUGH}
+    tls: {} # The API server leaves out PASSTHROUGH, the default.
 ---
 apiVersion: networking.istio.io/v1beta1
 kind: VirtualService

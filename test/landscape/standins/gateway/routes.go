@@ -127,7 +127,8 @@ func buildTable(self identity, gateways []gateway, virtualServices []virtualServ
 // add adds what one server of a Gateway does for a VirtualService.
 func (t *table) add(v virtualService, s server) {
 	switch s.TLS.Mode {
-	case "PASSTHROUGH":
+	// The API server leaves out the default.
+	case "", "PASSTHROUGH":
 		for _, r := range v.Spec.TLS {
 			for _, m := range r.Match {
 				if m.Port == 0 || m.Port == tlsPort {
