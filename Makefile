@@ -65,6 +65,7 @@ LAYOUT   ?=
 TEST_ARGS ?=
 VARIANT  ?=
 FOCUS    ?=
+FILTER   ?=
 DOCS     ?=
 PACKAGES ?=
 
@@ -211,10 +212,10 @@ e2e: $(LANDSCAPE)
 	[ -f "$$KUBECONFIG" ] || { echo "make e2e: there is no $$KUBECONFIG yet; run 'make up' or 'make gardener-up'" >&2; exit 1; }; set -x; \
 	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
-## e2e-gardener: Gardener's own end-to-end suite in the landscape of make up KUBERNETES=1.35,1.34,1.33, as root or with sudo; LABELS='default && workerless', FOCUS='Force Delete'
+## e2e-gardener: Gardener's own end-to-end suite in the landscape of make up KUBERNETES=1.35,1.34,1.33, as root or with sudo; FILTER='default && workerless', FOCUS='Force Delete'
 .PHONY: e2e-gardener
 e2e-gardener: $(LANDSCAPE)
-	@test/gardener/run '$(or $(LABELS),default)' '$(FOCUS)'
+	@test/gardener/run '$(or $(FILTER),default)' '$(FOCUS)'
 
 ## test-machines: run the commands above in virtual machines with a stock Debian, docs/development/tested-machines.md; VARIANT=debian-12,docker
 .PHONY: test-machines
