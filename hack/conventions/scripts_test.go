@@ -100,6 +100,7 @@ func TestNightlyRunsEverythingAndThenWhatHasNotPassed(t *testing.T) {
 		"make up UNTIL=garden", "make e2e LABELS=garden || instance || machines", "make down",
 		"make up", "make e2e LABELS=examples || docs || audit", "make e2e LABELS=gardenlet", "make e2e LABELS=workerless", "make e2e LABELS=pools",
 		"make e2e LABELS=force-delete", "make e2e LABELS=faults", "make e2e LABELS=managedseed || migration", "make e2e LABELS=restart", "make down",
+		"make up KUBERNETES=1.35,1.34,1.33", "make e2e-gardener FILTER=default && (simple || Seed || Project)", "make down",
 		"make benchmarks",
 	))
 	g.Expect(out).To(MatchRegexp(`\| check +\| passed +\| +\d+ \|`))
