@@ -97,7 +97,7 @@ func (a artifact) build(cmd *cobra.Command, root, version, arch string, compress
 		}
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "building %s %s for linux/%s\n", a.name, version, arch)
-	// #nosec G204 -- the arguments are this program's own
+	// #nosec G204 G702 -- the arguments are this program's own
 	build := exec.CommandContext(cmd.Context(), "go", arguments...)
 	build.Dir = filepath.Join(root, a.module)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOWORK=off")

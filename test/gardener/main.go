@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -46,9 +47,12 @@ type result struct {
 	name          string
 	steps, passed int
 	time          time.Duration
-	// failure is the first step that failed, and why.
-	failure string
+	// failure is the first step that failed, and why; skipped is why the suite left out some.
+	failure, skipped string
 }
+
+// afterFailure begins what Ginkgo says about the steps after one that failed.
+const afterFailure = "Spec skipped because an earlier spec"
 
 // depth is how many of the containers around a step name its case: subject, title, and kind of Shoot.
 const depth = 3
@@ -75,6 +79,8 @@ func cases(reports []types.Report) []*result {
 			case spec.State.Is(types.SpecStateFailureStates) && c.failure == "":
 				reason, _, _ := strings.Cut(strings.TrimSpace(spec.Failure.Message), "\n")
 				c.failure = spec.LeafNodeText + ": " + reason
+			case spec.State.Is(types.SpecStateSkipped) && !strings.HasPrefix(spec.Failure.Message, afterFailure):
+				c.skipped = spec.Failure.Message
 			}
 			c.steps++
 			c.time += spec.RunTime
@@ -95,13 +101,13 @@ func cases(reports []types.Report) []*result {
 
 func table(cases []*result) string {
 	var out strings.Builder
-	out.WriteString("| case | result | steps | seconds | first failure |\n|---|---|---|---|---|\n")
+	out.WriteString("| case | result | steps | seconds | first failure, or why steps were skipped |\n|---|---|---|---|---|\n")
 	for _, c := range cases {
 		state := "passed"
 		if c.failure != "" {
 			state = "failed"
 		}
-		fmt.Fprintf(&out, "| %s | %s | %d of %d | %.0f | %s |\n", c.name, state, c.passed, c.steps, c.time.Seconds(), strings.ReplaceAll(c.failure, "|", `\|`))
+		fmt.Fprintf(&out, "| %s | %s | %d of %d | %.0f | %s |\n", c.name, state, c.passed, c.steps, c.time.Seconds(), strings.ReplaceAll(cmp.Or(c.failure, c.skipped), "|", `\|`))
 	}
 	return out.String()
 }

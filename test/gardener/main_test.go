@@ -26,19 +26,20 @@ func TestTheTableHasEachCaseThatRanWithItsFirstFailure(t *testing.T) {
 	content, err := json.Marshal([]types.Report{{SpecReports: types.SpecReports{
 		step(types.SpecStatePassed, "Create Shoot", "", "Shoot Tests", "Create", "Workerless Shoot"),
 		step(types.SpecStateFailed, "Wait for Shoot", "Timed out | after 30s.\nExpected more", "Shoot Tests", "Create", "Workerless Shoot", "Bastion"),
-		step(types.SpecStateSkipped, "Delete Shoot", "", "Shoot Tests", "Create", "Workerless Shoot"),
+		step(types.SpecStateSkipped, "Delete Shoot", "Spec skipped because an earlier spec in an ordered container failed", "Shoot Tests", "Create", "Workerless Shoot"),
 		step(types.SpecStateSkipped, "Create Shoot", "", "Shoot Tests", "Create", "Shoot with workers"),
 		step(types.SpecStatePassed, "Create Project", "", "Project Tests"),
+		step(types.SpecStateSkipped, "Switch class", "class not installed", "Project Tests"),
 	}}})
 	g.Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(t.TempDir(), "report.json")
 	g.Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
 	var out strings.Builder
 	g.Expect(run(path, &out)).To(Succeed())
-	g.Expect(out.String()).To(Equal(`| case | result | steps | seconds | first failure |
+	g.Expect(out.String()).To(Equal(`| case | result | steps | seconds | first failure, or why steps were skipped |
 |---|---|---|---|---|
 | Shoot Tests, Create, Workerless Shoot | failed | 1 of 3 | 6 | Wait for Shoot: Timed out \| after 30s. |
-| Project Tests | passed | 1 of 1 | 2 |  |
+| Project Tests | passed | 1 of 2 | 4 | class not installed |
 `))
 
 	g.Expect(os.WriteFile(path, []byte("{"), 0o600)).To(Succeed())
