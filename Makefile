@@ -215,7 +215,7 @@ e2e: $(LANDSCAPE)
 ## e2e-gardener: Gardener's own end-to-end suite in the landscape of make up KUBERNETES=1.35,1.34,1.33, as root or with sudo; FILTER='default && workerless', FOCUS='Force Delete'
 .PHONY: e2e-gardener
 e2e-gardener: $(LANDSCAPE)
-	@test/gardener/run '$(or $(FILTER),default)' '$(FOCUS)'
+	@AS_USER='$(AS_USER)' test/gardener/run '$(or $(FILTER),default)' '$(FOCUS)'
 
 ## test-machines: run the commands above in virtual machines with a stock Debian, docs/development/tested-machines.md; VARIANT=debian-12,docker
 .PHONY: test-machines

@@ -56,10 +56,9 @@ func (l Landscape) isUnused(p binaries.Program) bool {
 
 // served is the image without the versions whose programs nobody asked for.
 func (l Landscape) served(real images.Real) images.Real {
+	unused := slices.DeleteFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool { return !l.isUnused(p) })
 	real.Versions = slices.DeleteFunc(slices.Clone(real.Versions), func(version string) bool {
-		return slices.ContainsFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool {
-			return l.isUnused(p) && strings.HasSuffix(p.Name, "-"+version)
-		})
+		return slices.ContainsFunc(unused, func(p binaries.Program) bool { return strings.HasSuffix(p.Name, "-"+version) })
 	})
 	return real
 }
