@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -119,8 +120,18 @@ func writeCertificate(t *testing.T, directory string) []byte {
 	return pair.Certificate[0]
 }
 
+// The informers of a manager that cannot stop go on. The commands that other tests run would set klog's logger below them, so
+// this test has a process of its own.
 func TestCloudControllerServesHealthAndMetricsBeforeItReachesAnAPIServer(t *testing.T) {
 	g := NewWithT(t)
+	const own = "TEST_HAS_ITS_OWN_PROCESS"
+	if os.Getenv(own) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$") // #nosec G204 G702 -- the test itself
+		cmd.Env = append(os.Environ(), own+"=true")
+		out, err := cmd.CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred(), string(out))
+		return
+	}
 	directory := t.TempDir()
 	first := writeCertificate(t, directory)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
