@@ -90,9 +90,16 @@ func TestEveryExampleIsReadByATest(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	others := []string{
 		"10-secret-backup.yaml", "11-secret-dns.yaml", "20-operator-extension.yaml", "21-controller-registration.yaml", "30-garden.yaml", "40-extension.yaml", "50-cloudprofile.yaml",
-		"51-projects.yaml", "52-credentials.yaml", "60-seed-secrets.yaml", "96-bastion.yaml", "98-managedseed.yaml",
+		"51-projects.yaml", "52-credentials.yaml", "53-exposureclass.yaml", "60-seed-secrets.yaml", "96-bastion.yaml", "98-managedseed.yaml",
 	}
 	g.Expect(files).To(ConsistOf(append(others, slices.Collect(maps.Keys(shoots()))...)))
+}
+
+func TestGardenerAcceptsTheExposureClass(t *testing.T) {
+	class, converted := &gardencorev1beta1.ExposureClass{}, &gardencore.ExposureClass{}
+	readAll(t, "53-exposureclass.yaml", class)
+	internal(t, class, converted)
+	NewWithT(t).Expect(corevalidation.ValidateExposureClass(converted)).To(BeEmpty())
 }
 
 func TestEveryExampleSaysInWhichClusterItBelongs(t *testing.T) {

@@ -6,7 +6,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -21,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/relay"
@@ -87,11 +92,17 @@ spec:
 ---
 apiVersion: networking.istio.io/v1beta1
 kind: VirtualService
-metadata: {name: plutono, namespace: garden}
+metadata: {name: plutono, namespace: garden, labels: {reference.gardener.cloud/basic-auth-server-name: auth}}
 spec:
   gateways: [plutono]
   hosts: [plutono.local]
   http:
+  - match: [{uri: {prefix: /api/admin/}}, {uri: {prefix: /quit}}]
+    directResponse: {status: 403}
+  - match: [{headers: {Upgrade: {}}}]
+    directResponse: {status: 418}
+  - match: [{uri: {prefix: /away}}]
+    route: [{destination: {host: www.example.com, port: {number: 443}}}]
   - route: [{destination: {host: plutono.garden.svc.cluster.local, port: {number: 3000}}}]
 `
 	httpProxy = `
@@ -182,7 +193,6 @@ func TestTable(t *testing.T) {
 		{"knows no destination outside of the cluster", seedGateway(), replace("kube-apiserver.shoot--local--one.svc.cluster.local", "www.example.com"), "api.one.local.gardener.cloud", backend{}},
 		{"has no route without a destination", seedGateway(), replace("- destination: {host: kube-apiserver.shoot--local--one.svc.cluster.local, port: {number: 443}}", ""), "api.one.local.gardener.cloud", backend{}},
 		{"passes through to a kube-apiserver where TLS with client certificates ends", seedGateway(), termination, "api.virtual-garden.local", backend{namespace: "garden", name: "virtual-garden-kube-apiserver", port: 443}},
-		{"does not serve where TLS ends", seedGateway(), termination, "plutono.local", backend{}},
 		{"lets the older of two have the host", seedGateway(), passthrough + "---" + strings.NewReplacer("--one", "--two", "2026", "2025").Replace(passthrough), "api.one.local.gardener.cloud", backend{namespace: "shoot--local--two", name: "kube-apiserver", port: 443}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -191,6 +201,32 @@ func TestTable(t *testing.T) {
 			g.Expect(to).To(Equal(test.expected))
 			g.Expect(found).To(Equal(test.expected != backend{}))
 		})
+	}
+}
+
+func TestTableKnowsWhereTLSEnds(t *testing.T) {
+	g := NewWithT(t)
+	to, found := tableOf(t, seedGateway(), termination).lookup("plutono.local")
+	g.Expect(found).To(BeTrue())
+	g.Expect(to).To(Equal(backend{site: &site{
+		credential: "some",
+		auth:       backend{namespace: "garden", name: "auth", port: 10000},
+		rules: []rule{
+			{prefixes: []string{"/api/admin/", "/quit"}, status: http.StatusForbidden},
+			{to: backend{namespace: "garden", name: "plutono", port: 3000}},
+		},
+	}}))
+	public, _ := tableOf(t, seedGateway(), strings.ReplaceAll(termination, "basic-auth-server-name", "other")).lookup("plutono.local")
+	g.Expect(public.site.auth).To(Equal(backend{}))
+}
+
+func TestSiteFindsTheFirstRuleForAPath(t *testing.T) {
+	g := NewWithT(t)
+	s := &site{rules: []rule{{prefixes: []string{"/a", "/b"}, status: 403}, {prefixes: []string{"/c"}, status: 404}}}
+	for path, expected := range map[string]int{"/a": 403, "/bc": 403, "/c/a": 404, "/d": 0, "": 0} {
+		found, ok := s.find(path)
+		g.Expect(found.status).To(Equal(expected), path)
+		g.Expect(ok).To(Equal(expected != 0), path)
 	}
 }
 
@@ -205,11 +241,11 @@ func TestConnectBackend(t *testing.T) {
 		cluster  string
 		expected backend
 	}{
-		{"outbound|1194||vpn-seed-server.shoot--a--b.svc.cluster.local", backend{"shoot--a--b", "vpn-seed-server", 1194}},
-		{"outbound|1194||vpn-seed-server-1.shoot--a--b.svc.cluster.local", backend{"shoot--a--b", "vpn-seed-server-1", 1194}},
-		{"outbound|443||kube-apiserver.shoot--a--b.svc.cluster.local", backend{"shoot--a--b", "kube-apiserver", 443}},
-		{"shoot--a--b--kube-apiserver-socket", backend{"shoot--a--b", "kube-apiserver", 443}},
-		{"shoot-garden-soil--kube-apiserver-socket", backend{"shoot-garden-soil", "kube-apiserver", 443}},
+		{"outbound|1194||vpn-seed-server.shoot--a--b.svc.cluster.local", backend{namespace: "shoot--a--b", name: "vpn-seed-server", port: 1194}},
+		{"outbound|1194||vpn-seed-server-1.shoot--a--b.svc.cluster.local", backend{namespace: "shoot--a--b", name: "vpn-seed-server-1", port: 1194}},
+		{"outbound|443||kube-apiserver.shoot--a--b.svc.cluster.local", backend{namespace: "shoot--a--b", name: "kube-apiserver", port: 443}},
+		{"shoot--a--b--kube-apiserver-socket", backend{namespace: "shoot--a--b", name: "kube-apiserver", port: 443}},
+		{"shoot-garden-soil--kube-apiserver-socket", backend{namespace: "shoot-garden-soil", name: "kube-apiserver", port: 443}},
 	} {
 		t.Run("goes to "+test.cluster, func(t *testing.T) {
 			g := NewWithT(t)
@@ -233,8 +269,8 @@ func TestConnectBackend(t *testing.T) {
 }
 
 func resourceOf(kind string) schema.GroupVersionResource {
-	if kind == "Service" {
-		return schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	if kind == "Service" || kind == "Secret" {
+		return schema.GroupVersionResource{Version: "v1", Resource: strings.ToLower(kind) + "s"}
 	}
 	return schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1beta1", Resource: strings.ToLower(kind) + "s"}
 }
@@ -250,7 +286,7 @@ func create(t *testing.T, client dynamic.Interface, documents ...string) {
 func TestWatcherFollowsTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	kinds := map[schema.GroupVersionResource]string{}
-	for _, kind := range []string{"Gateway", "VirtualService", "Service"} {
+	for _, kind := range []string{"Gateway", "VirtualService", "Service", "Secret"} {
 		kinds[resourceOf(kind)] = kind + "List"
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
@@ -297,6 +333,17 @@ func TestWatcherFollowsTheCluster(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Eventually(address).Should(Equal(change.expected))
 	}
+	read := func(credential string) func() error {
+		return func() error {
+			_, err := w.certificate(credential)
+			return err
+		}
+	}
+	g.Expect(read("site")()).To(MatchError("no Secret istio-ingress/site"))
+	create(t, client, certificateOf(t, "istio-ingress", "site"), certificateOf(t, "garden", "other"), "kind: Secret\nmetadata: {name: broken, namespace: istio-ingress}")
+	g.Eventually(read("site")).Should(Succeed())
+	g.Eventually(read("broken")).Should(MatchError(ContainSubstring("reading Secret istio-ingress/broken")))
+	g.Expect(read("other")()).To(MatchError("no Secret istio-ingress/other"), "it is another namespace's")
 	g.Expect(services.Delete(ctx, "kube-apiserver", metav1.DeleteOptions{})).To(Succeed())
 	g.Eventually(address).Should(Equal("no Service shoot--local--one/kube-apiserver"))
 	g.Expect(client.Resource(resourceOf("Gateway")).Namespace("shoot--local--one").Delete(ctx, "kube-apiserver", metav1.DeleteOptions{})).To(Succeed())
@@ -307,14 +354,24 @@ func TestWatcherFollowsTheCluster(t *testing.T) {
 	g.Expect(probe()).To(Equal(http.StatusServiceUnavailable), "whoever ends is not ready")
 }
 
+// certificateOf returns a Secret with a new certificate.
+func certificateOf(t *testing.T, namespace, name string) string {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("plutono.local", nil, []string{"other.local"})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("kind: Secret\nmetadata: {name: %s, namespace: %s}\ndata: {tls.crt: %s, tls.key: %s}", name, namespace, encode(certificate), encode(key))
+}
+
 // static is a router that knows one backend.
 type static struct {
 	host, at string
 	ports    []int
 }
 
-func (s static) byHost(host string) (backend, bool) { return backend{name: "some"}, host == s.host }
-func (s static) open(port int) bool                 { return len(s.ports) > 0 && s.ports[0] == port }
+func (s static) byHost(host string) (backend, bool)           { return backend{name: "some"}, host == s.host }
+func (s static) open(port int) bool                           { return len(s.ports) > 0 && s.ports[0] == port }
+func (s static) certificate(string) (*tls.Certificate, error) { return nil, errors.New("none") }
 func (s static) address(backend) (string, error) {
 	if s.at == "" {
 		return "", errors.New("not there")
@@ -366,6 +423,103 @@ func TestProxyPassesTLSThrough(t *testing.T) {
 	p.router = static{host: "example.com"}
 	_, err = get("example.com")
 	g.Expect(err).To(MatchError(io.EOF))
+}
+
+// hosted is a router that knows sites, and where their backends are.
+type hosted struct {
+	static
+	sites     map[string]*site
+	addresses map[string]string
+	pair      tls.Certificate
+}
+
+func (h hosted) byHost(host string) (backend, bool) {
+	at, found := h.sites[host]
+	return backend{site: at}, found
+}
+
+func (h hosted) address(to backend) (string, error) {
+	if address := h.addresses[to.name]; address != "" {
+		return address, nil
+	}
+	return "", errors.New("not there")
+}
+
+func (h hosted) certificate(string) (*tls.Certificate, error) { return &h.pair, nil }
+
+func TestProxyEndsTLSForSites(t *testing.T) {
+	g := NewWithT(t)
+	page := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		_, _ = io.WriteString(response, request.Host+request.URL.Path)
+	}))
+	defer page.Close()
+	auth := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
+		if user, password, _ := request.BasicAuth(); request.Host != "plutono.local" || user != "admin" || password != "secret" {
+			response.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	defer auth.Close()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("plutono.local", nil, []string{"other.local", "lost.local"})
+	g.Expect(err).NotTo(HaveOccurred())
+	pair, err := tls.X509KeyPair(certificate, key)
+	g.Expect(err).NotTo(HaveOccurred())
+	rules := []rule{{prefixes: []string{"/api/admin/"}, status: http.StatusForbidden}, {prefixes: []string{"/lost"}, to: backend{name: "lost"}}, {prefixes: []string{"/p"}, to: backend{name: "page"}}}
+	router := hosted{pair: pair, addresses: map[string]string{"page": page.Listener.Addr().String(), "auth": auth.Listener.Addr().String()}, sites: map[string]*site{
+		"plutono.local": {auth: backend{name: "auth"}, rules: rules},
+		"other.local":   {rules: rules},
+		"lost.local":    {auth: backend{name: "lost"}, rules: rules},
+	}}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	server := newSites(router)
+	t.Cleanup(func() { _ = server.Close() })
+	go func() { _ = server.ServeTLS(listener, "", "") }()
+	p := &proxy{router: router, dial: (&net.Dialer{}).DialContext, sites: listener.Addr().String()}
+	address := start(t, p.serveTLS)
+
+	roots := x509.NewCertPool()
+	g.Expect(roots.AppendCertsFromPEM(certificate)).To(BeTrue())
+	for _, test := range []struct {
+		name, url, host, password string
+		expected                  int
+		body                      string
+	}{
+		{"passes a request on", "https://plutono.local/page", "", "secret", http.StatusOK, "plutono.local/page"},
+		{"heeds the port of a host", "https://plutono.local:443/page", "plutono.local:443", "secret", http.StatusOK, "plutono.local:443/page"},
+		{"asks for a password", "https://plutono.local/page", "", "", http.StatusUnauthorized, ""},
+		{"refuses another password", "https://plutono.local/page", "", "other", http.StatusUnauthorized, ""},
+		{"asks for a password before it answers itself", "https://plutono.local/api/admin/", "", "", http.StatusUnauthorized, ""},
+		{"answers itself", "https://plutono.local/api/admin/x", "", "secret", http.StatusForbidden, ""},
+		{"needs a rule", "https://other.local/else", "", "", http.StatusNotFound, ""},
+		{"needs a backend", "https://other.local/lost", "", "", http.StatusServiceUnavailable, ""},
+		{"lets all in where nobody knows users", "https://other.local/page", "", "", http.StatusOK, "other.local/page"},
+		{"lets nobody in whose server is lost", "https://lost.local/page", "", "secret", http.StatusServiceUnavailable, ""},
+		{"serves no other host than TLS was for", "https://other.local/page", "plutono.local", "secret", http.StatusMisdirectedRequest, ""},
+		{"serves no host that is no site", "https://other.local/page", "unknown.local", "secret", http.StatusMisdirectedRequest, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}}
+			defer transport.CloseIdleConnections()
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.url, nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			if test.host != "" {
+				request.Host = test.host
+			}
+			if test.password != "" {
+				request.SetBasicAuth("admin", test.password)
+			}
+			response, err := (&http.Client{Transport: transport}).Do(request)
+			g.Expect(err).NotTo(HaveOccurred())
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(response.StatusCode).To(Equal(test.expected))
+			g.Expect(string(body)).To(Equal(test.body))
+		})
+	}
 }
 
 func TestProxyConnects(t *testing.T) {

@@ -9,19 +9,21 @@
 // It watches Gateways, VirtualServices and Services. What selects its Pod's labels and is exported to its namespace is served:
 //   - port 9443 (port 443 of its Service): TLS by server name, passed through to the VirtualService's destination. So it also
 //     does where a Gateway would end TLS with optional client certificates: behind these is a kube-apiserver with the same
-//     certificate, which then sees the client's own instead of what the gateway says about it.
+//     certificate, which then sees the client's own instead of what the gateway says about it. Where a Gateway ends TLS without
+//     them, requests go by the prefix of their path, and only after the server for basic authentication let them.
 //   - ports 8443 and 8132: HTTP CONNECT for the VPN and apiserver-proxy of shoots, by the headers X-Gardener-Destination and
 //     Reversed-VPN, if a Gateway opens the port.
 //
-// It does not: end TLS (so Gateways of mode SIMPLE, dashboards in the main, are not served, nor certificates for a wildcard
-// domain), authenticate, speak the PROXY protocol, balance by request, route by anything but the host, or read EnvoyFilters
-// and DestinationRules. It serves no metrics.
+// It does not: speak the PROXY protocol or TLS with backends, balance by request, route by more than host and path, or read
+// EnvoyFilters and DestinationRules. It serves no metrics.
 //
-// It needs to list and watch gateways and virtualservices (networking.istio.io) and services in all namespaces.
+// It needs to list and watch gateways and virtualservices (networking.istio.io) and services in all namespaces, and secrets in
+// its own.
 package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -81,7 +83,14 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 
-	p := &proxy{router: w, dial: (&net.Dialer{}).DialContext}
+	sites, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("opening the ports: %w", err)
+	}
+	p := &proxy{router: w, dial: (&net.Dialer{}).DialContext, sites: sites.Addr().String()}
+	server := newSites(w)
+	defer server.Close()              //nolint:errcheck // The program ends.
+	go server.ServeTLS(sites, "", "") //nolint:errcheck // It ends with the program.
 	return serve(ctx, w, map[int]func(context.Context, net.Conn){
 		9443: p.serveTLS,
 		8443: p.serveConnect(8443, "X-Gardener-Destination"),
@@ -143,15 +152,18 @@ type router interface {
 	byHost(host string) (backend, bool)
 	address(backend) (string, error)
 	open(port int) bool
+	certificate(credential string) (*tls.Certificate, error)
 }
 
 // proxy joins clients and Services.
 type proxy struct {
 	router router
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	// sites is where the server of sites listens.
+	sites string
 }
 
-// serveTLS forwards a connection as it is to whom its server name belongs.
+// serveTLS forwards a connection as it is to whom its server name belongs, or to the server of sites.
 func (p *proxy) serveTLS(ctx context.Context, conn net.Conn) {
 	host, conn, err := relay.ServerName(conn)
 	if err != nil {
@@ -204,6 +216,9 @@ func (p *proxy) serveConnect(port int, header string) func(context.Context, net.
 }
 
 func (p *proxy) reach(ctx context.Context, to backend) (net.Conn, error) {
+	if to.site != nil {
+		return p.dial(ctx, "tcp", p.sites)
+	}
 	address, err := p.router.address(to)
 	if err != nil {
 		return nil, err

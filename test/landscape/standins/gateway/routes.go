@@ -29,7 +29,8 @@ type server struct {
 		Protocol string `json:"protocol"`
 	} `json:"port"`
 	TLS struct {
-		Mode string `json:"mode"`
+		Mode           string `json:"mode"`
+		CredentialName string `json:"credentialName"`
 	} `json:"tls"`
 }
 
@@ -48,8 +49,15 @@ type virtualService struct {
 			Route []route `json:"route"`
 		} `json:"tls"`
 		HTTP []struct {
-			Match []any   `json:"match"`
-			Route []route `json:"route"`
+			Match []struct {
+				URI struct {
+					Prefix string `json:"prefix"`
+				} `json:"uri"`
+			} `json:"match"`
+			Route          []route `json:"route"`
+			DirectResponse struct {
+				Status int `json:"status"`
+			} `json:"directResponse"`
 		} `json:"http"`
 	} `json:"spec"`
 }
@@ -63,11 +71,49 @@ type route struct {
 	} `json:"destination"`
 }
 
-// backend is a Service's port.
+// backend is a Service's port, or a site.
 type backend struct {
 	namespace, name string
 	port            int
+	site            *site
 }
+
+// site is a host at which TLS ends.
+type site struct {
+	// credential is the Secret with its certificate, in the gateway's namespace.
+	credential string
+	// auth is the server that knows who may come in. All may, if it is empty.
+	auth backend
+	// rules are tried in their order.
+	rules []rule
+}
+
+// rule is what is done with requests for paths.
+type rule struct {
+	// prefixes are those of the paths. All paths are meant, if there is none.
+	prefixes []string
+	// status is the answer, unless it is 0.
+	status int
+	to     backend
+}
+
+// find returns the rule for a path.
+func (s *site) find(path string) (rule, bool) {
+	i := slices.IndexFunc(s.rules, func(r rule) bool {
+		return len(r.prefixes) == 0 || slices.ContainsFunc(r.prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+	})
+	if i < 0 {
+		return rule{}, false
+	}
+	return s.rules[i], true
+}
+
+const (
+	// authLabel is the label of a VirtualService with the name of the server that knows who may come in.
+	authLabel = "reference.gardener.cloud/basic-auth-server-name"
+	// authPort is the port of that server.
+	authPort = 10000
+)
 
 // tlsPort is the Service port whose Gateways are served by the server name of TLS. The Pod listens on another one, but Istio's
 // objects speak of the Service's.
@@ -132,7 +178,7 @@ func (t *table) add(v virtualService, s server) {
 		for _, r := range v.Spec.TLS {
 			for _, m := range r.Match {
 				if m.Port == 0 || m.Port == tlsPort {
-					t.addHosts(v, s, m.SNIHosts, r.Route)
+					t.addRoute(v, s, m.SNIHosts, r.Route)
 				}
 			}
 		}
@@ -140,21 +186,49 @@ func (t *table) add(v virtualService, s server) {
 		// A kube-apiserver stands behind these, with the very certificate with which the gateway would end TLS.
 		for _, r := range slices.Backward(v.Spec.HTTP) {
 			if len(r.Match) == 0 {
-				t.addHosts(v, s, v.Spec.Hosts, r.Route)
+				t.addRoute(v, s, v.Spec.Hosts, r.Route)
 				return
 			}
 		}
+	case "SIMPLE":
+		t.addHosts(s, v.Spec.Hosts, backend{site: siteOf(v, s)})
 	}
 }
 
-func (t *table) addHosts(v virtualService, s server, hosts []string, routes []route) {
+// siteOf reads the routes of HTTP. Those that look at more than the path are left out.
+func siteOf(v virtualService, s server) *site {
+	at := &site{credential: s.TLS.CredentialName}
+	if name := v.Labels[authLabel]; name != "" {
+		at.auth = backend{namespace: v.Namespace, name: name, port: authPort}
+	}
+	for _, h := range v.Spec.HTTP {
+		r := rule{status: h.DirectResponse.Status}
+		for _, m := range h.Match {
+			if m.URI.Prefix != "" {
+				r.prefixes = append(r.prefixes, m.URI.Prefix)
+			}
+		}
+		known := r.status != 0
+		if !known && len(h.Route) > 0 {
+			r.to, known = backendOf(h.Route[0], v.Namespace)
+		}
+		if known && (len(h.Match) == 0 || len(r.prefixes) > 0) {
+			at.rules = append(at.rules, r)
+		}
+	}
+	return at
+}
+
+func (t *table) addRoute(v virtualService, s server, hosts []string, routes []route) {
 	if len(routes) == 0 {
 		return
 	}
-	to, ok := backendOf(routes[0], v.Namespace)
-	if !ok {
-		return
+	if to, ok := backendOf(routes[0], v.Namespace); ok {
+		t.addHosts(s, hosts, to)
 	}
+}
+
+func (t *table) addHosts(s server, hosts []string, to backend) {
 	for _, host := range hosts {
 		for _, served := range s.Hosts {
 			// A server's host may name the namespace of the VirtualServices that it is for.

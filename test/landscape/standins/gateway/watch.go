@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,20 +34,24 @@ type watcher struct {
 	self                                identity
 	factory                             dynamicinformer.DynamicSharedInformerFactory
 	gateways, virtualServices, services cache.SharedIndexInformer
+	own                                 dynamicinformer.DynamicSharedInformerFactory
+	secrets                             cache.SharedIndexInformer
 	rebuilding                          sync.Mutex
 	current                             atomic.Pointer[table]
 }
 
 func newWatcher(client dynamic.Interface, self identity) (*watcher, error) {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	own := dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, self.namespace, nil)
 	istio := schema.GroupVersion{Group: "networking.istio.io", Version: "v1beta1"}
 	w := &watcher{
-		self: self, factory: factory,
+		self: self, factory: factory, own: own,
 		gateways:        factory.ForResource(istio.WithResource("gateways")).Informer(),
 		virtualServices: factory.ForResource(istio.WithResource("virtualservices")).Informer(),
 		services:        factory.ForResource(corev1.SchemeGroupVersion.WithResource("services")).Informer(),
+		secrets:         own.ForResource(corev1.SchemeGroupVersion.WithResource("secrets")).Informer(),
 	}
-	for _, informer := range []cache.SharedIndexInformer{w.gateways, w.virtualServices, w.services} {
+	for _, informer := range []cache.SharedIndexInformer{w.gateways, w.virtualServices, w.services, w.secrets} {
 		if err := informer.SetTransform(strip); err != nil {
 			return nil, fmt.Errorf("preparing the watches: %w", err)
 		}
@@ -78,11 +83,13 @@ func strip(object any) (any, error) {
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) {
+	w.own.Start(ctx.Done())
 	w.factory.Start(ctx.Done())
 	w.factory.WaitForCacheSync(ctx.Done())
 	w.rebuild()
 	<-ctx.Done()
 	w.factory.Shutdown()
+	w.own.Shutdown()
 }
 
 // rebuild makes the table anew, once all objects are known.
@@ -141,6 +148,23 @@ func (w *watcher) address(b backend) (string, error) {
 		return "", fmt.Errorf("%s/%s has no port %d", b.namespace, b.name, port)
 	}
 	return net.JoinHostPort(service.Spec.ClusterIP, strconv.Itoa(port)), nil
+}
+
+// certificate reads the certificate of a site.
+func (w *watcher) certificate(credential string) (*tls.Certificate, error) {
+	object, found, err := w.secrets.GetStore().GetByKey(w.self.namespace + "/" + credential)
+	if err != nil || !found {
+		return nil, fmt.Errorf("no Secret %s/%s", w.self.namespace, credential)
+	}
+	secret := &corev1.Secret{}
+	if err := convert(object, secret); err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", w.self.namespace, credential, err)
+	}
+	return &pair, nil
 }
 
 // decode reads all objects of an informer; one that can't be read is left out, as one wrong object must not stop the others.

@@ -29,6 +29,16 @@ func Main(run func(context.Context) error) {
 	}
 }
 
+// Serve serves HTTP on an address until ctx ends.
+func Serve(ctx context.Context, address string, handler http.Handler) error {
+	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
 // Ask asks another process of the Pod, which serves HTTP on an address of a network ("tcp" or "unix"). An error has its answer,
 // unless that is 200.
 func Ask(ctx context.Context, network, address, path string) error {
