@@ -54,6 +54,7 @@ UNTIL    ?=
 NETWORK  ?=
 GARDENER ?=
 KUBERNETES ?=
+COMPONENTS ?=
 INSTANCE ?=
 TARGET   ?=
 FROM     ?=
@@ -71,10 +72,10 @@ PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, KUBERNETES=1.35,1.34 adds versions for Shoots
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, KUBERNETES=1.35,1.34 adds versions for Shoots, COMPONENTS=observability has Prometheus
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
+	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(if $(COMPONENTS),--components $(COMPONENTS))
 
 ## dev: after up, watch the sources and deploy each edit, as root or with sudo; TARGET=bare or kind where there are both
 .PHONY: dev

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -282,7 +283,7 @@ func listOf(steps []step.Step) string {
 
 func upCommand() *cobra.Command {
 	var until, from, programs, gardener string
-	var kubernetes []string
+	var kubernetes, components []string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the landscape up; running it again continues or repairs",
@@ -297,11 +298,12 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16
   sudo make up KUBERNETES=1.35  # Shoots may have Kubernetes 1.35 as well
+  sudo make up COMPONENTS=observability  # Prometheus, in place of its stand-in
   sudo make up FROM=shoots      # what make save NAME=shoots kept`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
 			l.Programs = programs
-			if err := l.UseKubernetes(kubernetes); err != nil {
+			if err := l.Use(kubernetes, components); err != nil {
 				return err
 			}
 			if from != "" {
@@ -321,7 +323,8 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
 	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`; without it, from the release that is pinned")
 	cmd.Flags().StringSliceVar(&kubernetes, "kubernetes", nil, "further minor `VERSIONS` of Kubernetes to build for Shoots: 1.35, 1.34, 1.33; kept until down")
-	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes"} {
+	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it); kept until down")
+	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes", "components"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
 	}
 	return cmd
@@ -389,11 +392,11 @@ func doctorCommand() *cobra.Command {
 
 func registryCommand() *cobra.Command {
 	var dir string
-	var listen, caches []string
+	var listen, caches, optional []string
 	cmd := &cobra.Command{
 		Use: "registry", Short: "The landscape's registry (started by up)", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			table, err := images.Load()
+			table, err := images.Load(optional)
 			if err != nil {
 				return err
 			}
@@ -411,11 +414,13 @@ func registryCommand() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "dir", "", "folder that keeps what is pushed")
 	cmd.Flags().StringArrayVar(&listen, "listen", nil, "addresses to serve on")
 	cmd.Flags().StringArrayVar(&caches, "listen-for-caches", nil, "addresses to serve pull-through caches on")
+	cmd.Flags().StringArrayVar(&optional, "optional", nil, "optional images that are in use")
 	return cmd
 }
 
 func statusControllerCommand() *cobra.Command {
 	var kubeconfig string
+	var optional []string
 	var network layout.Network
 	opts := statuscontroller.Options{Provisioner: cluster.Provisioner}
 	cmd := &cobra.Command{
@@ -425,9 +430,10 @@ func statusControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if opts.ShootManifest, err = cluster.ShootManifest(network); err != nil {
+			if opts.ShootManifest, err = cluster.ShootManifest(network, optional); err != nil {
 				return err
 			}
+			opts.Observability = slices.Contains(optional, up.Observability)
 			return statuscontroller.Run(cmd.Context(), config, opts)
 		},
 	}
@@ -436,6 +442,7 @@ func statusControllerCommand() *cobra.Command {
 	cmd.Flags().StringVar(&opts.Volumes, "volumes", "", "folder of the volumes")
 	cmd.Flags().StringVar(&opts.Node, "node", "", "the node with the folder, in a cluster with several")
 	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint; empty for none")
+	cmd.Flags().StringArrayVar(&optional, "optional", nil, "optional images that are in use")
 	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has volumes of its own")
 	return cmd
 }

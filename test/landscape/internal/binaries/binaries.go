@@ -46,6 +46,8 @@ type Program struct {
 	Versions []string
 	// Module is the upstream module whose version counts; empty for sources of this repository.
 	Module string
+	// Tags are those of the build, with commas.
+	Tags string
 	// Optional is the name by which it is asked for; empty for a program that is always built.
 	Optional string
 }
@@ -186,7 +188,7 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	if tree != "" && tree == stampedTree {
 		return false, nil
 	}
-	digest, err := p.digest(ctx, flags, b.Invoker, p.Module == "" || replaced)
+	digest, err := p.digest(ctx, flags+p.Tags, b.Invoker, p.Module == "" || replaced)
 	if err != nil {
 		return false, err
 	}
@@ -198,7 +200,7 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	}
 	// Not to out: go build touches a file even if it has nothing to change, and the processes that run it would be restarted.
 	made := out + ".new"
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", flags, "-o", made, p.Package) // #nosec G204 -- from the table of programs.
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", p.Tags, "-ldflags", flags, "-o", made, p.Package) // #nosec G204 -- from the table of programs.
 	cmd.Dir, cmd.Env = p.Dir, environment()
 	b.Invoker.Run(cmd)
 	var output bytes.Buffer
@@ -366,9 +368,9 @@ var table []byte
 // Programs lists everything that the landscape builds, in the order in which it is built. root is the repository's folder.
 func Programs(root string) []Program {
 	var entries []struct {
-		Folder, Module, Version, Optional string
-		Versions                          []string
-		Programs                          []struct{ Name, Package string }
+		Folder, Module, Version, Optional, Tags string
+		Versions                                []string
+		Programs                                []struct{ Name, Package string }
 	}
 	if err := yaml.UnmarshalStrict(table, &entries); err != nil {
 		// The file is a part of this program.
@@ -378,7 +380,7 @@ func Programs(root string) []Program {
 	for _, entry := range entries {
 		for _, p := range entry.Programs {
 			program := Program{
-				Name: p.Name, Dir: filepath.Join(root, "test", "landscape", entry.Folder), Package: p.Package, Module: entry.Module, Optional: entry.Optional,
+				Name: p.Name, Dir: filepath.Join(root, "test", "landscape", entry.Folder), Package: p.Package, Module: entry.Module, Optional: entry.Optional, Tags: entry.Tags,
 			}
 			for _, variable := range entry.Versions {
 				if entry.Version != "" && !strings.Contains(variable, "=") {

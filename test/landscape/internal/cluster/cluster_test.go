@@ -64,7 +64,7 @@ func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
 	g := NewWithT(t)
 	network, err := layout.ParseNetwork("172.30.0.0/16")
 	g.Expect(err).NotTo(HaveOccurred())
-	table, err := images.Load()
+	table, err := images.Load(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, render := range []func(layout.Network) ([]*unstructured.Unstructured, error){
 		DNS,
@@ -87,7 +87,7 @@ func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
 
 func TestNoImageOfThisRepositoryIsStoodInFor(t *testing.T) {
 	g := NewWithT(t)
-	table, err := images.Load()
+	table, err := images.Load(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	config, err := os.ReadFile("../../../../skaffold/skaffold.yaml")
 	g.Expect(err).NotTo(HaveOccurred())

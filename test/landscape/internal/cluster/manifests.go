@@ -77,9 +77,9 @@ func policies(dropSysResource bool) []string {
 	return names
 }
 
-// ShootManifest is the same as YAML, for this machine and the landscape's table.
-func ShootManifest(network layout.Network) ([]byte, error) {
-	table, err := images.Load()
+// ShootManifest is the same as YAML, for this machine and the landscape's table, with what is optional and in use.
+func ShootManifest(network layout.Network, optional []string) ([]byte, error) {
+	table, err := images.Load(optional)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestLookup(t *testing.T) {
-	table, err := Load()
+	table, err := Load(nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, test := range []struct {
 		name, repository string
@@ -140,7 +140,7 @@ func TestLookup(t *testing.T) {
 
 func TestPatternsAgreeWithLookup(t *testing.T) {
 	g := NewWithT(t)
-	table, err := Load()
+	table, err := Load(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	real, standIn := regexp.MustCompile(table.RealPattern()), regexp.MustCompile(table.StandInPattern())
 	for _, suffix := range []string{"", ":v1.2.3", "@sha256:" + strings.Repeat("0", 64), ":v1@sha256:" + strings.Repeat("0", 64)} {
@@ -157,7 +157,7 @@ func TestPatternsAgreeWithLookup(t *testing.T) {
 }
 
 func TestTheTableHasAllImagesThatGardenerDeploys(t *testing.T) {
-	table, err := Load()
+	table, err := Load(nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, test := range []struct{ module, upstream, vector string }{
 		{module: "programs", upstream: "github.com/gardener/gardener", vector: "imagevector/containers.yaml"},

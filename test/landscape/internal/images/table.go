@@ -80,6 +80,9 @@ type Real struct {
 	Versions []string `json:"versions"`
 	// Base is the name of what the image stands on; empty for nothing. With a base an image needs no programs.
 	Base string `json:"base"`
+	// Optional is the name by which it is asked for; without that, its repositories are answered with the stub. Empty for an image that
+	// is always made.
+	Optional string `json:"optional"`
 	// Step is the step of `up` that makes an image which is more than programs; it has neither binary nor files then.
 	Step string `json:"step"`
 	// User is the numeric user it runs as.
@@ -146,8 +149,21 @@ func (t Table) Programs() []Real {
 // made are all images but the stand-ins' one.
 func (t Table) made() []Real { return slices.Concat(t.Real, t.Functional) }
 
-// Load reads the landscape's table.
-func Load() (Table, error) { return Parse(defaultTable) }
+// Load reads the landscape's table. What is optional and not asked for is among the stand-ins.
+func Load(optional []string) (Table, error) {
+	table, err := Parse(defaultTable)
+	if err != nil {
+		return Table{}, err
+	}
+	unused := func(r Real) bool { return r.Optional != "" && !slices.Contains(optional, r.Optional) }
+	for _, real := range table.Real {
+		if unused(real) {
+			table.StandIns = append(table.StandIns, StandIn{Repositories: real.Repositories, Why: real.Why})
+		}
+	}
+	table.Real = slices.DeleteFunc(table.Real, unused)
+	return table, nil
+}
 
 // Parse reads a table strictly and checks that it is without contradiction.
 func Parse(content []byte) (Table, error) {

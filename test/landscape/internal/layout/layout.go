@@ -125,6 +125,13 @@ func (l Layout) VirtualKubeconfig() string { return l.State("virtual-garden", "k
 // ShootKubeconfig is an admin's kubeconfig of a Shoot that `up` creates.
 func (l Layout) ShootKubeconfig(name string) string { return l.State("shoots", name+".kubeconfig") }
 
+// Optional are the names under which programs and images are built only when asked for, of those that the landscape has: minor versions
+// of Kubernetes and components.
+func (l Layout) Optional() []string {
+	content, _ := os.ReadFile(l.State("optional"))
+	return strings.Fields(string(content))
+}
+
 // Milestones is the file with the times that `up` took.
 func (l Layout) Milestones() string { return l.State("milestones.json") }
 

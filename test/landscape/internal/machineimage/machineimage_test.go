@@ -201,7 +201,7 @@ func TestTheFilesOfTheMachineImage(t *testing.T) {
 	g.Expect(string(archive)).To(ContainSubstring("[host.\"http://172.30.255.1:5001\"]\n"))
 	g.Expect(string(archive)).NotTo(ContainSubstring("REGISTRY"))
 
-	table, err := images.Load()
+	table, err := images.Load(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(table.Lookup("gardener-extension-provider-local/machine")).To(Equal(images.Match{Image: Name, Kind: images.KindReal, Listed: true}))
 }

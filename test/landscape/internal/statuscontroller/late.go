@@ -34,14 +34,19 @@ type late struct {
 }
 
 func addLate(mgr manager.Manager, opts Options) error {
-	l := &late{added: map[string]bool{}, add: map[string]func() error{
-		"prometheuses.monitoring.coreos.com":  func() error { return addMonitoring(mgr, "Prometheus") },
-		"alertmanagers.monitoring.coreos.com": func() error { return addMonitoring(mgr, "Alertmanager") },
-		"clusters.extensions.gardener.cloud":  func() error { return addShoots(mgr, opts) },
-	}}
+	l := &late{added: map[string]bool{}, add: lateKinds(mgr, opts)}
 	ofInterest := predicate.NewPredicateFuncs(func(crd client.Object) bool { return l.add[crd.GetName()] != nil })
 	return builder.ControllerManagedBy(mgr).Named("late").For(&apiextensionsv1.CustomResourceDefinition{}, builder.WithPredicates(ofInterest)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), objectFunc[*apiextensionsv1.CustomResourceDefinition](l.reconcile)))
+}
+
+func lateKinds(mgr manager.Manager, opts Options) map[string]func() error {
+	kinds := map[string]func() error{"clusters.extensions.gardener.cloud": func() error { return addShoots(mgr, opts) }}
+	if !opts.Observability {
+		kinds["prometheuses.monitoring.coreos.com"] = func() error { return addMonitoring(mgr, "Prometheus") }
+		kinds["alertmanagers.monitoring.coreos.com"] = func() error { return addMonitoring(mgr, "Alertmanager") }
+	}
+	return kinds
 }
 
 func (l *late) reconcile(_ context.Context, crd *apiextensionsv1.CustomResourceDefinition) (ctrl.Result, error) {

@@ -42,6 +42,8 @@ type Options struct {
 	Node string
 	// Provisioner is the name under which StorageClasses ask for them.
 	Provisioner string
+	// Observability tells that there is a prometheus-operator.
+	Observability bool
 	// ShootManifest are the objects, as YAML, that each shoot is given.
 	ShootManifest []byte
 	// Health is the address of the health endpoint; empty for none.

@@ -241,6 +241,12 @@ func TestPoliciesHaveTheVersionThatTheShootServes(t *testing.T) {
 	}
 }
 
+func TestPrometheusOperatorReportsItsObjectsItself(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(lateKinds(nil, Options{})).To(And(HaveLen(3), HaveKey("prometheuses.monitoring.coreos.com"), HaveKey("alertmanagers.monitoring.coreos.com")))
+	g.Expect(lateKinds(nil, Options{Observability: true})).To(And(HaveLen(1), HaveKey("clusters.extensions.gardener.cloud")))
+}
+
 func TestLateKindsAreWatchedOnceTheyAreEstablished(t *testing.T) {
 	g := NewWithT(t)
 	var started int

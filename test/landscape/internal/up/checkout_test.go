@@ -28,7 +28,7 @@ func TestACheckoutReplacesTheProgramsOfGardenerAlone(t *testing.T) {
 	g.Expect(checkout.isFromCheckout("etcd-druid")).To(BeFalse())
 	g.Expect(checkout.isFromCheckout("")).To(BeFalse(), "an image of several programs has none of its own")
 
-	table, err := images.Load()
+	table, err := images.Load(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	var named []string
 	for deployer, deploys := range deployers {

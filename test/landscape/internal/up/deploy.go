@@ -197,6 +197,9 @@ func (l Landscape) profiles() string {
 	if l.debug {
 		profiles += ",debug"
 	}
+	if slices.Contains(l.Layout.Optional(), Observability) {
+		profiles += ",observability"
+	}
 	return profiles
 }
 

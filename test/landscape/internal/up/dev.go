@@ -95,7 +95,7 @@ func (l Landscape) buildAll(ctx context.Context, progress step.Progress) (map[st
 	if _, err := l.buildCheckout(ctx, progress); err != nil {
 		return nil, err
 	}
-	table, err := images.Load()
+	table, err := images.Load(l.Layout.Optional())
 	if err != nil {
 		return nil, err
 	}

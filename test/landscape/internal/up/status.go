@@ -97,7 +97,7 @@ func (l Landscape) statusProcesses(ctx context.Context, s *section) error {
 // statusClusters returns the names of the pods by UID. What can't be asked is not healthy; the rest is shown all the same.
 func (l Landscape) statusClusters(ctx context.Context, r *report) map[string]string {
 	reach := r.section("API SERVERS")
-	table, err := images.Load()
+	table, err := images.Load(l.Layout.Optional())
 	if err != nil {
 		reach.add(bad, "table", "images", err.Error())
 	}

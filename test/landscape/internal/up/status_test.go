@@ -121,7 +121,7 @@ func workload(kind schema.GroupVersionKind, namespace, name string, status map[s
 
 func surveyed(t *testing.T, runtime, virtual client.Reader) (*report, map[string]string) {
 	t.Helper()
-	table, err := images.Load()
+	table, err := images.Load(nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	s := &survey{report: &report{}, table: table, runtime: runtime, virtual: virtual}
 	return s.report, s.run(t.Context(), s.report.section("API SERVERS"))

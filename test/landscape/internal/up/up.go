@@ -48,8 +48,8 @@ type Landscape struct {
 	// Gardener is the folder of the checkout that Gardener is built from; empty for the release that is pinned.
 	Gardener string
 
-	// minors are the further minor versions of Kubernetes that this Up builds.
-	minors []string
+	// optional are the optional programs and images that this Up adds.
+	optional []string
 	// debug has the instances deployed for a debugger.
 	debug bool
 	// until is the last step of this `up`.
@@ -189,7 +189,7 @@ func (l Landscape) prepare() (func(), error) {
 		return nil, errors.New("a snapshot was unpacked half: run that up with FROM again, or make down")
 	}
 	if bare {
-		err = errors.Join(l.Layout.SaveNetwork(), l.saveGardener(), l.saveKubernetes())
+		err = errors.Join(l.Layout.SaveNetwork(), l.saveGardener(), l.saveOptional())
 	}
 	if err != nil {
 		unlock()
@@ -380,7 +380,7 @@ func (l Landscape) certificates(context.Context, step.Progress) (string, error) 
 }
 
 func (l Landscape) images(ctx context.Context, progress step.Progress) (string, error) {
-	table, err := images.Load()
+	table, err := images.Load(l.Layout.Optional())
 	if err != nil {
 		return "", err
 	}
@@ -453,7 +453,7 @@ func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
 
 // applyBase applies the policies by which stand-ins run, and what else is always there. It returns the number of objects.
 func (l Landscape) applyBase(ctx context.Context) (int, error) {
-	table, err := images.Load()
+	table, err := images.Load(l.Layout.Optional())
 	if err != nil {
 		return 0, err
 	}

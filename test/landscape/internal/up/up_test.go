@@ -85,7 +85,7 @@ func TestSkaffoldIsToldOfAnotherNetwork(t *testing.T) {
 
 func TestEveryImageHasItsPrograms(t *testing.T) {
 	g := NewWithT(t)
-	table, err := images.Load()
+	table, err := images.Load(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	found, err := layout.Find(".")
 	g.Expect(err).NotTo(HaveOccurred())

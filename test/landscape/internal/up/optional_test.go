@@ -7,6 +7,7 @@ package up
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -23,7 +24,7 @@ func TestFurtherVersionsOfKubernetes(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	example, err := os.ReadFile(filepath.Join(found.Root, "example", "50-cloudprofile.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
-	table, err := images.Load()
+	table, err := images.Load(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	// A repository with nothing in it but the example.
@@ -50,7 +51,7 @@ func TestFurtherVersionsOfKubernetes(t *testing.T) {
 		}
 		var built []string
 		for _, program := range l.programs() {
-			if program.Optional != "" {
+			if strings.HasPrefix(program.Optional, "1.") {
 				built = append(built, program.Name)
 			}
 		}
@@ -58,17 +59,37 @@ func TestFurtherVersionsOfKubernetes(t *testing.T) {
 	}
 	expect("v1.36.3", "v1.36.2")
 
-	err = l.UseKubernetes([]string{"1.34", "1.2"})
+	err = l.Use([]string{"1.34", "1.2"}, nil)
 	g.Expect(err).To(MatchError(And(ContainSubstring(`no Kubernetes "1.2"`), ContainSubstring("1.35, 1.34, 1.33"))))
 
+	for _, component := range []string{"unknown", "1.34"} {
+		g.Expect(l.Use(nil, []string{component})).To(MatchError(And(ContainSubstring("no component %q", component), ContainSubstring("choose of observability"))))
+	}
+
 	for _, minor := range []string{"1.34", "1.35"} {
-		g.Expect(l.UseKubernetes([]string{minor})).To(Succeed())
-		g.Expect(l.saveKubernetes()).To(Succeed())
+		g.Expect(l.Use([]string{minor}, nil)).To(Succeed())
+		g.Expect(l.saveOptional()).To(Succeed())
 	}
 	expect("v1.36.3", "v1.36.2", "v1.35.4", "v1.34.4")
 
-	g.Expect(l.UseKubernetes(nil)).To(Succeed())
-	g.Expect(l.saveKubernetes()).To(Succeed())
+	g.Expect(l.Use(nil, nil)).To(Succeed())
+	g.Expect(l.saveOptional()).To(Succeed())
 	expect("v1.36.3", "v1.36.2", "v1.35.4", "v1.34.4")
+	expectStandIn := func(expected images.Kind) {
+		t.Helper()
+		table, err := images.Load(l.Layout.Optional())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(table.Lookup("quay.io/prometheus/prometheus").Kind).To(Equal(expected))
+	}
+	expectStandIn(images.KindStandIn)
+	g.Expect(l.Use(nil, []string{Observability})).To(Succeed())
+	g.Expect(os.Mkdir(l.Layout.State("containerd"), 0o700)).To(Succeed())
+	g.Expect(l.saveOptional()).To(MatchError(ContainSubstring("make down, then make up COMPONENTS=observability")))
+	g.Expect(os.Remove(l.Layout.State("containerd"))).To(Succeed())
+	g.Expect(l.saveOptional()).To(Succeed())
+	g.Expect(l.profiles()).To(HaveSuffix(",observability"))
+	expectStandIn(images.KindReal)
+	expect("v1.36.3", "v1.36.2", "v1.35.4", "v1.34.4")
+
 	g.Expect(l.isUnused(binaries.Program{Name: "kubelet-v1.33.13", Optional: "1.33"})).To(BeTrue())
 }

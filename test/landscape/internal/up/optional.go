@@ -7,7 +7,6 @@ package up
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,38 +19,51 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
-// UseKubernetes has Up build further minor versions of Kubernetes for Shoots, such as 1.35, besides those that the landscape has already.
-func (l *Landscape) UseKubernetes(minors []string) error {
-	var known []string
-	for _, program := range binaries.Programs(l.Layout.Root) {
-		if program.Optional != "" && !slices.Contains(known, program.Optional) {
-			known = append(known, program.Optional)
-		}
-	}
-	for _, minor := range minors {
-		if !slices.Contains(known, minor) {
+// Observability is the component that has Prometheus and what belongs to it built.
+const Observability = "observability"
+
+// Use has Up build what is not always built: minor versions of Kubernetes for Shoots, such as 1.35, and components in place of their
+// stand-ins. It is added to what the landscape has already.
+func (l *Landscape) Use(kubernetes, components []string) error {
+	for _, minor := range kubernetes {
+		if known := optional(l.Layout.Root, true); !slices.Contains(known, minor) {
 			return fmt.Errorf("there is no Kubernetes %q to build: choose of %s; the newest is always there", minor, strings.Join(known, ", "))
 		}
 	}
-	l.minors = minors
+	for _, component := range components {
+		if known := optional(l.Layout.Root, false); !slices.Contains(known, component) {
+			return fmt.Errorf("there is no component %q to build: choose of %s", component, strings.Join(known, ", "))
+		}
+	}
+	l.optional = slices.Concat(kubernetes, components)
 	return nil
 }
 
-// saveKubernetes adds the minor versions of this Up to those of the landscape.
-func (l Landscape) saveKubernetes() error {
-	all := slices.Compact(slices.Sorted(slices.Values(append(l.kubernetes(), l.minors...))))
-	return layout.WriteFile(l.Layout.State("kubernetes"), []byte(strings.Join(all, "\n")), 0o644)
+// optional are the names by which programs are asked for, those that are versions of Kubernetes or the others.
+func optional(root string, kubernetes bool) []string {
+	var names []string
+	for _, program := range binaries.Programs(root) {
+		if program.Optional != "" && !slices.Contains(names, program.Optional) && kubernetes == strings.HasPrefix(program.Optional, "1.") {
+			names = append(names, program.Optional)
+		}
+	}
+	return names
 }
 
-// kubernetes are the minor versions of the landscape that are built only when asked for.
-func (l Landscape) kubernetes() []string {
-	content, _ := os.ReadFile(l.Layout.State("kubernetes"))
-	return strings.Fields(string(content))
+// saveOptional adds what this Up was asked for to what the landscape has. Where pods run already, the stand-in of a component would go on.
+func (l Landscape) saveOptional() error {
+	for _, name := range l.optional {
+		if !strings.HasPrefix(name, "1.") && !slices.Contains(l.Layout.Optional(), name) && exists(l.Layout.State("containerd")) {
+			return fmt.Errorf("the landscape is up without %s: make down, then make up COMPONENTS=%s", name, name)
+		}
+	}
+	all := slices.Compact(slices.Sorted(slices.Values(append(l.Layout.Optional(), l.optional...))))
+	return layout.WriteFile(l.Layout.State("optional"), []byte(strings.Join(all, "\n")), 0o644)
 }
 
 // isUnused reports whether nobody asked for the program.
 func (l Landscape) isUnused(p binaries.Program) bool {
-	return p.Optional != "" && !slices.Contains(l.kubernetes(), p.Optional)
+	return p.Optional != "" && !slices.Contains(l.Layout.Optional(), p.Optional)
 }
 
 // served is the image without the versions whose programs nobody asked for.
@@ -90,7 +102,7 @@ func (l Landscape) cloudProfile() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := images.Load()
+	table, err := images.Load(l.Layout.Optional())
 	if err != nil {
 		return nil, err
 	}
