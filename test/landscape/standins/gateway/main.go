@@ -10,7 +10,7 @@
 //   - port 9443 (port 443 of its Service): TLS by server name, passed through to the VirtualService's destination. So it also
 //     does where a Gateway would end TLS with optional client certificates: behind these is a kube-apiserver with the same
 //     certificate, which then sees the client's own instead of what the gateway says about it. Where a Gateway ends TLS without
-//     them, requests go by the prefix of their path, and only after the server for basic authentication let them.
+//     them, the prefix of a request's path decides, once the server for basic authentication has let its user in.
 //   - ports 8443 and 8132: HTTP CONNECT for the VPN and apiserver-proxy of shoots, by the headers X-Gardener-Destination and
 //     Reversed-VPN, if a Gateway opens the port.
 //
