@@ -253,10 +253,8 @@ func TestHealthChecksAskPrometheusWhereItRuns(t *testing.T) {
 	skaffold := newProgram(t)
 	for profiles, asks := range map[string]bool{"landscape": false, "landscape,observability": true} {
 		g := NewWithT(t)
-		gate := fmt.Sprintf("PrometheusHealthChecks: %t", asks)
 		gardenlet := only[*seedmanagementv1alpha1.Gardenlet](t, skaffold.render(virtualFile, profiles))
 		g.Expect(string(gardenlet.Spec.Config.Raw)).To(ContainSubstring(fmt.Sprintf(`"PrometheusHealthChecks":%t`, asks)), profiles)
-		g.Expect(all[*corev1.ConfigMap](skaffold.render(runtimeFile, profiles))).To(ContainElement(HaveField("Data", HaveKeyWithValue("config.yaml", ContainSubstring(gate)))), profiles)
 	}
 }
 

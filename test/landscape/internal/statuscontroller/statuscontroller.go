@@ -156,7 +156,6 @@ func (v *volumes) provision(ctx context.Context, claim *corev1.PersistentVolumeC
 	if err := makeFolder(folder); err != nil {
 		return ctrl.Result{}, fmt.Errorf("making the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
 	}
-	kind := corev1.HostPathDirectory
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        "pvc-" + string(claim.UID),
@@ -168,25 +167,28 @@ func (v *volumes) provision(ctx context.Context, claim *corev1.PersistentVolumeC
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			StorageClassName:              class.Name,
 			VolumeMode:                    claim.Spec.VolumeMode,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder, Type: &kind}},
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: folder}},
 			ClaimRef: &corev1.ObjectReference{
 				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 			},
 		},
 	}
+	// A local volume, of which the kubelet has metrics, needs to say where it is.
+	where := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpExists}
 	if v.opts.Node != "" {
 		volume.Annotations[selectedNode] = v.opts.Node
-		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{v.opts.Node}}},
-		}}}}
+		where.Operator, where.Values = corev1.NodeSelectorOpIn, []string{v.opts.Node}
 	}
+	volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{where},
+	}}}}
 	if err := v.client.Create(ctx, volume); err != nil && !apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, fmt.Errorf("making the volume of claim %s: %w", client.ObjectKeyFromObject(claim), err)
 	}
 	return ctrl.Result{}, nil
 }
 
-// makeFolder makes a folder that a Pod of any user may write to: the kubelet applies no fsGroup to folders of the node.
+// makeFolder makes a folder that a Pod of any user may write to, also one without fsGroup.
 func makeFolder(path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil { // #nosec G301 -- opened further below.
 		return err
@@ -210,7 +212,7 @@ func (v *volumes) reclaim(ctx context.Context, volume *corev1.PersistentVolume) 
 }
 
 func (v *volumes) removeFolder(volume *corev1.PersistentVolume) (err error) {
-	if volume.Spec.HostPath == nil {
+	if volume.Spec.Local == nil {
 		return errors.New("it has no folder")
 	}
 	root, err := os.OpenRoot(v.opts.Volumes)
@@ -219,5 +221,5 @@ func (v *volumes) removeFolder(volume *corev1.PersistentVolume) (err error) {
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	// Whatever the object says, only what lies directly below the root is removed.
-	return root.RemoveAll(filepath.Base(volume.Spec.HostPath.Path))
+	return root.RemoveAll(filepath.Base(volume.Spec.Local.Path))
 }

@@ -82,11 +82,15 @@ func TestProvision(t *testing.T) {
 			g.Expect(list.Items).To(HaveLen(1))
 			spec := list.Items[0].Spec
 			g.Expect(spec.ClaimRef.UID).To(Equal(pvc.UID))
-			g.Expect(spec.NodeAffinity != nil).To(Equal(test.node != ""), "its Pod can't move to another node")
+			where := corev1.NodeSelectorRequirement{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpExists}
+			if test.node != "" {
+				where.Operator, where.Values = corev1.NodeSelectorOpIn, []string{test.node}
+			}
+			g.Expect(spec.NodeAffinity.Required.NodeSelectorTerms).To(HaveExactElements(HaveField("MatchExpressions", HaveExactElements(where))), "its Pod can't move to another node")
 			g.Expect(spec.Capacity.Storage().String()).To(Equal("1Gi"))
-			info, err := os.Stat(spec.HostPath.Path)
+			info, err := os.Stat(spec.Local.Path)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o777)), "pods run as any user, and there is no fsGroup")
+			g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o777)), "pods run as any user")
 		})
 	}
 }
@@ -113,7 +117,7 @@ func TestReclaim(t *testing.T) {
 			g.Expect(os.MkdirAll(filepath.Join(folder, "member"), 0o700)).To(Succeed())
 			volume := &corev1.PersistentVolume{
 				ObjectMeta: metav1.ObjectMeta{Name: "v", Annotations: map[string]string{provisionedBy: provisioner}},
-				Spec:       corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder}}},
+				Spec:       corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: folder}}},
 			}
 			test.change(volume)
 			c := fake.NewClientBuilder().WithObjects(volume).Build()
@@ -135,7 +139,7 @@ func TestReclaimRemovesNothingOutsideOfItsFolder(t *testing.T) {
 	v := &volumes{opts: Options{Volumes: t.TempDir()}}
 	for _, path := range []string{outside, "/", ".."} {
 		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-			HostPath: &corev1.HostPathVolumeSource{Path: path},
+			Local: &corev1.LocalVolumeSource{Path: path},
 		}}}
 		_ = v.removeFolder(volume)
 	}

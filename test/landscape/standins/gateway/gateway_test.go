@@ -581,6 +581,20 @@ func TestProxyTurnsToAnotherPodWhereOneIsLost(t *testing.T) {
 	g.Expect(calls).To(Equal(2))
 }
 
+func TestCounterTellsPrometheusOfConnections(t *testing.T) {
+	g := NewWithT(t)
+	c := &counter{}
+	ask := func() string {
+		response := httptest.NewRecorder()
+		c.ServeHTTP(response, nil)
+		return response.Body.String()
+	}
+	c.handler(func(context.Context, net.Conn) {
+		g.Expect(ask()).To(And(ContainSubstring("istio_tcp_connections_opened_total 1\n"), ContainSubstring("istio_tcp_connections_closed_total 0\n")))
+	})(t.Context(), nil)
+	g.Expect(ask()).To(ContainSubstring("# TYPE istio_tcp_connections_closed_total counter\nistio_tcp_connections_closed_total 1\n"))
+}
+
 func TestParseLabels(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(parseLabels("app=\"istio-ingressgateway\"\nempty=\"\"\nbroken\ntopology.kubernetes.io/zone=\"0\"")).To(Equal(map[string]string{

@@ -15,7 +15,7 @@
 //     Reversed-VPN, if a Gateway opens the port.
 //
 // It does not: speak the PROXY protocol or TLS with backends, balance by request, route by more than host and path, or read
-// EnvoyFilters and DestinationRules. It serves no metrics.
+// EnvoyFilters and DestinationRules. Its metrics are the numbers of connections.
 //
 // It needs to list and watch gateways and virtualservices (networking.istio.io) and services in all namespaces, and secrets in
 // its own.
@@ -32,6 +32,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -45,6 +46,8 @@ const (
 	// labelsPath is where the Deployment mounts the Pod's labels.
 	labelsPath = "/etc/istio/pod/labels"
 	healthPort = 15021
+	// metricsPort is where Prometheus asks.
+	metricsPort = 15090
 	// connections is how many of them each port serves at a time.
 	connections = 4096
 	// drainPeriod is how long connections are still taken after the signal to end, until kube-proxy sends no more.
@@ -104,16 +107,17 @@ func serve(ctx context.Context, w *watcher, ports map[int]func(context.Context, 
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(drainPeriod, func() { cancel(nil) }) })()
 
+	var counted counter
 	for port, handle := range ports {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
 		if err != nil {
 			return fmt.Errorf("opening the ports: %w", err)
 		}
-		go func() { cancel(relay.Serve(serving, listener, connections, handle)) }()
+		go func() { cancel(relay.Serve(serving, listener, connections, counted.handler(handle))) }()
 	}
-	health := &http.Server{Addr: ":" + strconv.Itoa(healthPort), Handler: readiness(ctx, w), ReadHeaderTimeout: relay.HandshakeTimeout}
-	go func() { cancel(health.ListenAndServe()) }()
-	defer health.Close() //nolint:errcheck // The program ends.
+	for port, handler := range map[int]http.Handler{healthPort: readiness(ctx, w), metricsPort: &counted} {
+		go func() { cancel(program.Serve(serving, ":"+strconv.Itoa(port), handler)) }()
+	}
 	go w.run(serving)
 
 	slog.Info("Serving", "namespace", w.self.namespace, "labels", w.self.labels)
@@ -122,6 +126,24 @@ func serve(ctx context.Context, w *watcher, ports map[int]func(context.Context, 
 		return err
 	}
 	return nil
+}
+
+// counter counts connections, and tells Prometheus.
+type counter struct{ opened, closed atomic.Int64 }
+
+// handler counts the connections that handle is given.
+func (c *counter) handler(handle func(context.Context, net.Conn)) func(context.Context, net.Conn) {
+	return func(ctx context.Context, conn net.Conn) {
+		c.opened.Add(1)
+		defer c.closed.Add(1)
+		handle(ctx, conn)
+	}
+}
+
+func (c *counter) ServeHTTP(response http.ResponseWriter, _ *http.Request) {
+	for name, value := range map[string]int64{"opened": c.opened.Load(), "closed": c.closed.Load()} {
+		fmt.Fprintf(response, "# TYPE istio_tcp_connections_%s_total counter\nistio_tcp_connections_%s_total %d\n", name, name, value)
+	}
 }
 
 // readiness answers the probe: ready as soon as there are routes, and no more when the program is told to end.
