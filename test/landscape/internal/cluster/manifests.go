@@ -58,7 +58,7 @@ func Kind() ([]*unstructured.Unstructured, error) {
 
 // Base renders everything else that is always there. table decides who is stood in for.
 func Base(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	names := []string{"base.yaml", "capacity.yaml", "gateway.yaml", "ippools.yaml", "times.yaml", "versions.yaml"}
+	names := []string{"base.yaml", "capacity.yaml", "gateway.yaml", "ippools.yaml", "targets.yaml", "times.yaml", "versions.yaml"}
 	return render(network, table, false, append(names, policies(dropSysResource)...)...)
 }
 
