@@ -303,7 +303,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
 			l.Programs = programs
-			if err := l.Use(kubernetes, components); err != nil {
+			if err := l.Use(slices.Concat(kubernetes, components)); err != nil {
 				return err
 			}
 			if from != "" {

@@ -24,30 +24,20 @@ const Observability = "observability"
 
 // Use has Up build what is not always built: minor versions of Kubernetes for Shoots, such as 1.35, and components in place of their
 // stand-ins. It is added to what the landscape has already.
-func (l *Landscape) Use(kubernetes, components []string) error {
-	for _, minor := range kubernetes {
-		if known := optional(l.Layout.Root, true); !slices.Contains(known, minor) {
-			return fmt.Errorf("there is no Kubernetes %q to build: choose of %s; the newest is always there", minor, strings.Join(known, ", "))
+func (l *Landscape) Use(names []string) error {
+	var known []string
+	for _, program := range binaries.Programs(l.Layout.Root) {
+		if program.Optional != "" && !slices.Contains(known, program.Optional) {
+			known = append(known, program.Optional)
 		}
 	}
-	for _, component := range components {
-		if known := optional(l.Layout.Root, false); !slices.Contains(known, component) {
-			return fmt.Errorf("there is no component %q to build: choose of %s", component, strings.Join(known, ", "))
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no %q to build: choose of %s; the newest Kubernetes is always there", name, strings.Join(known, ", "))
 		}
 	}
-	l.optional = slices.Concat(kubernetes, components)
+	l.optional = names
 	return nil
-}
-
-// optional are the names by which programs are asked for, those that are versions of Kubernetes or the others.
-func optional(root string, kubernetes bool) []string {
-	var names []string
-	for _, program := range binaries.Programs(root) {
-		if program.Optional != "" && !slices.Contains(names, program.Optional) && kubernetes == strings.HasPrefix(program.Optional, "1.") {
-			names = append(names, program.Optional)
-		}
-	}
-	return names
 }
 
 // saveOptional adds what this Up was asked for to what the landscape has. Where pods run already, the stand-in of a component would go on.

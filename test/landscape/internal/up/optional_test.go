@@ -59,20 +59,16 @@ func TestFurtherVersionsOfKubernetes(t *testing.T) {
 	}
 	expect("v1.36.3", "v1.36.2")
 
-	err = l.Use([]string{"1.34", "1.2"}, nil)
-	g.Expect(err).To(MatchError(And(ContainSubstring(`no Kubernetes "1.2"`), ContainSubstring("1.35, 1.34, 1.33"))))
-
-	for _, component := range []string{"unknown", "1.34"} {
-		g.Expect(l.Use(nil, []string{component})).To(MatchError(And(ContainSubstring("no component %q", component), ContainSubstring("choose of observability"))))
-	}
+	err = l.Use([]string{"1.34", "1.2"})
+	g.Expect(err).To(MatchError(And(ContainSubstring(`no "1.2"`), ContainSubstring("1.35, 1.34, 1.33, observability"))))
 
 	for _, minor := range []string{"1.34", "1.35"} {
-		g.Expect(l.Use([]string{minor}, nil)).To(Succeed())
+		g.Expect(l.Use([]string{minor})).To(Succeed())
 		g.Expect(l.saveOptional()).To(Succeed())
 	}
 	expect("v1.36.3", "v1.36.2", "v1.35.4", "v1.34.4")
 
-	g.Expect(l.Use(nil, nil)).To(Succeed())
+	g.Expect(l.Use(nil)).To(Succeed())
 	g.Expect(l.saveOptional()).To(Succeed())
 	expect("v1.36.3", "v1.36.2", "v1.35.4", "v1.34.4")
 	expectStandIn := func(expected images.Kind) {
@@ -82,7 +78,7 @@ func TestFurtherVersionsOfKubernetes(t *testing.T) {
 		g.Expect(table.Lookup("quay.io/prometheus/prometheus").Kind).To(Equal(expected))
 	}
 	expectStandIn(images.KindStandIn)
-	g.Expect(l.Use(nil, []string{Observability})).To(Succeed())
+	g.Expect(l.Use([]string{Observability})).To(Succeed())
 	g.Expect(os.Mkdir(l.Layout.State("containerd"), 0o700)).To(Succeed())
 	g.Expect(l.saveOptional()).To(MatchError(ContainSubstring("make down, then make up COMPONENTS=observability")))
 	g.Expect(os.Remove(l.Layout.State("containerd"))).To(Succeed())
