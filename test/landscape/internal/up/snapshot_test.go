@@ -7,13 +7,18 @@ package up
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,4 +210,48 @@ func TestProgramsArePulledOnce(t *testing.T) {
 	g.Expect(os.ReadFile(filepath.Join(to.Layout.MachineImages(), "debian.tar"))).To(BeEquivalentTo("tar"))
 	g.Expect(pull()).To(Succeed())
 	g.Expect(reports).To(Equal(1), "the second time all is here")
+}
+
+func TestASnapshotHasNoImagesOfFormerBuilds(t *testing.T) {
+	var journal strings.Builder
+	digestOf := map[string]string{}
+	for _, image := range []string{"local-skaffold/x:old", "local-skaffold/x:new", "checkout/gardenlet:old", "checkout/gardenlet:new", "real/etcd:latest", "charts/theirs:1"} {
+		repository, tag, _ := strings.Cut(image, ":")
+		line, err := json.Marshal(map[string]any{"repository": repository, "reference": tag, "body": []byte(image)})
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		journal.Write(append(line, '\n'))
+		digestOf[image] = fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(image)))
+	}
+	artifacts := fmt.Sprintf(`{"builds": [{"imageName": "x", "tag": "127.0.0.1:5001/local-skaffold/x:t@%s"}]}`, digestOf["local-skaffold/x:new"])
+	values := "image:\n  repository: 127.0.0.1:5001/checkout/gardenlet\n  tag: " + digestOf["checkout/gardenlet:new"]
+
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		kept  []string
+	}{
+		{"of this repository", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/gardener": ""},
+			[]string{"local-skaffold/x:new", "real/etcd:latest", "charts/theirs:1"}},
+		{"of a checkout of Gardener", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/gardener": "/gardener", ".landscape/skaffold/gardenlet-images.yaml": values},
+			[]string{"local-skaffold/x:new", "checkout/gardenlet:new", "real/etcd:latest", "charts/theirs:1"}},
+		{"of a checkout that is deployed no more", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/skaffold/gardenlet-images.yaml": values},
+			[]string{"local-skaffold/x:new", "real/etcd:latest", "charts/theirs:1"}},
+		{"unless nothing was deployed", map[string]string{".landscape/gardener": ""}, slices.Collect(maps.Keys(digestOf))},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			test.files["bin/registry/manifests.jsonl"] = journal.String()
+			l, _ := landscapeWith(t, test.files)
+			g.Expect(l.pruneRegistry()).To(Succeed())
+			content, err := os.ReadFile(filepath.Join(l.Layout.Registry(), "manifests.jsonl"))
+			g.Expect(err).NotTo(HaveOccurred())
+			var kept []string
+			for line := range strings.Lines(string(content)) {
+				var push struct{ Body []byte }
+				g.Expect(json.Unmarshal([]byte(line), &push)).To(Succeed())
+				kept = append(kept, string(push.Body))
+			}
+			g.Expect(kept).To(ConsistOf(test.kept))
+		})
+	}
 }
