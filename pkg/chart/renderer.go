@@ -17,7 +17,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"helm.sh/helm/v3/pkg/chart"
@@ -36,8 +35,9 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
-// cacheBytes is how much rendered YAML is remembered. As objects in memory it takes about five times as much.
-const cacheBytes = 8 << 20
+// maxRendered is how many renderings are remembered. Those of this repository's charts for shoots have 8 KB of YAML, and as
+// objects in memory take about five times as much.
+const maxRendered = 500
 
 // Capabilities are what a chart may ask of the cluster for which it is rendered.
 type Capabilities struct {
@@ -84,13 +84,13 @@ func (e *ValuesError) Unwrap() error { return e.Err }
 // each kind of cluster with For.
 type Renderer struct {
 	capabilities *chartutil.Capabilities
-	cache        *cache
+	cache        *lru.Cache
 	metrics      *metrics.Charts
 }
 
 // NewRenderer returns a Renderer for clusters with these capabilities.
 func NewRenderer(capabilities Capabilities) (*Renderer, error) {
-	return (&Renderer{cache: newCache(cacheBytes)}).For(capabilities)
+	return (&Renderer{cache: lru.New(maxRendered)}).For(capabilities)
 }
 
 // WithMetrics returns a Renderer that shares the memory of this one and counts what it does.
@@ -131,22 +131,22 @@ func (r *Renderer) Render(ctx context.Context, source Source, release Release, v
 	if err != nil {
 		return nil, describe(err)
 	}
-	if objects, ok := r.cache.get(key); ok {
+	if objects, ok := r.cache.Get(key); ok {
 		r.metrics.Cached()
-		return &Rendered{Objects: objects, Key: key}, nil
+		return &Rendered{Objects: copied(objects.([]client.Object)), Key: key}, nil
 	}
 
 	if err := ctx.Err(); err != nil {
 		return nil, describe(err)
 	}
 	start := time.Now()
-	objects, size, err := r.objects(archive, release, normalized)
+	objects, err := r.objects(archive, release, normalized)
 	r.metrics.Rendered(time.Since(start), err)
 	if err != nil {
 		return nil, describe(err)
 	}
 
-	r.cache.add(key, objects, size)
+	r.cache.Add(key, objects)
 	return &Rendered{Objects: copied(objects), Key: key}, nil
 }
 
@@ -168,20 +168,20 @@ func (r *Renderer) inputs(archive *Archive, release Release, values map[string]a
 	return normalized, fmt.Sprintf("%x", sha256.Sum256(inputs)), err
 }
 
-// objects renders, and returns the objects with the size of their YAML.
-func (r *Renderer) objects(archive *Archive, release Release, values map[string]any) (objects []client.Object, size int, err error) {
+// objects renders, and returns the objects.
+func (r *Renderer) objects(archive *Archive, release Release, values map[string]any) (objects []client.Object, err error) {
 	files, err := r.render(archive, release, values)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	for _, file := range files {
 		parsed, err := parse(file.content)
 		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %w", file.name, err)
+			return nil, fmt.Errorf("%s: %w", file.name, err)
 		}
-		objects, size = append(objects, parsed...), size+len(file.content)
+		objects = append(objects, parsed...)
 	}
-	return objects, size, nil
+	return objects, nil
 }
 
 // file is what a template or a file of the folder crds has become.
@@ -297,51 +297,7 @@ func check(obj *unstructured.Unstructured) error {
 	return nil
 }
 
-// cache remembers the objects that were used last. It is bounded by the size of their YAML, not by their number: charts
-// differ a hundredfold in size.
-type cache struct {
-	max    int
-	recent *lru.Cache
-
-	// lock is for additions, and size.
-	lock sync.Mutex
-	size int
-}
-
-type entry struct {
-	objects []client.Object
-	size    int
-}
-
-func newCache(max int) *cache {
-	c := &cache{max: max}
-	c.recent = lru.NewWithEvictionFunc(0, func(_ lru.Key, evicted any) { c.size -= evicted.(entry).size })
-	return c
-}
-
-// get returns copies, so that no caller can change what others get.
-func (c *cache) get(key string) ([]client.Object, bool) {
-	found, ok := c.recent.Get(key)
-	if !ok {
-		return nil, false
-	}
-	return copied(found.(entry).objects), true
-}
-
-// add takes over the objects. Those which are larger than the cache are not kept.
-func (c *cache) add(key string, objects []client.Object, size int) {
-	c.lock.Lock()
-	defer c.lock.Unlock()
-	if _, ok := c.recent.Get(key); ok || size > c.max {
-		return
-	}
-	c.recent.Add(key, entry{objects: objects, size: size})
-	c.size += size
-	for c.size > c.max {
-		c.recent.RemoveOldest()
-	}
-}
-
+// copied returns copies, so that no caller can change what others get.
 func copied(objects []client.Object) []client.Object {
 	out := make([]client.Object, 0, len(objects))
 	for _, object := range objects {
