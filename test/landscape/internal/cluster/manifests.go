@@ -77,7 +77,7 @@ func policies(dropSysResource bool) []string {
 	return names
 }
 
-// ShootManifest is the same as YAML, for this machine and the landscape's table, with what is optional and in use.
+// ShootManifest renders the same as YAML for this machine. optional names the optional images that the landscape has.
 func ShootManifest(network layout.Network, optional []string) ([]byte, error) {
 	table, err := images.Load(optional)
 	if err != nil {
