@@ -47,10 +47,14 @@ func TestMachines(t *testing.T) {
 		out, err := build.CombinedOutput()
 		g.Expect(err).NotTo(HaveOccurred(), string(out))
 	}
-	runner.Work, err = store.Work(ctx, root)
-	g.Expect(err).NotTo(HaveOccurred())
+	// Of these errors the message says it all, such as that the disk is full.
+	if runner.Work, err = store.Work(ctx, root); err != nil {
+		t.Fatal(err)
+	}
 	disk, err := store.Build(ctx, selected[0].Image)
-	g.Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		t.Fatal(err)
+	}
 	runner.Accelerator = machines.Accelerator(ctx, disk)
 	report("machines run with %s", runner.Accelerator)
 	commit, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--dirty").Output()
