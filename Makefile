@@ -72,7 +72,7 @@ PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, KUBERNETES=1.35,1.34 adds versions for Shoots, COMPONENTS=observability has Prometheus
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, KUBERNETES=1.35,1.34 adds versions for Shoots, COMPONENTS=observability,autoscaling has Prometheus and VerticalPodAutoscaler
 .PHONY: up
 up: $(LANDSCAPE)
 	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(if $(COMPONENTS),--components $(COMPONENTS))

@@ -298,7 +298,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16
   sudo make up KUBERNETES=1.35  # Shoots may have Kubernetes 1.35 as well
-  sudo make up COMPONENTS=observability  # Prometheus, in place of its stand-in
+  sudo make up COMPONENTS=observability,autoscaling  # Prometheus and VerticalPodAutoscaler, in place of their stand-ins
   sudo make up FROM=shoots      # what make save NAME=shoots kept`,
 		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
@@ -323,7 +323,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
 	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`; without it, from the release that is pinned")
 	cmd.Flags().StringSliceVar(&kubernetes, "kubernetes", nil, "further minor `VERSIONS` of Kubernetes to build for Shoots: 1.35, 1.34, 1.33; kept until down")
-	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it); kept until down")
+	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler); kept until down")
 	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes", "components"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
 	}
