@@ -18,6 +18,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/infrastructure"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/operatingsystemconfig"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/selfhostedshootexposure"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/worker"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
@@ -85,6 +86,9 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		}),
 		s.AddController("Role", roles, func(shared reconciler.Shared) error {
 			return machinecontrollermanager.AddToManager(s, shared.Controller)
+		}),
+		s.AddController("SelfHostedShootExposure", controllers.SelfHostedShootExposure, func(shared reconciler.Shared) error {
+			return selfhostedshootexposure.AddToManager(s, selfhostedshootexposure.Options{Shared: shared, Clusters: s.clusters})
 		}),
 		s.AddController("Worker", controllers.Worker, func(shared reconciler.Shared) error {
 			return worker.AddToManager(s, worker.Options{

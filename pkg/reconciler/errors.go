@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -107,6 +108,17 @@ func WithCode(err error, code gardencorev1beta1.ErrorCode, retryAfter time.Durat
 		Cause:        v1beta1helper.NewErrorWithCodes(err, code),
 		RequeueAfter: retryAfter,
 	}
+}
+
+// ExplainRemote adds Gardener's code to an error of a cluster that a user has named if the credentials do not suffice there.
+func ExplainRemote(err error) error {
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return WithCode(err, gardencorev1beta1.ErrorInfraUnauthenticated, RetryMissing)
+	case apierrors.IsForbidden(err):
+		return WithCode(err, gardencorev1beta1.ErrorInfraUnauthorized, RetryMissing)
+	}
+	return err
 }
 
 // RetrySlowly has an error with a code of Gardener tried again after RetryMissing: what a user has to put right may come without

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/infrastructure"
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
@@ -248,15 +247,10 @@ func (a *actuator) inSeed(infra *extensionsv1alpha1.Infrastructure) place {
 
 // explain adds Gardener's code to what a cluster that a user has named says if the credentials do not suffice.
 func (p place) explain(err error) error {
-	switch {
-	case !p.remote:
+	if !p.remote {
 		return err
-	case apierrors.IsUnauthorized(err):
-		return reconciler.WithCode(err, gardencorev1beta1.ErrorInfraUnauthenticated, reconciler.RetryMissing)
-	case apierrors.IsForbidden(err):
-		return reconciler.WithCode(err, gardencorev1beta1.ErrorInfraUnauthorized, reconciler.RetryMissing)
 	}
-	return err
+	return reconciler.ExplainRemote(err)
 }
 
 // applyNamespace makes the namespace unless it is the shoot's in the seed, which is gardenlet's. One that somebody else has

@@ -207,17 +207,18 @@ func setPointerDefault[T any](field **T, value T) { *field = cmp.Or(*field, &val
 // byName returns the controllers by the names of their fields.
 func (c *ControllersConfiguration) byName() map[string]*ControllerConfiguration {
 	return map[string]*ControllerConfiguration{
-		"backupBucket":          &c.BackupBucket,
-		"backupEntry":           &c.BackupEntry,
-		"dnsRecord":             &c.DNSRecord,
-		"extension":             &c.Extension,
-		"bastion":               &c.Bastion,
-		"controlPlane":          &c.ControlPlane,
-		"infrastructure":        &c.Infrastructure,
-		"operatingSystemConfig": &c.OperatingSystemConfig,
-		"worker":                &c.Worker,
-		"healthCheck":           &c.HealthCheck.ControllerConfiguration,
-		"ingress":               &c.Ingress,
-		"service":               &c.Service,
+		"backupBucket":            &c.BackupBucket,
+		"backupEntry":             &c.BackupEntry,
+		"dnsRecord":               &c.DNSRecord,
+		"extension":               &c.Extension,
+		"bastion":                 &c.Bastion,
+		"controlPlane":            &c.ControlPlane,
+		"infrastructure":          &c.Infrastructure,
+		"operatingSystemConfig":   &c.OperatingSystemConfig,
+		"selfHostedShootExposure": &c.SelfHostedShootExposure,
+		"worker":                  &c.Worker,
+		"healthCheck":             &c.HealthCheck.ControllerConfiguration,
+		"ingress":                 &c.Ingress,
+		"service":                 &c.Service,
 	}
 }

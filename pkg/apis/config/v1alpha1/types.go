@@ -96,6 +96,9 @@ type ControllersConfiguration struct {
 	// OperatingSystemConfig configures the controller for OperatingSystemConfigs.
 	// +optional
 	OperatingSystemConfig ControllerConfiguration `json:"operatingSystemConfig,omitempty"`
+	// SelfHostedShootExposure configures the controller for SelfHostedShootExposures.
+	// +optional
+	SelfHostedShootExposure ControllerConfiguration `json:"selfHostedShootExposure,omitempty"`
 	// Worker configures the controller for Workers.
 	// +optional
 	Worker ControllerConfiguration `json:"worker,omitempty"`
