@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,10 +42,18 @@ func addLate(mgr manager.Manager, opts Options) error {
 }
 
 func lateKinds(mgr manager.Manager, opts Options) map[string]func() error {
-	kinds := map[string]func() error{"clusters.extensions.gardener.cloud": func() error { return addShoots(mgr, opts) }}
+	answer := func(group, version, kind string, set func(*unstructured.Unstructured) error) func() error {
+		return func() error {
+			return addOperator(mgr, &operator{client: mgr.GetClient(), kind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, set: set})
+		}
+	}
+	kinds := map[string]func() error{
+		"clusters.extensions.gardener.cloud":       func() error { return addShoots(mgr, opts) },
+		"opentelemetrycollectors.opentelemetry.io": answer("opentelemetry.io", "v1beta1", "OpenTelemetryCollector", setScale),
+	}
 	if !opts.Observability {
-		kinds["prometheuses.monitoring.coreos.com"] = func() error { return addMonitoring(mgr, "Prometheus") }
-		kinds["alertmanagers.monitoring.coreos.com"] = func() error { return addMonitoring(mgr, "Alertmanager") }
+		kinds["prometheuses.monitoring.coreos.com"] = answer("monitoring.coreos.com", "v1", "Prometheus", setAvailable)
+		kinds["alertmanagers.monitoring.coreos.com"] = answer("monitoring.coreos.com", "v1", "Alertmanager", setAvailable)
 	}
 	return kinds
 }
@@ -60,15 +69,16 @@ func (l *late) reconcile(_ context.Context, crd *apiextensionsv1.CustomResourceD
 	return ctrl.Result{}, nil
 }
 
-// monitoring reports monitoring objects of a kind as available.
-type monitoring struct {
+// operator writes the status of objects of a kind as their operator would.
+type operator struct {
 	client client.Client
 	kind   schema.GroupVersionKind
+	// set changes the status, unless it is as it should be.
+	set func(*unstructured.Unstructured) error
 }
 
-func addMonitoring(mgr manager.Manager, kind string) error {
-	m := &monitoring{client: mgr.GetClient(), kind: schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: kind}}
-	return builder.ControllerManagedBy(mgr).For(objectOf(m.kind)).Complete(m)
+func addOperator(mgr manager.Manager, o *operator) error {
+	return builder.ControllerManagedBy(mgr).For(objectOf(o.kind)).Complete(o)
 }
 
 func objectOf(kind schema.GroupVersionKind) *unstructured.Unstructured {
@@ -77,23 +87,31 @@ func objectOf(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return u
 }
 
-// Reconcile writes the conditions for the present generation.
-func (m *monitoring) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-	u := objectOf(m.kind)
-	if err := m.client.Get(ctx, request.NamespacedName, u); err != nil {
+// Reconcile writes the status for the present generation.
+func (o *operator) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	u := objectOf(o.kind)
+	if err := o.client.Get(ctx, request.NamespacedName, u); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if u.GetDeletionTimestamp() != nil || upToDate(u) {
+	if u.GetDeletionTimestamp() != nil {
 		return ctrl.Result{}, nil
 	}
-	patch := client.MergeFrom(u.DeepCopy())
-	if err := setAvailable(u, metav1.Now()); err != nil {
-		return ctrl.Result{}, fmt.Errorf("reporting %s %s as available: %w", m.kind.Kind, request, err)
+	before := u.DeepCopy()
+	if err := o.set(u); err != nil {
+		return ctrl.Result{}, fmt.Errorf("writing the status of %s %s: %w", o.kind.Kind, request, err)
 	}
-	if err := m.client.Status().Patch(ctx, u, patch); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reporting %s %s as available: %w", m.kind.Kind, request, err)
+	if apiequality.Semantic.DeepEqual(before, u) {
+		return ctrl.Result{}, nil
+	}
+	if err := o.client.Status().Patch(ctx, u, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("writing the status of %s %s: %w", o.kind.Kind, request, err)
 	}
 	return ctrl.Result{}, nil
+}
+
+// setScale names the pods, of which there are none, as VerticalPodAutoscaler reports an error without a selector.
+func setScale(u *unstructured.Unstructured) error {
+	return unstructured.SetNestedField(u.Object, "app.kubernetes.io/component=opentelemetry-collector", "status", "scale", "selector")
 }
 
 func upToDate(u *unstructured.Unstructured) bool {
@@ -107,7 +125,11 @@ func upToDate(u *unstructured.Unstructured) bool {
 	return len(conditions) > 0
 }
 
-func setAvailable(u *unstructured.Unstructured, now metav1.Time) error {
+// setAvailable reports a monitoring object as available.
+func setAvailable(u *unstructured.Unstructured) error {
+	if upToDate(u) {
+		return nil
+	}
 	replicas, found, err := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	if err != nil {
 		return err
@@ -118,7 +140,7 @@ func setAvailable(u *unstructured.Unstructured, now metav1.Time) error {
 	var conditions []any
 	for _, kind := range []string{"Available", "Reconciled"} {
 		conditions = append(conditions, map[string]any{
-			"type": kind, "status": "True", "observedGeneration": u.GetGeneration(), "lastTransitionTime": now.UTC().Format("2006-01-02T15:04:05Z"),
+			"type": kind, "status": "True", "observedGeneration": u.GetGeneration(), "lastTransitionTime": metav1.Now().UTC().Format("2006-01-02T15:04:05Z"),
 		})
 	}
 	return unstructured.SetNestedMap(u.Object, map[string]any{

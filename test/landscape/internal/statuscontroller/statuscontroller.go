@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package statuscontroller writes what controllers would write that the landscape does without: root certificates of the mesh (no
-// istiod), conditions of monitoring objects (no prometheus-operator), and PersistentVolumes (no CSI driver). It also brings the
+// istiod), conditions of monitoring objects (no prometheus-operator), the scale of collectors (no opentelemetry-operator), and PersistentVolumes (no CSI driver). It also brings the
 // policies for stand-ins into shoots. It runs as a process beside the cluster, with a user of its own that may do just this.
 package statuscontroller
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -160,7 +162,7 @@ func TestSetAvailable(t *testing.T) {
 			u := &unstructured.Unstructured{Object: map[string]any{"spec": test.spec}}
 			u.SetGeneration(3)
 			g.Expect(upToDate(u)).To(BeFalse())
-			g.Expect(setAvailable(u, metav1.NewTime(time.Unix(0, 0)))).To(Succeed())
+			g.Expect(setAvailable(u)).To(Succeed())
 			g.Expect(upToDate(u)).To(BeTrue())
 			available, _, err := unstructured.NestedInt64(u.Object, "status", "availableReplicas")
 			g.Expect(err).NotTo(HaveOccurred())
@@ -245,10 +247,32 @@ func TestPoliciesHaveTheVersionThatTheShootServes(t *testing.T) {
 	}
 }
 
+func TestACollectorHasAScaleWithASelector(t *testing.T) {
+	g := NewWithT(t)
+	kind := schema.GroupVersionKind{Group: "opentelemetry.io", Version: "v1beta1", Kind: "OpenTelemetryCollector"}
+	collector := objectOf(kind)
+	collector.SetNamespace("garden")
+	collector.SetName("opentelemetry-collector")
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(collector).WithObjects(collector).Build()
+	o := &operator{client: c, kind: kind, set: setScale}
+	var versions []string
+	for range 2 {
+		_, err := o.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(collector)})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(collector), collector)).To(Succeed())
+		versions = append(versions, collector.GetResourceVersion())
+	}
+	selector, _, _ := unstructured.NestedString(collector.Object, "status", "scale", "selector")
+	g.Expect(labels.Parse(selector)).NotTo(Equal(labels.Everything()))
+	g.Expect(versions[1]).To(Equal(versions[0]), "it is written once")
+}
+
 func TestPrometheusOperatorReportsItsObjectsItself(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(lateKinds(nil, Options{})).To(And(HaveLen(3), HaveKey("prometheuses.monitoring.coreos.com"), HaveKey("alertmanagers.monitoring.coreos.com")))
-	g.Expect(lateKinds(nil, Options{Observability: true})).To(And(HaveLen(1), HaveKey("clusters.extensions.gardener.cloud")))
+	g.Expect(lateKinds(nil, Options{})).To(And(HaveLen(4), HaveKey("prometheuses.monitoring.coreos.com"), HaveKey("alertmanagers.monitoring.coreos.com")))
+	g.Expect(lateKinds(nil, Options{Observability: true})).To(And(HaveLen(2), HaveKey("clusters.extensions.gardener.cloud"), HaveKey("opentelemetrycollectors.opentelemetry.io")))
 }
 
 func TestLateKindsAreWatchedOnceTheyAreEstablished(t *testing.T) {
