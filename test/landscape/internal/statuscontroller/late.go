@@ -109,7 +109,7 @@ func (o *operator) Reconcile(ctx context.Context, request reconcile.Request) (ct
 	return ctrl.Result{}, nil
 }
 
-// setScale names the pods, of which there are none, as VerticalPodAutoscaler reports an error without a selector.
+// setScale sets a selector of pods, of which there are none: VerticalPodAutoscaler reports an error without it.
 func setScale(u *unstructured.Unstructured) error {
 	return unstructured.SetNestedField(u.Object, "app.kubernetes.io/component=opentelemetry-collector", "status", "scale", "selector")
 }
@@ -145,7 +145,7 @@ func setAvailable(u *unstructured.Unstructured) error {
 	}
 	return unstructured.SetNestedMap(u.Object, map[string]any{
 		"paused": false, "replicas": replicas, "availableReplicas": replicas, "updatedReplicas": replicas, "unavailableReplicas": int64(0),
-		"conditions": conditions,
+		"conditions": conditions, "selector": "app.kubernetes.io/managed-by=prometheus-operator",
 	}, "status")
 }
 

@@ -167,6 +167,8 @@ func TestSetAvailable(t *testing.T) {
 			available, _, err := unstructured.NestedInt64(u.Object, "status", "availableReplicas")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(available).To(Equal(test.replicas))
+			selector, _, _ := unstructured.NestedString(u.Object, "status", "selector")
+			g.Expect(labels.Parse(selector)).NotTo(Equal(labels.Everything()), "VerticalPodAutoscaler reports an error without it")
 			u.SetGeneration(4)
 			g.Expect(upToDate(u)).To(BeFalse(), "the conditions are about an older generation")
 		})
