@@ -60,7 +60,7 @@ type Options struct {
 //
 // Needed permissions: get, list, watch, patch on SelfHostedShootExposures and patch on their status; get, list, watch on Clusters; get
 // on the Secrets of credentials. In the cluster of the machines it acts by their kubeconfig, which needs list on Pods, get on
-// Services, and patch and delete on Services, EndpointSlices and NetworkPolicies.
+// Services, and create, patch and delete on Services, EndpointSlices and NetworkPolicies.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	return newReconciler(mgr.GetClient(), opts).AddToManager(mgr, selfhostedshootexposure.ControllerName)
 }
