@@ -44,7 +44,8 @@ func addLate(mgr manager.Manager, opts Options) error {
 func lateKinds(mgr manager.Manager, opts Options) map[string]func() error {
 	answer := func(group, version, kind string, set func(*unstructured.Unstructured) error) func() error {
 		return func() error {
-			return addOperator(mgr, &operator{client: mgr.GetClient(), kind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, set: set})
+			o := &operator{client: mgr.GetClient(), kind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, set: set}
+			return builder.ControllerManagedBy(mgr).For(objectOf(o.kind)).Complete(o)
 		}
 	}
 	kinds := map[string]func() error{
@@ -75,10 +76,6 @@ type operator struct {
 	kind   schema.GroupVersionKind
 	// set changes the status, unless it is as it should be.
 	set func(*unstructured.Unstructured) error
-}
-
-func addOperator(mgr manager.Manager, o *operator) error {
-	return builder.ControllerManagedBy(mgr).For(objectOf(o.kind)).Complete(o)
 }
 
 func objectOf(kind schema.GroupVersionKind) *unstructured.Unstructured {
