@@ -166,7 +166,7 @@ func (l location) apply(ctx context.Context, op *operation) (*corev1.Service, er
 	return service, op.Apply(ctx, l.Target, service)
 }
 
-// objects returns the objects for a port, without endpoints.
+// objects returns the objects for a port, without endpoints: an EndpointSlice for IPv4, and one for IPv6.
 func (l location) objects(port int32) (*corev1.Service, *networkingv1.NetworkPolicy, []*discoveryv1.EndpointSlice) {
 	tcp, target := corev1.ProtocolTCP, intstr.FromInt32(port)
 	service := &corev1.Service{ObjectMeta: l.meta, Spec: corev1.ServiceSpec{
@@ -247,17 +247,18 @@ func (a *actuator) Delete(ctx context.Context, op *operation) error {
 	if len(left) > 0 {
 		return reconciler.Waiting(fmt.Errorf("waiting until %s is gone", reconciler.NameOf(service)), retryWait)
 	}
-	objects := []client.Object{policy}
-	for _, slice := range families {
-		objects = append(objects, slice)
-	}
-	_, err = op.Delete(ctx, at.WithoutState(), objects)
+	_, err = op.Delete(ctx, at.WithoutState(), []client.Object{policy, families[0], families[1]})
 	return reconciler.ExplainRemote(err)
 }
 
 // ForceDelete implements reconciler.Actuator. It waits for nothing, and leaves behind what is in a cluster that does not answer.
 func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
-	if err := a.Delete(ctx, op); err != nil {
+	at, err := a.locate(ctx, op)
+	if err == nil {
+		service, policy, families := at.objects(op.Object.Spec.Port)
+		_, err = op.Delete(ctx, at.WithoutState(), []client.Object{service, policy, families[0], families[1]})
+	}
+	if err != nil {
 		op.Log.Info("Leaving behind what can't be deleted in the cluster of the machines", "reason", err.Error())
 	}
 	return nil

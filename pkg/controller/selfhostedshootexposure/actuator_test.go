@@ -214,6 +214,16 @@ func (e *env) setAddresses(ingress ...corev1.LoadBalancerIngress) {
 	NewWithT(e.t).Expect(e.machines.Status().Update(e.t.Context(), service)).To(Succeed())
 }
 
+// holdService keeps the Service there when it is deleted, as a controller for load balancers does.
+func (e *env) holdService() *corev1.Service {
+	e.t.Helper()
+	service := &corev1.Service{}
+	NewWithT(e.t).Expect(e.machines.Get(e.t.Context(), objectKey, service)).To(Succeed())
+	service.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"}
+	NewWithT(e.t).Expect(e.machines.Update(e.t.Context(), service)).To(Succeed())
+	return service
+}
+
 func (e *env) ready() *env {
 	e.t.Helper()
 	e.reconcile()
@@ -403,10 +413,7 @@ func TestAConflictIsNoError(t *testing.T) {
 func TestDeletionWaitsForTheService(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t).ready()
-	service := &corev1.Service{}
-	g.Expect(e.machines.Get(t.Context(), objectKey, service)).To(Succeed())
-	service.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"}
-	g.Expect(e.machines.Update(t.Context(), service)).To(Succeed())
+	service := e.holdService()
 	e.delete()
 
 	g.Expect(e.reconcile().RequeueAfter).To(Equal(retryWait))
@@ -422,16 +429,28 @@ func TestDeletionWaitsForTheService(t *testing.T) {
 	g.Expect(e.left()).To(BeEmpty())
 }
 
-func TestForcedDeletionLeavesBehindWhatCannotBeReached(t *testing.T) {
-	g := NewWithT(t)
-	e := newEnv(t).ready()
-	e.change(func(exposure *extensionsv1alpha1.SelfHostedShootExposure) {
-		metav1.SetMetaDataAnnotation(&exposure.ObjectMeta, "confirmation.gardener.cloud/force-deletion", "true")
-	})
-	e.delete()
-	e.fail = func(string, client.Object) error { return errors.New("no route to host") }
-	e.reconcile()
-	g.Expect(e.isGone()).To(BeTrue())
+func TestForcedDeletionWaitsForNothing(t *testing.T) {
+	for name, fail := range map[string]func(string, client.Object) error{
+		"the Service is not released":    nil,
+		"the cluster cannot be reached":  func(string, client.Object) error { return errors.New("no route to host") },
+		"the credentials do not suffice": func(string, client.Object) error { return apierrors.NewUnauthorized("no") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnv(t).ready()
+			e.holdService()
+			e.change(func(exposure *extensionsv1alpha1.SelfHostedShootExposure) {
+				metav1.SetMetaDataAnnotation(&exposure.ObjectMeta, "confirmation.gardener.cloud/force-deletion", "true")
+			})
+			e.delete()
+			e.fail = fail
+			e.reconcile()
+			g.Expect(e.isGone()).To(BeTrue())
+			if fail == nil {
+				g.Expect(e.left()).To(ConsistOf("Service"))
+			}
+		})
+	}
 }
 
 func TestMigrationLeavesTheLoadBalancer(t *testing.T) {
