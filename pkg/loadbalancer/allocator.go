@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -225,6 +226,26 @@ func AddressesOf(ingress []corev1.LoadBalancerIngress) []netip.Addr {
 	for _, i := range ingress {
 		if address, err := netip.ParseAddr(i.IP); err == nil {
 			out = append(out, address.Unmap())
+		}
+	}
+	return out
+}
+
+// maxIngress is how many addresses a Service in a user's cluster is believed to have.
+const maxIngress = 16
+
+// IngressOf returns the addresses and host names of a Service. In the cluster of a user, its status may contain any text: what is
+// neither is left out.
+func IngressOf(service *corev1.Service) []corev1.LoadBalancerIngress {
+	var out []corev1.LoadBalancerIngress
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		switch {
+		case len(out) == maxIngress:
+			return out
+		case net.ParseIP(ingress.IP) != nil:
+			out = append(out, corev1.LoadBalancerIngress{IP: ingress.IP})
+		case len(validation.IsDNS1123Subdomain(ingress.Hostname)) == 0:
+			out = append(out, corev1.LoadBalancerIngress{Hostname: ingress.Hostname})
 		}
 	}
 	return out

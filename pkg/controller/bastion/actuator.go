@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +40,7 @@ import (
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 	"github.com/gardener/gardener/pkg/utils"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
@@ -467,15 +466,10 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// addressOf returns the first address of a Service, or nil. In a cluster of a user, it may be any text.
+// addressOf returns the first address of a Service, or nil.
 func addressOf(service *corev1.Service) *corev1.LoadBalancerIngress {
-	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		switch {
-		case net.ParseIP(ingress.IP) != nil:
-			return &corev1.LoadBalancerIngress{IP: ingress.IP}
-		case len(validation.IsDNS1123Subdomain(ingress.Hostname)) == 0:
-			return &corev1.LoadBalancerIngress{Hostname: ingress.Hostname}
-		}
+	if ingress := loadbalancer.IngressOf(service); len(ingress) > 0 {
+		return &ingress[0]
 	}
 	return nil
 }

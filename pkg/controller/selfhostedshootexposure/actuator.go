@@ -35,6 +35,7 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/selfhostedshootexposure"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
@@ -44,8 +45,6 @@ const (
 	namePrefix = "exposure-"
 	portName   = "kube-apiserver"
 	retryWait  = 5 * time.Second
-	// maxAddresses is how many addresses a Service is believed to have.
-	maxAddresses = 16
 )
 
 // Options are what the controller needs.
@@ -132,7 +131,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
 	if err != nil {
 		return reconciler.ExplainRemote(err)
 	}
-	op.Object.Status.Ingress = addressesOf(service)
+	op.Object.Status.Ingress = loadbalancer.IngressOf(service)
 	if len(op.Object.Status.Ingress) == 0 {
 		return reconciler.Waiting(fmt.Errorf("waiting until %s has an address", reconciler.NameOf(service)), retryWait)
 	}
@@ -209,22 +208,6 @@ func endpoints(wanted []extensionsv1alpha1.ControlPlaneEndpoint, pods []corev1.P
 		}
 	}
 	return found
-}
-
-// addressesOf returns the addresses of a Service, as the status of its cluster may contain any text.
-func addressesOf(service *corev1.Service) []corev1.LoadBalancerIngress {
-	var addresses []corev1.LoadBalancerIngress
-	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		if len(addresses) == maxAddresses {
-			break
-		}
-		if _, err := netip.ParseAddr(ingress.IP); err == nil {
-			addresses = append(addresses, corev1.LoadBalancerIngress{IP: ingress.IP})
-		} else if len(validation.IsDNS1123Subdomain(ingress.Hostname)) == 0 {
-			addresses = append(addresses, corev1.LoadBalancerIngress{Hostname: ingress.Hostname})
-		}
-	}
-	return addresses
 }
 
 // Restore implements reconciler.Actuator.

@@ -28,6 +28,7 @@ import (
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
@@ -282,7 +283,7 @@ func TestAnAPIServerIsExposed(t *testing.T) {
 	g.Expect(e.addresses("ipv4")).To(ConsistOf("10.0.0.1", "10.0.0.2"))
 	g.Expect(e.addresses("ipv6")).To(BeEmpty())
 
-	e.setAddresses(corev1.LoadBalancerIngress{IP: "172.18.255.130"}, corev1.LoadBalancerIngress{Hostname: "lb.example.org"}, corev1.LoadBalancerIngress{IP: "<script>"})
+	e.setAddresses(corev1.LoadBalancerIngress{IP: "172.18.255.130"}, corev1.LoadBalancerIngress{Hostname: "lb.example.org"}, corev1.LoadBalancerIngress{IP: "fe80::1%<script>"})
 	g.Expect(e.reconcile().RequeueAfter).To(BeZero())
 	g.Expect(e.sent).To(Equal([]string{"list Pod", "get Service"}), "what the operation has written is not written again")
 	g.Expect(e.exposure().Status.Ingress).To(Equal([]corev1.LoadBalancerIngress{{IP: "172.18.255.130"}, {Hostname: "lb.example.org"}}), "any other text is left out")
@@ -356,6 +357,14 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+func TestANameThatNoServiceCanHave(t *testing.T) {
+	g := NewWithT(t)
+	exposure := &extensionsv1alpha1.SelfHostedShootExposure{ObjectMeta: metav1.ObjectMeta{Name: "root.example"}}
+	_, err := (&actuator{}).locate(t.Context(), &operation{Object: exposure})
+	g.Expect(err).To(MatchError(ContainSubstring("no Service can be named exposure-root.example")))
+	g.Expect(v1beta1helper.ExtractErrorCodes(reconcilerutils.ReconcileErrCauseOrErr(err))).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+}
+
 func TestNoEndpointIsOfAMachine(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, func(exposure *extensionsv1alpha1.SelfHostedShootExposure) {
@@ -376,6 +385,13 @@ func TestWithoutClusterItIsTriedAgain(t *testing.T) {
 	g.Expect(e.reconcile().RequeueAfter).NotTo(BeZero())
 	g.Expect(e.exposure().Status.LastError).To(HaveValue(HaveField("Description", ContainSubstring("there is no Cluster kube-system"))))
 	g.Expect(e.exposure().Finalizers).To(BeEmpty())
+
+	e = newEnv(t).ready()
+	g.Expect(e.DeleteAllOf(t.Context(), &extensionsv1alpha1.Cluster{})).To(Succeed())
+	e.delete()
+	g.Expect(e.reconcile().RequeueAfter).NotTo(BeZero())
+	g.Expect(e.isGone()).To(BeFalse(), "nobody knows where its objects are")
+	g.Expect(e.left()).To(ConsistOf("Service", "NetworkPolicy", "EndpointSlice"))
 }
 
 func TestCredentialsThatDoNotSuffice(t *testing.T) {
@@ -395,7 +411,7 @@ func TestCredentialsThatDoNotSuffice(t *testing.T) {
 	}
 }
 
-func TestAConflictIsNoError(t *testing.T) {
+func TestAConflictIsTriedAgain(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t)
 	e.fail = func(verb string, obj client.Object) error {
@@ -404,7 +420,8 @@ func TestAConflictIsNoError(t *testing.T) {
 		}
 		return nil
 	}
-	_, _ = e.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+	_, err := e.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+	g.Expect(err).To(MatchError(apierrors.IsConflict, "IsConflict"), "with the back-off of the queue")
 	e.fail = nil
 	e.ready()
 	g.Expect(e.exposure().Status.LastError).To(BeNil())
