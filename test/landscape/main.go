@@ -430,19 +430,19 @@ func statusControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if opts.ShootManifest, err = cluster.ShootManifest(network, optional); err != nil {
+			if opts.ShootManifest, opts.SeedManifest, err = cluster.ShootManifests(network, optional); err != nil {
 				return err
 			}
 			opts.Observability = slices.Contains(optional, up.Observability)
 			return statuscontroller.Run(cmd.Context(), config, opts)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster, or of a seed")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster; that of its pod if empty")
 	cmd.Flags().TextVar(&network, "network", network, "network of the landscape")
 	cmd.Flags().StringVar(&opts.Volumes, "volumes", "", "folder of the volumes")
 	cmd.Flags().StringVar(&opts.Node, "node", "", "the node with the folder, in a cluster with several")
 	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint; empty for none")
 	cmd.Flags().StringArrayVar(&optional, "optional", nil, "optional images that are in use")
-	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a shoot, which has volumes of its own")
+	cmd.Flags().BoolVar(&opts.ManagedSeed, "managed-seed", false, "the cluster is a seed that is a shoot, with volumes of its own")
 	return cmd
 }

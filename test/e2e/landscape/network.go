@@ -28,12 +28,6 @@ const defaultStart = "172.18."
 // OnKind reports whether the landscape is in a kind cluster (`make gardener-up`).
 func OnKind() bool { return filepath.Base(State()) == ".kind" }
 
-// HasStandIns reports whether a landscape in a kind cluster has the stand-ins of the bare one (test/kind).
-func HasStandIns() bool {
-	_, err := os.Stat(State("stand-ins"))
-	return err == nil
-}
-
 // CurrentNetwork is the network of the landscape that is up.
 func CurrentNetwork() Network {
 	if OnKind() {

@@ -7,9 +7,6 @@ package shoot_test
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardenletconfigv1alpha1 "github.com/gardener/gardener/pkg/apis/config/gardenlet/v1alpha1"
@@ -30,8 +25,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 )
 
-// managedSeedSpecs make a Shoot a seed, and move another Shoot there and back. What the landscape's status controller does
-// for the first seed, another process of it does for this one.
+// managedSeedSpecs make a Shoot a seed, and move another Shoot there and back.
 func managedSeedSpecs() {
 	const (
 		name = "e2e-seed"
@@ -42,8 +36,6 @@ func managedSeedSpecs() {
 		shoot       *gardencorev1beta1.Shoot
 		managedSeed *seedmanagementv1alpha1.ManagedSeed
 		seed        *gardencorev1beta1.Seed
-		// stop ends what runs beside the seed.
-		stop func()
 	)
 
 	BeforeAll(func(ctx SpecContext) {
@@ -54,11 +46,6 @@ func managedSeedSpecs() {
 		managedSeed = &seedmanagementv1alpha1.ManagedSeed{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: name}}
 		seed = landscape.Named[*gardencorev1beta1.Seed]("", name)
 		withMachineType(ctx, machineType)
-		DeferCleanup(func() {
-			if stop != nil {
-				stop()
-			}
-		})
 		DeferCleanup(remove, shoot)
 		DeferCleanup(removeManagedSeed, managedSeed)
 		makeRoom(ctx)
@@ -84,9 +71,7 @@ func managedSeedSpecs() {
 				ContainElement(And(HaveField("Type", seedmanagementv1alpha1.SeedRegistered), HaveField("Status", gardencorev1beta1.ConditionTrue))),
 			))
 		})
-		cluster := access(ctx, shoot)
-		stop = startStatusController(cluster)
-		landscape.EventuallyReady(ctx, cluster.Client, gardenletDeployment())
+		landscape.EventuallyReady(ctx, access(ctx, shoot).Client, gardenletDeployment())
 		Eventually(seedConditions(ctx, seed)).WithContext(ctx).Should(ContainElement(And(
 			HaveField("Type", gardencorev1beta1.GardenletReady), HaveField("Status", gardencorev1beta1.ConditionTrue))))
 	})
@@ -211,38 +196,6 @@ func managedSeedSpec(ctx context.Context, name string) seedmanagementv1alpha1.Ma
 			Config:     runtime.RawExtension{Raw: config},
 			Deployment: &seedmanagementv1alpha1.GardenletDeployment{ReplicaCount: new(int32(1))},
 		},
-	}
-}
-
-// startStatusController runs the landscape's status controller for a seed that is a shoot, until what it returns is called.
-func startStatusController(cluster *landscape.Cluster) (stop func()) {
-	GinkgoHelper()
-	if landscape.OnKind() && !landscape.HasStandIns() {
-		// There are the real controllers.
-		return func() {}
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["seed"] = &clientcmdapi.Cluster{
-		Server: cluster.Config.Host, TLSServerName: cluster.Config.ServerName, CertificateAuthorityData: cluster.Config.CAData,
-	}
-	config.AuthInfos["seed"] = &clientcmdapi.AuthInfo{ClientCertificateData: cluster.Config.CertData, ClientKeyData: cluster.Config.KeyData}
-	config.Contexts["seed"] = &clientcmdapi.Context{Cluster: "seed", AuthInfo: "seed"}
-	config.CurrentContext = "seed"
-	folder, err := os.MkdirTemp("", "e2e-seed-")
-	Expect(err).NotTo(HaveOccurred())
-	kubeconfig := filepath.Join(folder, "kubeconfig")
-	Expect(clientcmd.WriteToFile(*config, kubeconfig)).To(Succeed())
-
-	program := landscape.State("..", "bin", "landscape", "landscape")
-	Expect(program).To(BeARegularFile(), "`make up` builds it")
-	command := exec.Command(program, "status-controller", "--managed-seed", "--kubeconfig", kubeconfig, "--network", landscape.CurrentNetwork().Translate("172.18.0.0/16")) // #nosec G204 -- The landscape's own program.
-	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
-	Expect(command.Start()).To(Succeed())
-	return func() {
-		GinkgoHelper()
-		Expect(os.RemoveAll(folder)).To(Succeed())
-		Expect(command.Process.Signal(os.Interrupt)).To(Succeed(), "it still runs")
-		Expect(command.Wait()).To(MatchError("exit status 130"), "an interrupt is how it ends")
 	}
 }
 

@@ -37,6 +37,13 @@ standIns:
 		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(layout.Network{}, table, true) }},
 		{name: "kind.yaml", make: Kind},
 		{name: "shoot.yaml", make: func() ([]*unstructured.Unstructured, error) { return Shoot(layout.Network{}, table, true) }},
+		{name: "managed-seed.yaml", make: func() ([]*unstructured.Unstructured, error) {
+			withMore, err := images.Load([]string{"observability"})
+			if err != nil {
+				return nil, err
+			}
+			return ManagedSeed(layout.Network{}, withMore)
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -34,8 +34,12 @@ var files embed.FS
 // Provisioner is the name of the StorageClass's provisioner, which the status controller is.
 const Provisioner = "landscape.provider-local/folder"
 
-// NodeCPU is how many processors nodes claim to have.
-const NodeCPU = "100"
+// NodeCPU and NodeMemory are how many processors and how much memory nodes claim to have: charts request what real seeds need, and
+// a machine requests its type's memory. skaffold/extension/values-landscape.yaml has the same.
+const (
+	NodeCPU    = "400"
+	NodeMemory = "400Gi"
+)
 
 // ownHosts is a pattern of image references into the landscape's own registry: what is pushed there is real.
 func ownHosts(network layout.Network) string {
@@ -58,7 +62,7 @@ func Kind() ([]*unstructured.Unstructured, error) {
 
 // Base renders everything else that is always there. table decides who is stood in for.
 func Base(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	names := []string{"base.yaml", "capacity.yaml", "gateway.yaml", "ippools.yaml", "targets.yaml", "times.yaml", "versions.yaml"}
+	names := []string{"base.yaml", "capacity.yaml", "gateway.yaml", "ippools.yaml", "status-controller.yaml", "targets.yaml", "times.yaml", "versions.yaml"}
 	return render(network, table, false, append(names, policies(dropSysResource)...)...)
 }
 
@@ -77,21 +81,29 @@ func policies(dropSysResource bool) []string {
 	return names
 }
 
-// ShootManifest renders the same as YAML for this machine. optional names the optional images that the landscape has.
-func ShootManifest(network layout.Network, optional []string) ([]byte, error) {
+// ManagedSeed renders what a shoot needs besides that is to be a seed.
+func ManagedSeed(network layout.Network, table images.Table) ([]*unstructured.Unstructured, error) {
+	return render(network, table, true, "status-controller.yaml")
+}
+
+// ShootManifests renders both as YAML for this machine. optional names the optional images that the landscape has.
+func ShootManifests(network layout.Network, optional []string) (shoot, managedSeed []byte, err error) {
 	table, err := images.Load(optional)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	lacks, err := LacksSysResource()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	objects, err := Shoot(network, table, lacks)
-	if err != nil {
-		return nil, err
+	shootObjects, errShoot := Shoot(network, table, lacks)
+	seedObjects, errSeed := ManagedSeed(network, table)
+	if err := errors.Join(errShoot, errSeed); err != nil {
+		return nil, nil, err
 	}
-	return encode(objects)
+	shoot, errShoot = encode(shootObjects)
+	managedSeed, errSeed = encode(seedObjects)
+	return shoot, managedSeed, errors.Join(errShoot, errSeed)
 }
 
 // policyFunctions make the CEL expressions of the stand-ins' policy.
@@ -135,7 +147,8 @@ func render(network layout.Network, table images.Table, shoot bool, names ...str
 		if err := parsed.ExecuteTemplate(&out, name, map[string]any{
 			"ClusterDNSIP": network.ClusterDNSIP(), "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": network.NodeIP(),
 			"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
-			"NodeCPU": NodeCPU, "NodeMemory": "100Gi", "Shoot": shoot,
+			"NodeCPU": NodeCPU, "NodeMemory": NodeMemory, "Shoot": shoot,
+			"Network": network, "Optional": table.Optional, "Registry": fmt.Sprintf("%s:%d", layout.RegistryHost, layout.RegistryPort),
 		}); err != nil {
 			return nil, fmt.Errorf("rendering %s: %w", name, err)
 		}

@@ -51,6 +51,8 @@ type Table struct {
 	// Functional are stand-ins which do the job of the original, and take its command, mounts and probes.
 	Functional []Real    `json:"functional"`
 	StandIns   []StandIn `json:"standIns"`
+	// Optional names the optional images that were asked for.
+	Optional []string `json:"-"`
 }
 
 // Base is a file system of Debian's packages, as small as can be: without what makes it one that packages can be added to.
@@ -162,6 +164,7 @@ func Load(optional []string) (Table, error) {
 		}
 	}
 	table.Real = slices.DeleteFunc(table.Real, unused)
+	table.Optional = optional
 	return table, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,15 +166,14 @@ func clusterKind() schema.GroupVersionKind {
 // are gone, and lets their objects stay when a control plane migrates. All there is to do here is not to bring it back.
 type shoots struct {
 	client client.Client
-	// manifest are the objects for the shoot, as YAML.
-	manifest []byte
+	opts   Options
 }
 
 func addShoots(mgr manager.Manager, opts Options) error {
 	// The Cluster comes first, its namespace later.
 	return builder.ControllerManagedBy(mgr).Named("shoots").For(objectOf(clusterKind())).
 		Watches(&corev1.Namespace{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.NewPredicateFuncs(isShoot))).
-		Complete(&shoots{client: mgr.GetClient(), manifest: opts.ShootManifest})
+		Complete(&shoots{client: mgr.GetClient(), opts: opts})
 }
 
 func isShoot(namespace client.Object) bool {
@@ -197,7 +197,7 @@ func (s *shoots) Reconcile(ctx context.Context, request reconcile.Request) (ctrl
 	if !stays(cluster) {
 		return ctrl.Result{}, nil
 	}
-	if err := s.apply(ctx, namespace.Name, manifestFor(cluster, s.manifest)); err != nil {
+	if err := s.apply(ctx, namespace.Name, manifestFor(cluster, s.opts)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("bringing the policies into shoot %s: %w", namespace.Name, err)
 	}
 	return ctrl.Result{}, nil
@@ -221,9 +221,15 @@ func stays(cluster *unstructured.Unstructured) bool {
 	}
 }
 
-// manifestFor is the manifest with the version of the policies' API that the shoot serves. See versions.yaml among the files of package
-// cluster.
-func manifestFor(cluster *unstructured.Unstructured, manifest []byte) []byte {
+// manifestFor is the manifest of a shoot, with the version of the policies' API that it serves. See versions.yaml among the files of
+// package cluster. Seeds are shoots with machines in the garden's namespace.
+func manifestFor(cluster *unstructured.Unstructured, opts Options) []byte {
+	manifest := opts.ShootManifest
+	namespace, _, _ := unstructured.NestedString(cluster.Object, "spec", "shoot", "metadata", "namespace")
+	workers, _, _ := unstructured.NestedSlice(cluster.Object, "spec", "shoot", "spec", "provider", "workers")
+	if namespace == "garden" && len(workers) > 0 {
+		manifest = slices.Concat(manifest, opts.SeedManifest)
+	}
 	kubernetes, _, _ := unstructured.NestedString(cluster.Object, "spec", "shoot", "spec", "kubernetes", "version")
 	const newest = "admissionregistration.k8s.io/v1\n"
 	for minor, version := range map[string]string{"1.33.": "v1alpha1", "1.34.": "v1beta1", "1.35.": "v1beta1"} {

@@ -46,6 +46,8 @@ type Options struct {
 	Observability bool
 	// ShootManifest are the objects, as YAML, that each shoot is given.
 	ShootManifest []byte
+	// SeedManifest are those that a shoot is given besides which is to be a seed.
+	SeedManifest []byte
 	// Health is the address of the health endpoint; empty for none.
 	Health string
 	// ManagedSeed says that the cluster is a shoot, and a seed. It has volumes of its own.

@@ -212,7 +212,7 @@ func TestShootsGetThePoliciesWhileTheyAreInTheSeed(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := fake.NewClientBuilder().WithObjects(test.objects...).Build()
-			s := &shoots{client: c, manifest: []byte("a: b")}
+			s := &shoots{client: c, opts: Options{ShootManifest: []byte("a: b")}}
 			for range 2 {
 				_, err := s.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
 				g.Expect(err).NotTo(HaveOccurred())
@@ -245,7 +245,27 @@ func TestPoliciesHaveTheVersionThatTheShootServes(t *testing.T) {
 	for kubernetes, version := range map[string]string{"1.36.3": "v1", "1.35.4": "v1beta1", "1.34.4": "v1beta1", "1.33.13": "v1alpha1", "": "v1"} {
 		cluster := clusterOf("x", "Create", false)
 		g.Expect(unstructured.SetNestedField(cluster.Object, kubernetes, "spec", "shoot", "spec", "kubernetes", "version")).To(Succeed())
-		g.Expect(string(manifestFor(cluster, manifest))).To(Equal(strings.ReplaceAll(string(manifest), "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/"+version)), kubernetes)
+		g.Expect(string(manifestFor(cluster, Options{ShootManifest: manifest}))).To(Equal(strings.ReplaceAll(string(manifest), "admissionregistration.k8s.io/v1", "admissionregistration.k8s.io/"+version)), kubernetes)
+	}
+}
+
+func TestSeedsHaveAStatusController(t *testing.T) {
+	for _, test := range []struct {
+		name, namespace string
+		workers         []any
+		want            string
+	}{
+		{name: "a shoot with machines in the garden's namespace", namespace: "garden", workers: []any{map[string]any{"name": "a"}}, want: "a: b\nc: d\n"},
+		{name: "a workerless shoot, which is no seed", namespace: "garden", want: "a: b\n"},
+		{name: "a shoot of a project", namespace: "garden-local", workers: []any{map[string]any{"name": "a"}}, want: "a: b\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			cluster := clusterOf("x", "Create", false)
+			g.Expect(unstructured.SetNestedField(cluster.Object, test.namespace, "spec", "shoot", "metadata", "namespace")).To(Succeed())
+			g.Expect(unstructured.SetNestedSlice(cluster.Object, test.workers, "spec", "shoot", "spec", "provider", "workers")).To(Succeed())
+			g.Expect(string(manifestFor(cluster, Options{ShootManifest: []byte("a: b\n"), SeedManifest: []byte("c: d\n")}))).To(Equal(test.want))
+		})
 	}
 }
 
