@@ -74,6 +74,7 @@ var _ = Describe("Shoots", Serial, func() {
 		lifeSpecs("e2e-faults", disturb)
 	})
 	Describe("One with machines", Label("pools"), Ordered, poolSpecs)
+	Describe("An etcd that loses its volume", Label("restore"), Ordered, restoreSpecs)
 	Describe("Force-deletion", Label("force-delete"), forceDeleteSpecs)
 	Describe("Prometheus", Label("observability"), observabilitySpecs)
 	Describe("VerticalPodAutoscaler", Label("autoscaling"), autoscalingSpecs)
