@@ -68,6 +68,9 @@ VARIANT  ?=
 FOCUS    ?=
 FILTER   ?=
 DOCS     ?=
+SHOOTS   ?=
+NODES    ?=
+OF       ?=
 PACKAGES ?=
 
 ##@ landscape
@@ -124,10 +127,20 @@ push-programs: $(LANDSCAPE)
 times: $(LANDSCAPE)
 	@$(LANDSCAPE) times $(if $(DOCS),--docs)
 
+## scale: after up, measure SHOOTS=10 Shoots of the mock provider with NODES=1000 fake Nodes, as root or with sudo; DOCS=1 writes docs/development/scale.md
+.PHONY: scale
+scale: $(LANDSCAPE)
+	@$(LANDSCAPE) scale $(if $(SHOOTS),--shoots '$(SHOOTS)') $(if $(NODES),--nodes '$(NODES)') $(if $(DOCS),--docs)
+
 ## status: show what runs, its health, and the extension objects with class and state; TARGET=bare or kind where there are both
 .PHONY: status
 status: $(LANDSCAPE)
 	@$(LANDSCAPE) status --target '$(TARGET)'
+
+## explain: say why something is not healthy; OF=garden, OF=seed or OF=shoot/NAME only that; TARGET=bare or kind where there are both
+.PHONY: explain
+explain: $(LANDSCAPE)
+	@$(LANDSCAPE) explain --target '$(TARGET)' $(OF)
 
 ## doctor: check whether this machine can take a landscape, and change nothing
 .PHONY: doctor

@@ -93,7 +93,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), registryCommand(), statusControllerCommand(),
+	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), scaleCommand(), registryCommand(), statusControllerCommand(),
 		&cobra.Command{
 			Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
@@ -189,6 +189,18 @@ instances again.`,
 			Short: "Show what runs and how it is; fails if something is unhealthy",
 			Args:  cobra.NoArgs,
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Status(cmd.Context()) }),
+		}),
+		onTarget(&cobra.Command{
+			Use:   "explain [garden | seed | shoot/NAME]",
+			Short: "Say why the Garden, a Seed or a Shoot is not healthy",
+			Long: `Looks for the first cause of why a target is not healthy: which object, since when, the event or the end of the log that says more, and
+the command to look further. A Shoot is NAME (in project local) or NAMESPACE/NAME. Without a target, it explains all that are not healthy.
+It changes nothing, and fails if a target is not healthy.`,
+			Example: "  landscape explain\n  landscape explain shoot/local",
+			Args:    cobra.MaximumNArgs(1),
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
+				return l.Explain(cmd.Context(), strings.Join(args, ""))
+			}),
 		}),
 		onTarget(&cobra.Command{
 			Use:   "logs [NAME]",
@@ -374,6 +386,27 @@ It takes half an hour to an hour on two idle cores, keeps the results in bin/tim
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Measure(cmd.Context(), docs) }),
 	}
 	cmd.Flags().BoolVar(&docs, "docs", false, "write docs/development/times.md and times.json")
+	return cmd
+}
+
+func scaleCommand() *cobra.Command {
+	var docs bool
+	var count, nodes int
+	cmd := &cobra.Command{
+		Use:   "scale",
+		Short: "Create, reconcile, update and delete many Shoots with fake Nodes, and measure that, after up",
+		Long: `Enables the mock provider, creates Shoots with real control planes and fake Nodes, as many at a time as there are cores, reconciles, updates
+and deletes them. It prints a table of times, requests, CPU time and memory, and keeps it in bin/scale. A Shoot takes 0.8 GB of memory
+and 50 seconds of CPU time. After an interruption, --shoots 0 deletes what is left.`,
+		Example: "  sudo make up UNTIL=seed\n  sudo make scale SHOOTS=10 NODES=1000",
+		Args:    cobra.NoArgs,
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
+			return l.Scale(cmd.Context(), count, nodes, docs)
+		}),
+	}
+	cmd.Flags().IntVar(&count, "shoots", 10, "number of Shoots")
+	cmd.Flags().IntVar(&nodes, "nodes", 1000, "number of Nodes of all Shoots")
+	cmd.Flags().BoolVar(&docs, "docs", false, "write docs/development/scale.md")
 	return cmd
 }
 

@@ -75,6 +75,7 @@ var _ = Describe("Shoots", Serial, func() {
 	})
 	Describe("One with machines", Label("pools"), Ordered, poolSpecs)
 	Describe("An etcd that loses its volume", Label("restore"), Ordered, restoreSpecs)
+	Describe("What is broken", Label("explain"), Ordered, explainSpecs)
 	Describe("Force-deletion", Label("force-delete"), forceDeleteSpecs)
 	Describe("Prometheus", Label("observability"), observabilitySpecs)
 	Describe("VerticalPodAutoscaler", Label("autoscaling"), autoscalingSpecs)

@@ -188,6 +188,8 @@ type Status struct {
 		State       string `json:"state"`
 		Description string `json:"description"`
 		Progress    *int64 `json:"progress"`
+		// LastUpdateTime has the format of RFC 3339.
+		LastUpdateTime string `json:"lastUpdateTime"`
 	} `json:"lastOperation"`
 	LastError  Error       `json:"lastError"`
 	LastErrors []Error     `json:"lastErrors"`

@@ -5,6 +5,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -195,7 +196,7 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress, all []miles
 func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients map[place]client.WithWatch, all []milestone) (string, error) {
 	// What a milestone begins may go on when all are reached.
 	parent := ctx
-	limit := patience
+	limit := cmp.Or(l.patience, patience)
 	if l.Layout.Kind != "" {
 		limit = kindPatience
 	}

@@ -1,0 +1,564 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+)
+
+var (
+	namespaces = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+	machines   = schema.GroupVersionKind{Group: "machine.sapcloud.io", Version: "v1alpha1", Kind: "Machine"}
+)
+
+// depth orders causes: what has the smaller one makes what has a greater one fail.
+type depth int
+
+const (
+	ofProcess depth = iota
+	ofNode
+	ofVolume
+	// ofWorkload is a Deployment or StatefulSet without pods.
+	ofWorkload
+	ofPod
+	ofMachine
+	ofExtension
+	ofManagedResource
+	// inShoot is what the Shoot's own cluster has.
+	inShoot
+	ofTarget
+)
+
+// grace is how long something may take before it is a cause.
+const grace = 30 * time.Second
+
+// finding is something that is not as it should be.
+type finding struct {
+	depth depth
+	// since is when it began, zero if nobody knows.
+	since time.Time
+	// kind, namespace and name are those of the object; a process has only a name.
+	kind, namespace, name string
+	what                  string
+	// in is the cluster, whose kubeconfig is named in a command.
+	in *explained
+	// container has the log that says more, previous that of its former run; none if empty.
+	container string
+	previous  bool
+}
+
+// explained is a cluster in which causes are looked for.
+type explained struct {
+	client client.Client
+	// clientset reads logs; nil without.
+	clientset  kubernetes.Interface
+	kubeconfig string
+}
+
+// explainer looks for causes.
+type explainer struct {
+	now      func() time.Time
+	findings []finding
+}
+
+func (e *explainer) add(f finding) { e.findings = append(e.findings, f) }
+
+// Explain prints why a target is not healthy: garden, seed, seed/NAME, shoot/NAME in project local, or shoot/NAMESPACE/NAME; without one,
+// everything that is not healthy. It changes nothing. The error says how many targets are not healthy.
+func (l Landscape) Explain(ctx context.Context, target string) error {
+	if !exists(l.Layout.State()) {
+		return errors.New("there is no landscape; bring it up with " + l.make("up"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	e := &explainer{now: l.Now}
+	if err := l.brokenProcesses(ctx, e); err != nil {
+		return err
+	}
+	runtime, err := connect(l.Layout.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	// Everything depends on these.
+	if err := runtime.client.List(ctx, &corev1.NodeList{}); err != nil {
+		if len(e.findings) == 0 {
+			return fmt.Errorf("asking the runtime cluster: %w", err)
+		}
+		e.print(ctx, l.Out, "The runtime cluster does not answer: "+err.Error())
+		return errors.New("1 target is not healthy")
+	}
+	e.nodes(ctx, runtime, ofNode)
+	targets, err := l.targets(ctx, runtime, target)
+	if err != nil {
+		return err
+	}
+	unhealthy := 0
+	for _, t := range targets {
+		verdict, detail := judge(t.object)
+		each := &explainer{now: l.Now, findings: slices.Clone(e.findings)}
+		if verdict != good {
+			each.target(t.object, t.in)
+		}
+		for _, namespace := range t.namespaces {
+			each.namespace(ctx, runtime, namespace, ofPod)
+		}
+		l.insideShoot(ctx, each, t.object)
+		if verdict == good && len(each.findings) == 0 {
+			_, _ = fmt.Fprintf(l.Out, "%s %s is healthy.\n", t.object.GetKind(), nameOf(t.object))
+			continue
+		}
+		headline := fmt.Sprintf("%s %s is not healthy: %s", t.object.GetKind(), nameOf(t.object), detail)
+		if verdict == good {
+			headline = fmt.Sprintf("%s %s reports no problem yet.", t.object.GetKind(), nameOf(t.object))
+		}
+		each.print(ctx, l.Out, headline)
+		unhealthy++
+	}
+	if unhealthy > 0 {
+		return fmt.Errorf("%d of %d targets are not healthy", unhealthy, len(targets))
+	}
+	return nil
+}
+
+func connect(kubeconfig string) (*explained, error) {
+	config, err := cluster.Config(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	// One that does not answer must not take the time of all others.
+	config.Timeout = virtualTimeout / 2
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("connecting with %s: %w", kubeconfig, err)
+	}
+	clientset, err := kubernetes.NewForConfig(config)
+	return &explained{client: c, clientset: clientset, kubeconfig: kubeconfig}, err
+}
+
+// explainedTarget is what a user asks about, and the namespaces of the runtime cluster in which its causes are.
+type explainedTarget struct {
+	object     *unstructured.Unstructured
+	in         *explained
+	namespaces []string
+}
+
+// targets finds the objects. The virtual garden may be the problem itself; then the Garden is the target.
+func (l Landscape) targets(ctx context.Context, runtime *explained, target string) ([]explainedTarget, error) {
+	kind, name, _ := strings.Cut(target, "/")
+	if !slices.Contains([]string{"", "garden", "seed", "shoot"}, kind) || (kind == "shoot" && name == "") {
+		return nil, fmt.Errorf("%q is no target: choose garden, seed, shoot/NAME or shoot/NAMESPACE/NAME", target)
+	}
+	shared, err := systemNamespaces(ctx, runtime)
+	if err != nil {
+		return nil, err
+	}
+	var found []explainedTarget
+	list := func(in *explained, kind schema.GroupVersionKind, wanted func(*unstructured.Unstructured) bool) error {
+		objects, err := cluster.List(ctx, in.client, kind)
+		for i := range objects {
+			if o := &objects[i]; wanted(o) {
+				t := explainedTarget{object: o, in: in, namespaces: shared}
+				if id := cluster.StatusOf(o).TechnicalID; id != "" {
+					t.namespaces = append([]string{id}, shared...)
+				}
+				found = append(found, t)
+			}
+		}
+		return err
+	}
+	all := func(*unstructured.Unstructured) bool { return true }
+	if err := list(runtime, gardens, all); err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, errors.New("there is no Garden yet; continue with " + l.make("up"))
+	}
+	if kind == "garden" || !exists(l.Layout.VirtualKubeconfig()) {
+		return found, nil
+	}
+	garden := found
+	virtual, err := connect(l.Layout.VirtualKubeconfig())
+	if err == nil {
+		found = nil
+		switch kind {
+		case "":
+			found = garden
+			err = errors.Join(list(virtual, seeds, all), list(virtual, shoots, all))
+		case "seed":
+			err = list(virtual, seeds, func(o *unstructured.Unstructured) bool { return name == "" || o.GetName() == name })
+		case "shoot":
+			if !strings.Contains(name, "/") {
+				name = "garden-local/" + name
+			}
+			err = list(virtual, shoots, func(o *unstructured.Unstructured) bool { return nameOf(o) == name })
+		}
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(l.Out, "The virtual garden does not answer (%v), so the Garden is explained.\n\n", err)
+		return garden, nil
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("there is no %s; list them with: %s --kubeconfig %s get seeds,shoots -A", target, l.Layout.Kubectl(), l.Layout.VirtualKubeconfig())
+	}
+	return found, nil
+}
+
+// systemNamespaces are those of Garden and seed, of their extensions and gateways.
+func systemNamespaces(ctx context.Context, in *explained) ([]string, error) {
+	all, err := cluster.List(ctx, in.client, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, o := range all {
+		name := o.GetName()
+		if name == "garden" || name == "kube-system" || slices.ContainsFunc([]string{"extension-", "runtime-extension-", "gardener-extension-", "istio-", "virtual-garden-istio-"},
+			func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			found = append(found, name)
+		}
+	}
+	return found, nil
+}
+
+// brokenProcesses looks at the processes of a bare landscape.
+func (l Landscape) brokenProcesses(ctx context.Context, e *explainer) error {
+	if l.Layout.Kind != "" {
+		return nil
+	}
+	s := &section{}
+	if err := l.statusProcesses(ctx, s); err != nil {
+		return err
+	}
+	for _, row := range s.rows {
+		if row.mark == bad {
+			e.add(finding{depth: ofProcess, kind: "process", name: row.Name, what: row.Detail})
+		}
+	}
+	return nil
+}
+
+// insideShoot looks into the cluster of a Shoot with machines, or of a Seed that is one.
+func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstructured.Unstructured) {
+	name := nameOf(target)
+	switch target.GetKind() {
+	case "Shoot":
+		workers, _, _ := unstructured.NestedSlice(target.Object, "spec", "provider", "workers")
+		if len(workers) == 0 || cluster.StatusOf(target).Hibernated {
+			return
+		}
+	case "Seed":
+		if name == layout.SeedName || name == layout.SecondSeedName {
+			return
+		}
+		name = "garden/" + name
+	default:
+		return
+	}
+	content, err := l.shootKubeconfig(ctx, name)
+	if err != nil {
+		return
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
+	if err != nil {
+		return
+	}
+	config.Timeout = virtualTimeout / 4
+	in := &explained{kubeconfig: fmt.Sprintf("<(%s kubeconfig %s)", l.Layout.Binary("landscape"), name)}
+	if in.client, err = client.New(config, client.Options{}); err != nil {
+		return
+	}
+	if in.clientset, err = kubernetes.NewForConfig(config); err != nil {
+		return
+	}
+	e.nodes(ctx, in, inShoot)
+	all, _ := systemNamespaces(ctx, in)
+	for _, namespace := range all {
+		e.namespace(ctx, in, namespace, inShoot)
+	}
+}
+
+// target adds what the target itself says, which is the cause if nothing else is found.
+func (e *explainer) target(o *unstructured.Unstructured, in *explained) {
+	status := cluster.StatusOf(o)
+	_, detail := judge(o)
+	f := finding{depth: ofTarget, kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
+	f.since, _ = time.Parse(time.RFC3339, status.LastOperation.LastUpdateTime)
+	e.add(f)
+}
+
+func (e *explainer) nodes(ctx context.Context, in *explained, at depth) {
+	list := &corev1.NodeList{}
+	if err := in.client.List(ctx, list); err != nil {
+		return
+	}
+	for _, n := range list.Items {
+		for _, c := range n.Status.Conditions {
+			// Others may mean either, as they are not Kubernetes' own.
+			pressure := slices.Contains([]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable}, c.Type)
+			if (c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue) || (pressure && c.Status == corev1.ConditionTrue) {
+				e.add(finding{depth: at, since: c.LastTransitionTime.Time, kind: "Node", name: n.Name, in: in, what: fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message)})
+			}
+		}
+	}
+}
+
+// namespace looks for causes in a namespace. at is the depth of its pods.
+func (e *explainer) namespace(ctx context.Context, in *explained, namespace string, at depth) {
+	within := client.InNamespace(namespace)
+	claims, pods := &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}
+	if in.client.List(ctx, claims, within) == nil {
+		for _, c := range claims.Items {
+			if c.Status.Phase == corev1.ClaimPending && e.now().Sub(c.CreationTimestamp.Time) > grace {
+				e.add(finding{depth: min(at, ofVolume), since: c.CreationTimestamp.Time, kind: "PersistentVolumeClaim", namespace: namespace, name: c.Name, in: in, what: "has no volume"})
+			}
+		}
+	}
+	if in.client.List(ctx, pods, within) == nil {
+		for i := range pods.Items {
+			e.pod(&pods.Items[i], in, at)
+		}
+	}
+	e.workloads(ctx, in, namespace, min(at, ofWorkload))
+	if at == inShoot {
+		return
+	}
+	for _, kind := range cluster.ExtensionKinds() {
+		e.objects(ctx, in, cluster.ExtensionKind(kind), namespace, ofExtension)
+	}
+	e.objects(ctx, in, etcds, namespace, ofExtension)
+	e.objects(ctx, in, managedResources, namespace, ofManagedResource)
+	e.machines(ctx, in, namespace)
+}
+
+// pod adds what keeps a pod from being ready.
+func (e *explainer) pod(pod *corev1.Pod, in *explained, at depth) {
+	f := finding{depth: at, kind: "Pod", namespace: pod.Namespace, name: pod.Name, in: in}
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
+		return
+	}
+	for _, c := range pod.Status.Conditions {
+		switch {
+		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:
+			return
+		case c.Type == corev1.PodReady:
+			f.since = cmp.Or(f.since, c.LastTransitionTime.Time)
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
+			f.since, f.what = c.LastTransitionTime.Time, "is not scheduled: "+c.Message
+		}
+	}
+	f.since = cmp.Or(f.since, pod.CreationTimestamp.Time)
+	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		w, last := c.State.Waiting, c.LastTerminationState.Terminated
+		switch {
+		case w != nil && !slices.Contains([]string{"", "PodInitializing", "ContainerCreating", "CrashLoopBackOff"}, w.Reason):
+			f.what = fmt.Sprintf("container %s: %s: %s", c.Name, w.Reason, w.Message)
+		case last != nil && !c.Ready && e.now().Sub(last.FinishedAt.Time) < 10*time.Minute:
+			f.what = fmt.Sprintf("container %s has ended %d times, the last time with exit code %d (%s)", c.Name, c.RestartCount, last.ExitCode, last.Reason)
+			f.container, f.previous = c.Name, c.State.Running == nil || w != nil
+		case c.State.Running != nil && !c.Ready && f.what == "" && e.now().Sub(c.State.Running.StartedAt.Time) > grace:
+			f.what, f.container = fmt.Sprintf("container %s runs, but is not ready", c.Name), c.Name
+		}
+	}
+	if f.what == "" && e.now().Sub(f.since) > 2*grace {
+		f.what = cmp.Or(pod.Status.Message, "is "+string(pod.Status.Phase)+", but not ready")
+	}
+	if f.what != "" {
+		e.add(f)
+	}
+}
+
+// indispensable are Deployments and StatefulSets of a Shoot that is awake. Others may be scaled to zero.
+var indispensable = []string{
+	"etcd-main", "etcd-events", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "gardener-resource-manager", "machine-controller-manager",
+}
+
+// workloads adds Deployments and StatefulSets that have no pods.
+func (e *explainer) workloads(ctx context.Context, in *explained, namespace string, at depth) {
+	for _, kind := range []schema.GroupVersionKind{deployments, statefulSets} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			continue
+		}
+		for _, o := range list.Items {
+			f := finding{depth: at, kind: kind.Kind, namespace: namespace, name: o.GetName(), in: in}
+			replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
+			if found && replicas == 0 && (!strings.HasPrefix(namespace, "shoot--") || slices.Contains(indispensable, o.GetName())) {
+				f.what = "is scaled to 0 replicas"
+				e.add(f)
+				continue
+			}
+			conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+			for _, entry := range conditions {
+				c, _ := entry.(map[string]any)
+				if c["type"] == string(appsv1.DeploymentReplicaFailure) && c["status"] == "True" {
+					f.what = fmt.Sprintf("cannot create pods: %v", c["message"])
+					f.since, _ = time.Parse(time.RFC3339, fmt.Sprint(c["lastTransitionTime"]))
+					e.add(f)
+				}
+			}
+		}
+	}
+}
+
+// objects adds objects that report what Gardener's kinds report, and those that do not go.
+func (e *explainer) objects(ctx context.Context, in *explained, kind schema.GroupVersionKind, namespace string, at depth) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		verdict, detail := judge(o)
+		f := finding{depth: at, kind: kind.Kind, namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
+		f.since, _ = time.Parse(time.RFC3339, cluster.StatusOf(o).LastOperation.LastUpdateTime)
+		if deleted := o.GetDeletionTimestamp(); deleted != nil {
+			if e.now().Sub(deleted.Time) > grace {
+				f.since, f.what = deleted.Time, fmt.Sprintf("is being deleted, and has finalizers %s; %s", strings.Join(o.GetFinalizers(), ", "), detail)
+				e.add(f)
+			}
+			continue
+		}
+		if verdict == bad || (verdict == busy && e.now().Sub(cmp.Or(f.since, o.GetCreationTimestamp().Time)) > 2*time.Minute) {
+			e.add(f)
+		}
+	}
+}
+
+// machines adds Machines that do not run.
+func (e *explainer) machines(ctx context.Context, in *explained, namespace string) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(machines.GroupVersion().WithKind("MachineList"))
+	if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return
+	}
+	for _, o := range list.Items {
+		phase, _, _ := unstructured.NestedString(o.Object, "status", "currentStatus", "phase")
+		description, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "description")
+		if phase == "Running" || e.now().Sub(o.GetCreationTimestamp().Time) < 2*time.Minute {
+			continue
+		}
+		f := finding{depth: ofMachine, kind: "Machine", namespace: namespace, name: o.GetName(), what: strings.TrimSpace("is " + cmp.Or(phase, "not created") + ": " + description), in: in}
+		since, _, _ := unstructured.NestedString(o.Object, "status", "currentStatus", "lastUpdateTime")
+		f.since, _ = time.Parse(time.RFC3339, since)
+		e.add(f)
+	}
+}
+
+// first orders the findings: the cause first, and of the same depth what began first.
+func (e *explainer) first() []finding {
+	return slices.SortedStableFunc(slices.Values(e.findings), func(a, b finding) int {
+		if a.depth == b.depth && a.since.IsZero() != b.since.IsZero() {
+			// What nobody knows the time of comes last.
+			return b.since.Compare(a.since)
+		}
+		return cmp.Or(cmp.Compare(a.depth, b.depth), a.since.Compare(b.since))
+	})
+}
+
+// also is how many further findings are printed.
+const also = 8
+
+// print writes the cause with what says more, and the other findings.
+func (e *explainer) print(ctx context.Context, out io.Writer, headline string) {
+	line := func(title, text string) {
+		text = strings.Join(strings.Fields(text), " ")
+		if letters := []rune(text); len(letters) > 3*maxDetail {
+			text = string(letters[:3*maxDetail]) + "..."
+		}
+		_, _ = fmt.Fprintf(out, "  %-7s %s\n", title, text)
+	}
+	_, _ = fmt.Fprintln(out, headline)
+	sorted := e.first()
+	if len(sorted) == 0 {
+		line("cause", "none found; it may just take longer. Look again in a minute.")
+	}
+	for i, f := range sorted[:min(len(sorted), 1+also)] {
+		described := strings.TrimSpace(fmt.Sprintf("%s %s", f.kind, strings.TrimPrefix(f.namespace+"/"+f.name, "/")))
+		if !f.since.IsZero() {
+			described += ", for " + e.now().Sub(f.since).Round(time.Second).String()
+		}
+		if i > 0 {
+			line("also", described+": "+f.what)
+			continue
+		}
+		line("cause", described+": "+f.what)
+		for _, more := range f.more(ctx) {
+			line(more[0], more[1])
+		}
+		line("look", f.command())
+	}
+	_, _ = fmt.Fprintln(out)
+}
+
+// more is the newest warning about the object, and the end of its log.
+func (f finding) more(ctx context.Context) (lines [][2]string) {
+	if f.in == nil {
+		return nil
+	}
+	events := &corev1.EventList{}
+	if f.in.client.List(ctx, events, client.InNamespace(cmp.Or(f.namespace, "default"))) == nil {
+		var newest *corev1.Event
+		for i := range events.Items {
+			event := &events.Items[i]
+			if event.InvolvedObject.Name == f.name && event.InvolvedObject.Kind == f.kind && event.Type == corev1.EventTypeWarning &&
+				(newest == nil || newest.LastTimestamp.Before(&event.LastTimestamp)) {
+				newest = event
+			}
+		}
+		if newest != nil {
+			lines = append(lines, [2]string{"event", newest.Reason + ": " + newest.Message})
+		}
+	}
+	if f.container == "" || f.in.clientset == nil {
+		return lines
+	}
+	content, err := f.in.clientset.CoreV1().Pods(f.namespace).GetLogs(f.name, &corev1.PodLogOptions{Container: f.container, Previous: f.previous, TailLines: ptr.To[int64](3)}).DoRaw(ctx)
+	if err == nil {
+		for text := range strings.Lines(string(content)) {
+			lines = append(lines, [2]string{"log", text})
+		}
+	} else if !apierrors.IsNotFound(err) && !apierrors.IsBadRequest(err) {
+		lines = append(lines, [2]string{"log", "cannot be read: " + err.Error()})
+	}
+	return lines
+}
+
+// command shows more of the object.
+func (f finding) command() string {
+	if f.in == nil {
+		return "landscape logs " + f.name
+	}
+	verb := "get -o yaml"
+	if slices.Contains([]string{"Node", "Pod", "PersistentVolumeClaim", "Deployment", "StatefulSet"}, f.kind) {
+		verb = "describe"
+	}
+	words := []string{"kubectl --kubeconfig", f.in.kubeconfig}
+	if f.namespace != "" {
+		words = append(words, "-n", f.namespace)
+	}
+	return strings.Join(append(words, verb, strings.ToLower(f.kind), f.name), " ")
+}
