@@ -482,7 +482,7 @@ func (e *explainer) first() []finding {
 // also is how many further findings are printed.
 const also = 8
 
-// print writes the cause with what says more, and the other findings.
+// print writes the headline, the cause with its event, log and command, and further findings.
 func (e *explainer) print(ctx context.Context, out io.Writer, headline string) {
 	line := func(title, text string) {
 		text = strings.Join(strings.Fields(text), " ")

@@ -152,7 +152,8 @@ func (s *scale) enable(ctx context.Context, progress step.Progress) (string, err
 			return "", err
 		}
 		if err := s.patchExtension(ctx, clients[runtimeCluster], "20-operator-extension.patch.yaml"); err != nil {
-			return "", err
+			// There is nothing to revert.
+			return "", errors.Join(err, os.Remove(s.enabled()))
 		}
 	}
 	configured := milestone{title: "the seed instance's configuration has it", kind: configMaps, options: []client.ListOption{seedInstanceLabels}, reached: configures(mockEnabled)}
