@@ -43,6 +43,8 @@ const (
 	// ofWorkload is a Deployment or StatefulSet without pods.
 	ofWorkload
 	ofPod
+	// ofShootNode is a Node of the Shoot's own cluster, whose Machine says the same later.
+	ofShootNode
 	ofMachine
 	ofExtension
 	ofManagedResource
@@ -292,7 +294,7 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 	if in.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return
 	}
-	e.nodes(ctx, in, inShoot)
+	e.nodes(ctx, in, ofShootNode)
 	all, _ := systemNamespaces(ctx, in)
 	for _, namespace := range all {
 		e.namespace(ctx, in, namespace, inShoot)

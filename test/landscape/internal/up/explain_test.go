@@ -281,6 +281,29 @@ metadata: {namespace: a, name: new, creationTimestamp: "2026-01-02T02:59:00Z"}
 	g.Expect(e.findings).To(BeEmpty())
 }
 
+func TestANodeOfAShootComesBeforeItsMachine(t *testing.T) {
+	g := NewWithT(t)
+	in := explainedIn(parse(t, `
+apiVersion: v1
+kind: Node
+metadata: {name: node1}
+status: {conditions: [{type: Ready, status: Unknown, message: Kubelet stopped posting node status., lastTransitionTime: "2026-01-02T02:58:00Z"}]}
+---
+apiVersion: machine.sapcloud.io/v1alpha1
+kind: Machine
+metadata: {namespace: shoot--local--local, name: m, creationTimestamp: "2026-01-02T02:50:00Z"}
+status: {currentStatus: {phase: Unknown, lastUpdateTime: "2026-01-02T02:57:00Z"}, lastOperation: {description: "Node conditions: ..."}}
+`))
+	e := &explainer{now: func() time.Time { return explainedAt }}
+	e.namespace(t.Context(), in, "shoot--local--local", ofPod)
+	e.nodes(t.Context(), in, ofShootNode)
+	var kinds []string
+	for _, f := range e.first() {
+		kinds = append(kinds, f.kind)
+	}
+	g.Expect(kinds).To(Equal([]string{"Node", "Machine"}))
+}
+
 func TestExplainShowsTheNewestWarning(t *testing.T) {
 	g := NewWithT(t)
 	in := explainedIn(parse(t, `
