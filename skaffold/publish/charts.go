@@ -109,6 +109,33 @@ func (c chartArtifact) find(ctx context.Context, root string) (string, error) {
 	return filepath.Join(module.Dir, c.folder), nil
 }
 
+func newChartCommand() *cobra.Command {
+	var flags registryFlags
+	cmd := &cobra.Command{
+		Use:   "chart FOLDER REFERENCE",
+		Short: "Package the chart in a folder, push it, and print its reference by digest",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := oci.NewClient(flags.options(cmd))
+			if err != nil {
+				return err
+			}
+			archive, err := chart.Package(args[0])
+			if err != nil {
+				return err
+			}
+			pinned, err := archive.Push(cmd.Context(), client, args[1])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), pinned)
+			return err
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
 type chartsOptions struct {
 	registryFlags
 

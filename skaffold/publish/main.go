@@ -41,7 +41,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	cmd.AddCommand(newChartsCommand(), newExamplesCommand(), newImageCommand(), newPushCommand(), newSkaffoldBuildCommand())
+	cmd.AddCommand(newChartCommand(), newChartsCommand(), newExamplesCommand(), newImageCommand(), newPushCommand(), newSkaffoldBuildCommand())
 	return cmd
 }
 

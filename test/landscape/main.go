@@ -93,7 +93,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), scaleCommand(), registryCommand(), statusControllerCommand(),
+	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), scaleCommand(), extensionCommand(), classCheckCommand(), registryCommand(), statusControllerCommand(),
 		&cobra.Command{
 			Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
@@ -410,6 +410,76 @@ and 50 seconds of CPU time. After an interruption, --shoots 0 deletes what is le
 	return cmd
 }
 
+func extensionCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "extension", Short: "Add the extension of somebody else to the landscape, or remove it, after up"}
+	e := up.Extension{}
+	add := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Add an extension, or change it to what is given now, and wait until it runs",
+		Long: `Makes an operator.gardener.cloud Extension of a manifest, or of resources and a chart, and waits until Gardener has installed it. Charts
+that are folders are pushed to the landscape's registry. Images are, too: an image of any registry whose repository is NAME, or ends in
+/NAME, is the one given as NAME=SOURCE, whatever its tag. Run it again after an edit: pods get the new image.
+
+SOURCE is one of
+  go:FOLDER                   a program that is built from a checkout
+  go:MODULE/PACKAGE@VERSION   a program that is built from a Go module
+  FILE                        what docker save wrote
+  FOLDER                      an OCI image layout
+  REFERENCE                   an image in a registry
+
+An image that nobody gave, and that can't be pulled, is an error that names it. See docs/usage/your-extension.md.`,
+		Example: `  landscape extension add my-extension --manifest example/extension.yaml --chart charts/my-extension --image my-extension=go:./cmd/my-extension
+  landscape extension add my-extension --resource Extension/mine --chart charts/my-extension --values dev.yaml --image my-extension=my.tar`,
+		Args: cobra.ExactArgs(1),
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
+			e.Name = args[0]
+			return l.AddExtension(cmd.Context(), e)
+		}),
+	}
+	add.Flags().StringVar(&e.Manifest, "manifest", "", "`FILE` with the Extension, or go:MODULE/FILE@VERSION; its name is replaced by NAME")
+	add.Flags().StringArrayVar(&e.Resources, "resource", nil, "without a manifest: `KIND/TYPE` that it serves; may be repeated")
+	add.Flags().StringVar(&e.Chart, "chart", "", "its `CHART`: a folder, go:MODULE/FOLDER@VERSION, or a reference to a registry")
+	add.Flags().StringVar(&e.AdmissionRuntime, "admission-runtime", "", "`CHART` of its admission for the garden runtime cluster")
+	add.Flags().StringVar(&e.AdmissionApplication, "admission-application", "", "`CHART` of its admission for the virtual garden")
+	add.Flags().StringVar(&e.Values, "values", "", "`FILE` with values of its chart; they win over the manifest's")
+	add.Flags().StringArrayVar(&e.Images, "image", nil, "`NAME=SOURCE` of an image; may be repeated")
+	add.MarkFlagsMutuallyExclusive("manifest", "resource")
+	cmd.AddCommand(add, &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove an extension that was added, and its images",
+		Args:  cobra.ExactArgs(1),
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
+			return l.RemoveExtension(cmd.Context(), args[0])
+		}),
+	})
+	return cmd
+}
+
+func classCheckCommand() *cobra.Command {
+	var since time.Duration
+	var shared []string
+	cmd := &cobra.Command{
+		Use:   "classcheck EXTENSION",
+		Short: "Prove from the audit log that both instances of an extension keep to objects of their classes",
+		Long: `Reads the audit log of the runtime cluster, which is its own first seed: an extension can have an instance for the garden there, which is for
+class garden, and one for the seed, which is for classes seed and shoot. It prints how many extension objects of which class each wrote,
+and fails if one wrote to an object of another's class, or both to the same ManagedResource, Secret, ConfigMap or Service. It fails as
+well if an instance wrote nothing, which would prove nothing. It changes nothing.`,
+		Example: "  landscape classcheck my-extension\n  landscape classcheck my-extension --since 10m",
+		Args:    cobra.ExactArgs(1),
+		RunE: act(func(_ *cobra.Command, l up.Landscape, args []string) error {
+			begin := time.Time{}
+			if since > 0 {
+				begin = l.Now().Add(-since)
+			}
+			return l.ClassCheck(args[0], begin, shared)
+		}),
+	}
+	cmd.Flags().DurationVar(&since, "since", 0, "judge only what was written in the last `DURATION`; otherwise all since the landscape began")
+	cmd.Flags().StringArrayVar(&shared, "shared", nil, "`RESOURCE/NAMESPACE/NAME` that both may write to, with * and ?; may be repeated")
+	return cmd
+}
+
 func doctorCommand() *cobra.Command {
 	var until string
 	cmd := &cobra.Command{
@@ -454,7 +524,6 @@ func registryCommand() *cobra.Command {
 func statusControllerCommand() *cobra.Command {
 	var kubeconfig string
 	var optional []string
-	var network layout.Network
 	opts := statuscontroller.Options{Provisioner: cluster.Provisioner}
 	cmd := &cobra.Command{
 		Use: "status-controller", Short: "Writes what absent controllers would write (started by up)", Hidden: true, Args: cobra.NoArgs,
@@ -463,7 +532,7 @@ func statusControllerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if opts.ShootManifest, opts.SeedManifest, err = cluster.ShootManifests(network, optional); err != nil {
+			if opts.ShootManifest, opts.SeedManifest, err = cluster.ShootManifests(optional); err != nil {
 				return err
 			}
 			opts.Observability = slices.Contains(optional, up.Observability)
@@ -471,7 +540,6 @@ func statusControllerCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the runtime cluster; that of its pod if empty")
-	cmd.Flags().TextVar(&network, "network", network, "network of the landscape")
 	cmd.Flags().StringVar(&opts.Volumes, "volumes", "", "folder of the volumes")
 	cmd.Flags().StringVar(&opts.Node, "node", "", "the node with the folder, in a cluster with several")
 	cmd.Flags().StringVar(&opts.Health, "health", "", "address of the health endpoint; empty for none")

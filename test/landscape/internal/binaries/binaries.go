@@ -48,6 +48,8 @@ type Program struct {
 	Module string
 	// Tags are those of the build, with commas.
 	Tags string
+	// Downloaded is whether Dir is in Go's module cache: of a vendor folder that has only a part.
+	Downloaded bool
 	// Optional is the name by which it is asked for; empty for a program that is always built.
 	Optional string
 }
@@ -201,7 +203,7 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	// Not to out: go build touches a file even if it has nothing to change, and the processes that run it would be restarted.
 	made := out + ".new"
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", p.Tags, "-ldflags", flags, "-o", made, p.Package) // #nosec G204 -- from the table of programs.
-	cmd.Dir, cmd.Env = p.Dir, environment()
+	cmd.Dir, cmd.Env = p.Dir, p.environment()
 	b.Invoker.Run(cmd)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -317,7 +319,7 @@ func (p Program) digest(ctx context.Context, flags string, user invoker.Invoker,
 // these are is a matter of a moment; to link the program, only to see that nothing has changed, is not.
 func (p Program) sources(ctx context.Context, hash io.Writer, user invoker.Invoker) error {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", p.Package) // #nosec G204 -- from the table of programs.
-	cmd.Dir, cmd.Env = p.Dir, environment()
+	cmd.Dir, cmd.Env = p.Dir, p.environment()
 	user.Run(cmd)
 	var output bytes.Buffer
 	cmd.Stderr = &output
@@ -355,7 +357,13 @@ func (p Program) sources(ctx context.Context, hash io.Writer, user invoker.Invok
 
 // environment is that of the Go commands. Without cgo a program is one static file, which an image from scratch and any node
 // can run.
-func environment() []string { return append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off") }
+func (p Program) environment() []string {
+	environment := append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if p.Downloaded {
+		environment = append(environment, "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=readonly")
+	}
+	return environment
+}
 
 func tail(s string, lines int) string {
 	all := strings.Split(strings.TrimSpace(s), "\n")

@@ -81,7 +81,7 @@ func (c Checkout) Build(ctx context.Context, programs []Program) ([]string, erro
 	}
 	arguments := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(flags, " "), "-o", made + "/"}, packages...)
 	cmd := exec.CommandContext(ctx, "go", arguments...) // #nosec G204 -- from the table of programs.
-	cmd.Dir, cmd.Env = c.Folder, environment()
+	cmd.Dir, cmd.Env = c.Folder, Program{}.environment()
 	c.Invoker.Run(cmd)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output

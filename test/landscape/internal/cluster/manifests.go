@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
@@ -41,15 +40,6 @@ const (
 	NodeMemory = "400Gi"
 )
 
-// ownHosts is a pattern of image references into the landscape's own registry: what is pushed there is real.
-func ownHosts(network layout.Network) string {
-	hosts := []string{"127.0.0.1", network.HostServicesIP(), "localhost", layout.RegistryHost}
-	for i := range hosts {
-		hosts[i] = regexp.QuoteMeta(hosts[i])
-	}
-	return fmt.Sprintf("^(%s):%d/", strings.Join(hosts, "|"), layout.RegistryPort)
-}
-
 // DNS renders the cluster's DNS Service and what its server may read.
 func DNS(network layout.Network) ([]*unstructured.Unstructured, error) {
 	return render(network, images.Table{}, false, "dns.yaml")
@@ -61,15 +51,15 @@ func Kind() ([]*unstructured.Unstructured, error) {
 }
 
 // Base renders everything else that is always there. table decides who is stood in for.
-func Base(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
+func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
 	names := []string{"base.yaml", "capacity.yaml", "gateway.yaml", "ippools.yaml", "status-controller.yaml", "targets.yaml", "times.yaml", "versions.yaml"}
-	return render(network, table, false, append(names, policies(dropSysResource)...)...)
+	return render(layout.Network{}, table, false, append(names, policies(dropSysResource)...)...)
 }
 
 // Shoot renders what each shoot needs: what makes room for the stand-ins, and its system components small and quick; and what
 // the stand-in for gateways may read, should it become a seed.
-func Shoot(network layout.Network, table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	return render(network, table, true, append(policies(dropSysResource), "gateway.yaml")...)
+func Shoot(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
+	return render(layout.Network{}, table, true, append(policies(dropSysResource), "gateway.yaml")...)
 }
 
 // policies are the files with the admission policies that are in shoots, too.
@@ -82,12 +72,12 @@ func policies(dropSysResource bool) []string {
 }
 
 // ManagedSeed renders what a shoot needs besides that is to be a seed.
-func ManagedSeed(network layout.Network, table images.Table) ([]*unstructured.Unstructured, error) {
-	return render(network, table, true, "status-controller.yaml")
+func ManagedSeed(table images.Table) ([]*unstructured.Unstructured, error) {
+	return render(layout.Network{}, table, true, "status-controller.yaml")
 }
 
 // ShootManifests renders both as YAML for this machine. optional names the optional images that the landscape has.
-func ShootManifests(network layout.Network, optional []string) (shoot, managedSeed []byte, err error) {
+func ShootManifests(optional []string) (shoot, managedSeed []byte, err error) {
 	table, err := images.Load(optional)
 	if err != nil {
 		return nil, nil, err
@@ -96,8 +86,8 @@ func ShootManifests(network layout.Network, optional []string) (shoot, managedSe
 	if err != nil {
 		return nil, nil, err
 	}
-	shootObjects, errShoot := Shoot(network, table, lacks)
-	seedObjects, errSeed := ManagedSeed(network, table)
+	shootObjects, errShoot := Shoot(table, lacks)
+	seedObjects, errSeed := ManagedSeed(table)
 	if err := errors.Join(errShoot, errSeed); err != nil {
 		return nil, nil, err
 	}
@@ -107,12 +97,12 @@ func ShootManifests(network layout.Network, optional []string) (shoot, managedSe
 }
 
 // policyFunctions make the CEL expressions of the stand-ins' policy.
-func policyFunctions(network layout.Network, table images.Table) template.FuncMap {
+func policyFunctions(table images.Table) template.FuncMap {
 	return template.FuncMap{
 		// One boolean for every container of a list.
 		"standsIn": func(containers string) string {
-			return fmt.Sprintf("'%s.map(c, !(c.image.matches(%s) || (c.image.matches(%s) && !c.image.matches(%s))))'",
-				containers, quote(table.RealPattern()), quote(ownHosts(network)), quote(table.StandInPattern()))
+			return fmt.Sprintf("'%s.map(c, c.image.matches(%s) && !c.image.matches(%s))'",
+				containers, quote(table.StandInPattern()), quote(table.RealPattern()))
 		},
 		// The patches for a list of containers.
 		"patch": func(field, containers, standsIn, mode string) string {
@@ -137,7 +127,7 @@ func quote(s string) string { return strconv.Quote(s) }
 
 // render renders templates below files/.
 func render(network layout.Network, table images.Table, shoot bool, names ...string) ([]*unstructured.Unstructured, error) {
-	parsed, err := template.New("").Option("missingkey=error").Funcs(policyFunctions(network, table)).ParseFS(files, "files/*.yaml")
+	parsed, err := template.New("").Option("missingkey=error").Funcs(policyFunctions(table)).ParseFS(files, "files/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("rendering the manifests: %w", err)
 	}
@@ -148,7 +138,7 @@ func render(network layout.Network, table images.Table, shoot bool, names ...str
 			"ClusterDNSIP": network.ClusterDNSIP(), "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": network.NodeIP(),
 			"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
 			"NodeCPU": NodeCPU, "NodeMemory": NodeMemory, "Shoot": shoot,
-			"Network": network, "Optional": table.Optional, "Registry": fmt.Sprintf("%s:%d", layout.RegistryHost, layout.RegistryPort),
+			"Optional": table.Optional, "Registry": fmt.Sprintf("%s:%d", layout.RegistryHost, layout.RegistryPort),
 		}); err != nil {
 			return nil, fmt.Errorf("rendering %s: %w", name, err)
 		}

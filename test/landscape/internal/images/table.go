@@ -270,31 +270,36 @@ type Match struct {
 	Image string
 	// Exact is true if tags other than those which were pushed don't exist.
 	Exact bool
-	// Kind tells what that image is. A sleeping stand-in is what the table doesn't know, too.
+	// Kind tells what that image is.
 	Kind Kind
-	// Listed is false for a repository that the table doesn't know.
-	Listed bool
 }
 
-// Lookup finds the image for a repository (without host and tag). A stand-in's longer name wins over a real one's shorter.
-func (t Table) Lookup(repository string) Match {
-	longest, match := 0, Match{Image: StubName, Kind: KindStandIn}
+// Lookup finds the image for a repository (without host and tag), if the table has one. A stand-in's longer name wins over a real
+// one's shorter.
+func (t Table) Lookup(repository string) (match Match, listed bool) {
+	longest := 0
 	try := func(suffixes []string, found Match) {
 		for _, suffix := range suffixes {
-			if len(suffix) > longest && (repository == suffix || strings.HasSuffix(repository, "/"+suffix)) {
+			if len(suffix) > longest && StandsFor(suffix, repository) {
 				longest, match = len(suffix), found
 			}
 		}
 	}
 	for kind, list := range map[Kind][]Real{KindReal: t.Real, KindFunctional: t.Functional} {
 		for _, real := range list {
-			try(real.Repositories, Match{Image: real.Name, Kind: kind, Exact: len(real.Versions) > 0, Listed: true})
+			try(real.Repositories, Match{Image: real.Name, Kind: kind, Exact: len(real.Versions) > 0})
 		}
 	}
 	for _, standIn := range t.StandIns {
-		try(standIn.Repositories, Match{Image: StubName, Kind: KindStandIn, Listed: true})
+		try(standIn.Repositories, Match{Image: StubName, Kind: KindStandIn})
 	}
-	return match
+	return match, longest > 0
+}
+
+// StandsFor reports whether a name without host, such as "gardener/etcd-druid", stands for a repository: it is the whole of it, or
+// its end after a slash.
+func StandsFor(name, repository string) bool {
+	return repository == name || strings.HasSuffix(repository, "/"+name)
 }
 
 // RealPattern is an RE2 expression that matches a container's image reference if the table has an image for it that runs

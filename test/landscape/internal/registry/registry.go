@@ -34,6 +34,10 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 )
 
+// Given is the folder of repositories that stand for those of others by their names (images.StandsFor), at any tag: what is pushed as
+// Given + "extensions/foo" is the image example.com/extensions/foo.
+const Given = "given/"
+
 var manifestPath = regexp.MustCompile(`^/v2/(.+)/manifests/([^/]+)$`)
 
 // Registry is an http.Handler.
@@ -93,11 +97,12 @@ func (r *Registry) Close() error { return r.journal.close() }
 
 // ServeHTTP serves the distribution API. A manifest that was pushed is served as it was pushed, every tag for itself, and
 // clients that name this registry get honest answers: Skaffold decides by a 404 what to build. Only a request which
-// containerd redirects here from another registry (it says so with the parameter ns) falls back to the table of images.
+// containerd redirects here from another registry (it says so with the parameter ns) falls back to the table of images, and then
+// to what was pushed as Given. At a 404, containerd asks that registry itself.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	match := manifestPath.FindStringSubmatch(req.URL.Path)
-	if match != nil && req.Method == http.MethodPut {
-		r.put(w, req, match[1], match[2])
+	if match != nil && (req.Method == http.MethodPut || req.Method == http.MethodDelete) {
+		r.change(w, req, match[1], match[2])
 		return
 	}
 	host := req.URL.Query().Get("ns")
@@ -124,18 +129,37 @@ func (r *Registry) knows(repository string) bool {
 // fallback rewrites a request for a repository that nobody pushed. A digest comes from an earlier answer of ours and keeps
 // its value; any tag becomes the one tag that there is, unless the table has exact versions.
 func (r *Registry) fallback(req *http.Request, host, repository, reference string) *http.Request {
-	found := r.table.Lookup(repository)
-	r.log.Info("answering for another registry", "host", host, "repository", repository, "reference", reference, "image", found.Image, "listed", found.Listed)
+	found, listed := r.table.Lookup(repository)
+	source := images.Repository(found.Image)
+	if !listed {
+		source = r.given(repository)
+	}
+	r.log.Info("answering for another registry", "host", host, "repository", repository, "reference", reference, "from", source)
+	if source == "" {
+		return req
+	}
 	if !found.Exact && !strings.Contains(reference, ":") {
 		reference = "latest"
 	}
 	rewritten := req.Clone(req.Context())
-	rewritten.URL.Path = "/v2/" + images.Repository(found.Image) + "/manifests/" + reference
+	rewritten.URL.Path = "/v2/" + source + "/manifests/" + reference
 	return rewritten
 }
 
-// put lets the library accept the manifest, and journals it before the client hears that it is safe.
-func (r *Registry) put(w http.ResponseWriter, req *http.Request, repository, reference string) {
+// given finds what was pushed as Given for a repository: that of the longest name.
+func (r *Registry) given(repository string) (longest string) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for pushed, there := range r.pushed {
+		if name, is := strings.CutPrefix(pushed, Given); is && there && images.StandsFor(name, repository) && len(pushed) > len(longest) {
+			longest = pushed
+		}
+	}
+	return longest
+}
+
+// change lets the library accept or delete the manifest, and journals that before the client hears that it is safe.
+func (r *Registry) change(w http.ResponseWriter, req *http.Request, repository, reference string) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, 4<<20))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -144,17 +168,18 @@ func (r *Registry) put(w http.ResponseWriter, req *http.Request, repository, ref
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	answer := &held{ResponseWriter: w, status: http.StatusOK}
 	r.next.ServeHTTP(answer, req)
-	if answer.status == http.StatusCreated {
-		err := r.journal.add(push{Repository: repository, Reference: reference, MediaType: req.Header.Get("Content-Type"), Body: body})
+	deleted := answer.status == http.StatusAccepted
+	if answer.status == http.StatusCreated || deleted {
+		err := r.journal.add(push{Repository: repository, Reference: reference, MediaType: req.Header.Get("Content-Type"), Body: body, Deleted: deleted})
 		if err != nil {
 			r.log.Error("keeping a manifest", "repository", repository, "reference", reference, "error", err)
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		r.mu.Lock()
-		r.pushed[repository] = true
+		r.pushed[repository] = !deleted
 		r.mu.Unlock()
-		r.log.Info("pushed", "repository", repository, "reference", reference)
+		r.log.Info("changed", "repository", repository, "reference", reference, "deleted", deleted)
 	}
 	w.WriteHeader(answer.status)
 	_, _ = w.Write(answer.body.Bytes())
@@ -255,6 +280,8 @@ type push struct {
 	Reference  string `json:"reference"`
 	MediaType  string `json:"mediaType"`
 	Body       []byte `json:"body"`
+	// Deleted is true if the tag was deleted: then there is no body.
+	Deleted bool `json:"deleted,omitempty"`
 }
 
 // journal remembers manifests in the order of their arrival, which is one in which an index comes after its parts. The
@@ -316,13 +343,16 @@ func (j *journal) replace() error {
 // the registry takes on disk, as every change of a program makes another image.
 const keptReferences = 16
 
-// newest drops the pushes that a later one of the same tag replaced, and those of a repository that are too many.
+// newest drops the pushes that a later one of the same tag replaced or deleted, and those of a repository that are too many.
 func newest(pushes []push) []push {
 	seen, count := map[string]bool{}, map[string]int{}
 	var kept []push
 	for _, p := range slices.Backward(pushes) {
 		if reference := p.Repository + ":" + p.Reference; !seen[reference] && count[p.Repository] < keptReferences {
 			seen[reference] = true
+			if p.Deleted {
+				continue
+			}
 			count[p.Repository]++
 			kept = append(kept, p)
 		}

@@ -88,6 +88,9 @@ func TestManifests(t *testing.T) {
 	apiserver := push(t, address+"/real/apiserver:v1.0.1").String()
 	first := push(t, address+"/own/app:first").String()
 	second := push(t, address+"/own/app:second").String()
+	given := push(t, address+"/given/foo:latest").String()
+	push(t, address+"/given/bar:latest")
+	longer := push(t, address+"/given/foo/bar:latest").String()
 	for _, test := range []struct {
 		name, repository, reference, ns string
 		status                          int
@@ -107,8 +110,11 @@ func TestManifests(t *testing.T) {
 		{name: "serves an exact version by the digest it gave out", repository: "kube-apiserver", reference: former, ns: "example.com", status: 200, digest: former},
 		{name: "doesn't serve a version that isn't there", repository: "kube-apiserver", reference: "v1.0.2", ns: "example.com", status: 404},
 		{name: "serves the stub for a stand-in", repository: "istio/proxy", reference: "1.2", ns: "example.com", status: 200, digest: stub},
-		{name: "serves the stub for what nobody knows", repository: "a/b", reference: "1.2", ns: "example.com", status: 200, digest: stub},
-		{name: "doesn't serve another image for a digest", repository: "a/b", reference: druid, ns: "example.com", status: 404},
+		{name: "doesn't serve another image for a digest", repository: "istio/proxy", reference: druid, ns: "example.com", status: 404},
+		{name: "has nothing for what nobody knows", repository: "a/b", reference: "1.2", ns: "example.com", status: 404},
+		{name: "serves what was given for any tag", repository: "p/extensions/foo", reference: "1.2", ns: "example.com", status: 200, digest: given},
+		{name: "serves what was given under the longest name", repository: "p/extensions/foo/bar", reference: "1.2", ns: "example.com", status: 200, digest: longer},
+		{name: "doesn't serve its own clients what was given", repository: "p/extensions/foo", reference: "1.2", status: 404},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -127,9 +133,35 @@ func TestCachesAreAnsweredForAnyRegistry(t *testing.T) {
 	defer own.Close()
 	defer caches.Close()
 	stub := push(t, strings.TrimPrefix(own.URL, "http://")+"/real/stub:latest").String()
-	status, digest := head(t, strings.TrimPrefix(caches.URL, "http://"), "a/b", "1.2", "")
+	status, digest := head(t, strings.TrimPrefix(caches.URL, "http://"), "istio/proxy", "1.2", "")
 	g.Expect(status).To(Equal(200))
 	g.Expect(digest).To(Equal(stub))
+}
+
+func TestWhatWasDeletedIsGone(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	address, stop := serve(t, dir)
+	push(t, address+"/given/foo:latest")
+	deleted, err := name.NewTag(address + "/given/foo:latest")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(remote.Delete(deleted)).To(Succeed())
+	g.Expect(remote.Delete(deleted)).NotTo(Succeed())
+	status, _ := head(t, address, "p/foo", "1.2", "example.com")
+	g.Expect(status).To(Equal(404))
+	stop()
+
+	address, stop = serve(t, dir)
+	status, _ = head(t, address, "p/foo", "1.2", "example.com")
+	g.Expect(status).To(Equal(404), "after a restart")
+	again := push(t, address+"/given/foo:latest").String()
+	stop()
+
+	address, stop = serve(t, dir)
+	defer stop()
+	status, digest := head(t, address, "p/foo", "1.2", "example.com")
+	g.Expect(status).To(Equal(200))
+	g.Expect(digest).To(Equal(again))
 }
 
 func TestRestartKeepsWhatWasPushed(t *testing.T) {

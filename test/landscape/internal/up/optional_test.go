@@ -75,7 +75,8 @@ func TestFurtherVersionsOfKubernetes(t *testing.T) {
 		t.Helper()
 		table, err := images.Load(l.Layout.Optional())
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(table.Lookup("quay.io/prometheus/prometheus").Kind).To(Equal(expected))
+		found, _ := table.Lookup("quay.io/prometheus/prometheus")
+		g.Expect(found.Kind).To(Equal(expected))
 	}
 	expectStandIn(images.KindStandIn)
 	g.Expect(l.Use([]string{Observability})).To(Succeed())

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -67,9 +66,6 @@ func (l Landscape) statusMachine(ctx context.Context, r *report) error {
 		return err
 	}
 	pods := l.statusClusters(ctx, r)
-	if err := l.statusUnlisted(r.section("STAND-INS THAT THE TABLE OF IMAGES LACKS")); err != nil {
-		return err
-	}
 	return l.statusUsage(ctx, r.section("MEMORY AND CPU"), pods, before, began)
 }
 
@@ -174,35 +170,6 @@ func (l Landscape) statusUsage(ctx context.Context, s *section, pods map[string]
 		return "pod " + p.Pod
 	}), "largest")
 	return nil
-}
-
-func (l Landscape) statusUnlisted(s *section) error {
-	unlisted, err := l.unlistedImages()
-	for _, image := range unlisted {
-		s.add(note, "image", image, "")
-	}
-	return err
-}
-
-var unlistedLine = regexp.MustCompile(`host=(\S+) repository=(\S+) reference=(\S+) image=\S+ listed=false`)
-
-// unlistedImages reads from the registry's log which images were stood in for that the table doesn't name.
-func (l Landscape) unlistedImages() ([]string, error) {
-	content, err := os.ReadFile(filepath.Clean(l.Processes().LogPath(node.Registry)))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the registry's log: %w", err)
-	}
-	var found []string
-	for _, match := range unlistedLine.FindAllStringSubmatch(string(content), -1) {
-		if !strings.Contains(match[3], ":") {
-			found = append(found, match[1]+"/"+match[2]+":"+match[3])
-		}
-	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
 }
 
 // Logs copies the log of a process, or of Skaffold, to Out.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -261,20 +260,14 @@ func stuck(pod *corev1.Pod) string {
 	return ""
 }
 
-// image tells what an image is by the table, and its short name. What this repository pushed itself needs no entry there.
+// image tells what an image is by the table, and its short name. What has no entry there is what its name says.
 func (s *survey) image(reference string) (images.Kind, string) {
-	repository, _, _ := strings.Cut(reference, "@")
-	if i := strings.LastIndex(repository, ":"); i > strings.LastIndex(repository, "/") {
-		repository = repository[:i]
-	}
+	repository := repositoryOf(reference)
 	if s.real {
 		return images.KindReal, path.Base(repository)
 	}
-	match := s.table.Lookup(repository)
-	host, _, _ := strings.Cut(repository, "/")
-	host, _, _ = strings.Cut(host, ":")
-	address, err := netip.ParseAddr(host)
-	if own := host == layout.RegistryHost || (err == nil && (address.IsLoopback() || host == s.network.HostServicesIP())); own && !match.Listed {
+	match, listed := s.table.Lookup(repository)
+	if !listed {
 		return images.KindReal, path.Base(repository)
 	}
 	return match.Kind, path.Base(repository)

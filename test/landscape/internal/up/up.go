@@ -463,7 +463,7 @@ func (l Landscape) applyBase(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	objects, err := cluster.Base(l.Layout.Network, table, lacks)
+	objects, err := cluster.Base(table, lacks)
 	if err != nil {
 		return 0, err
 	}

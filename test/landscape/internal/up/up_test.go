@@ -157,20 +157,6 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
-func TestUnlistedImagesComeFromTheRegistrysLog(t *testing.T) {
-	g := NewWithT(t)
-	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
-	g.Expect(l.unlistedImages()).To(BeEmpty(), "there is no log yet")
-	g.Expect(os.MkdirAll(l.Layout.State("logs"), 0o700)).To(Succeed())
-	const log = `time=2026 level=INFO msg="answering for another registry" host=quay.io repository=a/b reference=v1 image=stub listed=false
-time=2026 level=INFO msg="answering for another registry" host=quay.io repository=a/b reference=sha256:0123 image=stub listed=false
-time=2026 level=INFO msg="answering for another registry" host=quay.io repository=a/b reference=v1 image=stub listed=false
-time=2026 level=INFO msg="answering for another registry" host=quay.io repository=c/d reference=v1 image=stub listed=true
-`
-	g.Expect(os.WriteFile(l.Processes().LogPath("registry"), []byte(log), 0o600)).To(Succeed())
-	g.Expect(l.unlistedImages()).To(Equal([]string{"quay.io/a/b:v1"}))
-}
-
 func TestNeedsGrowWithTheSteps(t *testing.T) {
 	g := NewWithT(t)
 	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}

@@ -1,0 +1,324 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package foreign_test adds extensions of others to a landscape that is up, as their developers do it: the small one of test/foreign, and
+// registry-cache from its Go module. It changes the examples of make up meanwhile, and leaves the landscape as it found it.
+package foreign_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	operatorv1alpha1 "github.com/gardener/gardener/pkg/apis/operator/v1alpha1"
+
+	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"
+	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
+)
+
+const (
+	patience     = 10 * time.Minute
+	specPatience = SpecTimeout(30 * time.Minute)
+	// kind is the type that the small extension serves.
+	kind = "greeting"
+	// registryCache is the module of the other one.
+	registryCache, registryCacheVersion = "github.com/gardener/gardener-extension-registry-cache", "v0.21.0"
+)
+
+var (
+	l *landscape.Landscape
+	g *landscape.Garden
+)
+
+func TestForeign(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(2 * time.Minute)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "Extensions of others", Label("foreign"))
+}
+
+var _ = BeforeSuite(func() {
+	l, g = landscape.Connect(), landscape.ConnectGarden()
+	if landscape.OnKind() {
+		Skip("the extensions of others are for the bare landscape")
+	}
+})
+
+// command runs the landscape's program in the root of the repository, and returns what it prints.
+func command(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, landscape.State("..", "bin", "landscape", "landscape"), args...) // #nosec G204 -- the landscape's own program.
+	cmd.Dir = filepath.Join("..", "..", "..")
+	out, err := cmd.CombinedOutput()
+	AddReportEntry("landscape "+strings.Join(args, " "), string(out), ReportEntryVisibilityFailureOrVerbose)
+	return string(out), err
+}
+
+func succeeds(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	out, err := command(ctx, args...)
+	Expect(err).NotTo(HaveOccurred(), out)
+	return out
+}
+
+func addForeign(more ...string) []string {
+	return append([]string{"extension", "add", "foreign", "--manifest", "test/foreign/extension.yaml", "--chart", "test/foreign/chart"}, more...)
+}
+
+const foreignImage = "--image=extensions/foreign=go:./test/foreign"
+
+// extend has an object ask for extensions, or for none, in its spec.extensions.
+func extend(ctx context.Context, c client.Client, object client.Object, extensions string) {
+	GinkgoHelper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"extensions":%s}}`, extensions))
+	Expect(c.Patch(ctx, object, patch)).To(Succeed())
+}
+
+// reconciled waits until an Extension has been.
+func reconciled(ctx context.Context, namespace, name string) {
+	GinkgoHelper()
+	landscape.EventuallySucceeded(ctx, l.Client, landscape.Named[*extensionsv1alpha1.Extension](namespace, name))
+}
+
+func exampleShoot(ctx context.Context, name string) *gardencorev1beta1.Shoot {
+	GinkgoHelper()
+	shoot := landscape.Named[*gardencorev1beta1.Shoot]("garden-local", name)
+	Expect(g.Refresh(ctx, shoot)).To(Succeed())
+	return shoot
+}
+
+var _ = Describe("A small extension", Ordered, func() {
+	var (
+		garden = landscape.Named[*operatorv1alpha1.Garden]("", "local")
+		seed   = landscape.Named[*gardencorev1beta1.Seed]("", "local")
+		shoot  *gardencorev1beta1.Shoot
+		before string
+		access *landscape.Cluster
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		shoot = exampleShoot(ctx, "local-workerless")
+		Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(garden), garden)).To(Succeed())
+		var extensions []string
+		for _, extension := range garden.Spec.Extensions {
+			extensions = append(extensions, fmt.Sprintf(`{"type":%q}`, extension.Type))
+		}
+		before = "[" + strings.Join(extensions, ",") + "]"
+		DeferCleanup(func(ctx SpecContext) {
+			// Whatever failed: a used extension can't be removed.
+			extend(ctx, g.Client, shoot, "null")
+			extend(ctx, g.Client, seed, "null")
+			extend(ctx, l.Client, garden, before)
+			g.EventuallyHealthy(ctx, shoot, patience)
+			succeeds(ctx, "extension", "remove", "foreign")
+		}, NodeTimeout(patience))
+	})
+
+	It("is not added without its image, which is named", specPatience, func(ctx SpecContext) {
+		out, err := command(ctx, addForeign()...)
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("nobody gave the image example.com/extensions/foreign:v0.1.0: give --image extensions/foreign=SOURCE"))
+	})
+
+	It("runs once the image is given", specPatience, func(ctx SpecContext) {
+		Expect(succeeds(ctx, addForeign(foreignImage)...)).To(ContainSubstring("its instances in seeds are healthy (1 instances)"))
+	})
+
+	It("serves Garden, Seed and Shoot", specPatience, func(ctx SpecContext) {
+		extend(ctx, l.Client, garden, strings.Replace(before, "[", `[{"type":"`+kind+`"},`, 1))
+		extend(ctx, g.Client, seed, `[{"type":"`+kind+`"}]`)
+		extend(ctx, g.Client, shoot, `[{"type":"`+kind+`","providerConfig":{"text":"good morning"}}]`)
+		reconciled(ctx, "garden", "garden-"+kind)
+		reconciled(ctx, "garden", kind)
+		g.EventuallyHealthy(ctx, shoot, patience)
+		var err error
+		access, err = g.Access(ctx, shoot, "")
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(landscape.Get(ctx, access.Client, landscape.Named[*corev1.ConfigMap]("kube-system", kind))).Should(HaveField("Data", HaveKeyWithValue("text", "good morning")))
+	})
+
+	It("mutates in the shoot", specPatience, func(ctx SpecContext) {
+		Eventually(func() (map[string]string, error) {
+			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "e2e-foreign", Labels: map[string]string{kind: "please"}}}
+			if err := access.Client.Create(ctx, config); err != nil {
+				return nil, err
+			}
+			return config.Data, access.Client.Delete(ctx, config)
+		}).WithContext(ctx).Should(HaveKeyWithValue(kind, "hello"), "the API server calls the webhook once it knows it")
+	})
+
+	It("keeps to its classes", specPatience, func(ctx SpecContext) {
+		out := succeeds(ctx, "classcheck", "foreign")
+		for _, line := range []string{`garden +garden +\d`, `seed +seed +\d`, `seed +shoot +\d`} {
+			Expect(out).To(MatchRegexp(line))
+		}
+	})
+
+	It("is found if it does not keep to its classes", specPatience, func(ctx SpecContext) {
+		values := filepath.Join(GinkgoT().TempDir(), "values.yaml")
+		Expect(os.WriteFile(values, []byte("ignoreClasses: true\n"), 0o600)).To(Succeed())
+		succeeds(ctx, addForeign(foreignImage, "--values", values)...)
+		faulty := landscape.Named[*extensionsv1alpha1.Extension]("garden", "garden-"+kind)
+		Eventually(func() (string, error) {
+			// The faulty instance may not have started yet, or the other one may have been quicker.
+			if err := l.Client.Patch(ctx, faulty, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"gardener.cloud/operation":"reconcile"}}}`))); err != nil {
+				return "", err
+			}
+			out, err := command(ctx, "classcheck", "foreign")
+			if err == nil {
+				return "", nil
+			}
+			return out, nil
+		}).WithContext(ctx).WithPolling(5 * time.Second).Should(MatchRegexp(`(patch|update) extensions\S* garden/garden-greeting: 200 by system:serviceaccount:extension-foreign-\w+:foreign: it is of class garden, but the seed instance is for \[seed shoot\]`))
+		succeeds(ctx, addForeign(foreignImage)...)
+	})
+
+	It("is removed, and nothing is left", specPatience, func(ctx SpecContext) {
+		extend(ctx, g.Client, shoot, "null")
+		extend(ctx, g.Client, seed, "null")
+		extend(ctx, l.Client, garden, before)
+		g.EventuallyHealthy(ctx, shoot, patience)
+		Expect(access.Client.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: kind}, &corev1.ConfigMap{})).To(Satisfy(apierrors.IsNotFound))
+		succeeds(ctx, "extension", "remove", "foreign")
+		expectGone(ctx, "foreign")
+		Expect(succeeds(ctx, "extension", "remove", "foreign")).To(ContainSubstring("there is no Extension foreign"))
+	})
+})
+
+// expectGone wants no Extension and no namespace of one.
+func expectGone(ctx context.Context, name string) {
+	GinkgoHelper()
+	landscape.EventuallyGone(ctx, l.Client, landscape.Named[*operatorv1alpha1.Extension]("", name))
+	Eventually(func() ([]string, error) {
+		namespaces := &corev1.NamespaceList{}
+		if err := l.Client.List(ctx, namespaces); err != nil {
+			return nil, err
+		}
+		var left []string
+		for _, namespace := range namespaces.Items {
+			if strings.Contains(namespace.Name, "extension-"+name) {
+				left = append(left, namespace.Name)
+			}
+		}
+		return left, nil
+	}).WithContext(ctx).Should(BeEmpty())
+}
+
+// registryImage makes the image of the registry as its Dockerfile does, on what the landscape has as a base, and returns the folder of an image
+// layout with it.
+func registryImage(ctx context.Context) string {
+	GinkgoHelper()
+	const module = "github.com/distribution/distribution/v3"
+	folder := GinkgoT().TempDir()
+	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@v3.0.0")
+	// The version is none of this module's.
+	download.Dir, download.Env = folder, append(os.Environ(), "GOFLAGS=-mod=mod")
+	out, err := download.Output()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	var found struct{ Dir string }
+	Expect(json.Unmarshal(out, &found)).To(Succeed())
+	program, entrypoint := filepath.Join(folder, "registry"), filepath.Join(folder, "entrypoint.sh")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-mod=readonly", "-ldflags", "-s -w", "-o", program, "./cmd/registry")
+	build.Dir, build.Env = found.Dir, append(os.Environ(), "CGO_ENABLED=0")
+	out, err = build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	Expect(os.WriteFile(entrypoint, []byte("exec registry serve \"$@\"\n"), 0o600)).To(Succeed())
+
+	reference, err := name.ParseReference(l.Registry(ctx)+"/real/network-tools:latest", name.Insecure)
+	Expect(err).NotTo(HaveOccurred())
+	base, err := remote.Image(reference, remote.WithContext(ctx))
+	Expect(err).NotTo(HaveOccurred())
+	files, err := image.Build(image.Spec{Files: []image.File{{Source: program, Destination: "/bin/registry"}, {Source: entrypoint, Destination: "/entrypoint.sh"}}})
+	Expect(err).NotTo(HaveOccurred())
+	layers, err := files.Layers()
+	Expect(err).NotTo(HaveOccurred())
+	whole, err := mutate.AppendLayers(base, layers...)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = layout.Write(filepath.Join(folder, "layout"), mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole}))
+	Expect(err).NotTo(HaveOccurred())
+	return filepath.Join(folder, "layout")
+}
+
+var _ = Describe("registry-cache", Ordered, func() {
+	inModule := func(path string) string { return "go:" + registryCache + "/" + path + "@" + registryCacheVersion }
+	var shoot *gardencorev1beta1.Shoot
+
+	BeforeAll(func(ctx SpecContext) {
+		shoot = exampleShoot(ctx, "local")
+		DeferCleanup(func(ctx SpecContext) {
+			extend(ctx, g.Client, shoot, "null")
+			g.EventuallyHealthy(ctx, shoot, patience)
+			succeeds(ctx, "extension", "remove", "registry-cache")
+			expectGone(ctx, "registry-cache")
+		}, NodeTimeout(patience))
+	})
+
+	It("is added from its Go module, with the program that it deploys", specPatience, func(ctx SpecContext) {
+		values := filepath.Join(GinkgoT().TempDir(), "values.yaml")
+		// The release names it by digest, which only the original has.
+		Expect(os.WriteFile(values, []byte(`
+imageVectorOverwrite:
+  images:
+  - name: registry
+    sourceRepository: github.com/distribution/distribution
+    repository: example.com/3rd/registry
+    tag: 3.0.0
+`), 0o600)).To(Succeed())
+		succeeds(ctx, "extension", "add", "registry-cache", "--manifest", inModule("example/extension.yaml"), "--values", values,
+			"--chart", inModule("charts/gardener-extension-registry-cache"),
+			"--admission-runtime", inModule("charts/admission/charts/runtime"), "--admission-application", inModule("charts/admission/charts/application"),
+			"--image", "extensions/registry-cache="+inModule("cmd/gardener-extension-registry-cache"),
+			"--image", "extensions/registry-cache-admission="+inModule("cmd/gardener-extension-registry-cache-admission"),
+			"--image", "3rd/registry="+registryImage(ctx))
+	})
+
+	config := func(upstream string) *runtime.RawExtension {
+		return &runtime.RawExtension{Raw: []byte(`{"apiVersion":"registry.extensions.gardener.cloud/v1alpha3","kind":"RegistryConfig","caches":[{"upstream":"` + upstream + `","volume":{"size":"100Mi"}}]}`)}
+	}
+
+	It("has its admission refuse what is wrong", specPatience, func(ctx SpecContext) {
+		Expect(g.Refresh(ctx, shoot)).To(Succeed())
+		patch := client.MergeFrom(shoot.DeepCopy())
+		wrong := shoot.DeepCopy()
+		wrong.Spec.Extensions = []gardencorev1beta1.Extension{{Type: "registry-cache", ProviderConfig: config("not a host")}}
+		Eventually(func() error { return g.Client.Patch(ctx, wrong.DeepCopy(), patch, client.DryRunAll) }).WithContext(ctx).
+			Should(MatchError(ContainSubstring("caches[0].upstream")), "it registers its webhook when it has started")
+	})
+
+	It("runs a registry in the shoot", specPatience, func(ctx SpecContext) {
+		g.Change(ctx, shoot, func() {
+			shoot.Spec.Extensions = []gardencorev1beta1.Extension{{Type: "registry-cache", ProviderConfig: config("registry.example.com")}}
+		})
+		g.EventuallyHealthy(ctx, shoot, patience)
+		access, err := g.Access(ctx, shoot, "")
+		Expect(err).NotTo(HaveOccurred())
+		pods := &corev1.PodList{}
+		Expect(access.Client.List(ctx, pods, client.InNamespace("kube-system"), client.MatchingLabels{"app": "registry-registry-example-com"})).To(Succeed())
+		Expect(pods.Items).To(HaveLen(1))
+		logs, err := access.Clientset.CoreV1().Pods("kube-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(logs)).To(ContainSubstring("listening on"), "the program is the real one")
+	})
+})

@@ -1,0 +1,688 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package up
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/registry"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
+)
+
+// Extension is an extension that somebody else wrote.
+type Extension struct {
+	// Name is that of the operator.gardener.cloud Extension.
+	Name string
+	// Manifest is a file with that Extension. Without one, Resources are what it serves, each as KIND/TYPE.
+	Manifest  string
+	Resources []string
+	// Chart, AdmissionRuntime and AdmissionApplication are its charts: a folder, go:MODULE/FOLDER@VERSION, or a reference to a registry
+	// that gardener-operator reaches. What is empty stays as the manifest has it.
+	Chart, AdmissionRuntime, AdmissionApplication string
+	// Values is a file with values of the extension's chart in seeds. They win over the manifest's.
+	Values string
+	// Images are NAME=SOURCE. An image reference stands for NAME if its repository is that, or ends in it after a slash. SOURCE is
+	// go:FOLDER or go:MODULE/PACKAGE@VERSION, which are built, or what images.Read reads.
+	Images []string
+}
+
+// givenAnnotation is on the Extensions that were added. Its value has the names of the images that came along, with commas.
+const givenAnnotation = "landscape.provider-local/images"
+
+// remindedAnnotation is on ControllerRegistrations that were changed so that gardenlet looks again.
+const remindedAnnotation = "landscape.provider-local/reminded"
+
+// imageName is a repository without its host, as registries allow it.
+var imageName = regexp.MustCompile(`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+
+// adding is an Extension on its way into the landscape.
+type adding struct {
+	Landscape
+	Extension
+	client client.WithWatch
+	// given are the names of the images, dropped those that were given before and are not now, and always is whether instances are deployed even where nobody needs them.
+	given, dropped []string
+	always         bool
+	// changed are the names of images that the registry had otherwise before, and replaced the pods that ran them.
+	changed  []string
+	replaced []types.UID
+}
+
+// AddExtension adds an extension, or changes it to what is given now, and waits until it runs.
+func (l Landscape) AddExtension(ctx context.Context, e Extension) error {
+	a := &adding{Landscape: l, Extension: e}
+	object, err := a.prepare(ctx)
+	if err != nil {
+		return fmt.Errorf("adding extension %s: %w", e.Name, err)
+	}
+	const remedy = "mend what is named above and run it again"
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
+		{Name: "images", Title: "its images are in the registry", Remedy: remedy, Execute: a.images},
+		{Name: "charts", Title: "its charts are in the registry", Remedy: remedy, Execute: func(ctx context.Context, progress step.Progress) (string, error) {
+			return a.charts(ctx, progress, object)
+		}},
+		{Name: "extension", Title: "the Extension is there", Remedy: remedy, Execute: func(ctx context.Context, _ step.Progress) (string, error) {
+			return a.apply(ctx, object)
+		}},
+		{Name: "installed", Title: "the extension runs", Remedy: remedy, Execute: a.installed},
+	})
+}
+
+// prepare makes the Extension but for its charts, and refuses what can't be right before anything is built.
+func (a *adding) prepare(ctx context.Context) (*unstructured.Unstructured, error) {
+	for _, image := range a.Images {
+		name, source, found := strings.Cut(image, "=")
+		if !found || source == "" || !imageName.MatchString(name) {
+			return nil, fmt.Errorf("--image %s: expected NAME=SOURCE, where NAME is a repository without host and tag, such as extensions/foo", image)
+		}
+		if slices.Contains(a.given, name) {
+			return nil, fmt.Errorf("--image %s is given twice", name)
+		}
+		table, err := images.Load(a.Layout.Optional())
+		if err != nil {
+			return nil, err
+		}
+		if _, listed := table.Lookup(name); listed {
+			return nil, fmt.Errorf("--image %s: the landscape has that image itself (test/landscape/internal/images/images.yaml)", name)
+		}
+		a.given = append(a.given, name)
+	}
+	object, err := a.manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	policy, _, _ := unstructured.NestedString(object.Object, "spec", "deployment", "extension", "policy")
+	a.always = policy == "Always"
+	if a.client, err = a.gardenClient(); err != nil {
+		return nil, err
+	}
+	there, err := a.get(ctx, a.client, a.Name)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if err == nil && !isGiven(there) {
+		return nil, errors.New("it belongs to the landscape, or somebody else made it: choose another name")
+	}
+	a.dropped = slices.DeleteFunc(givenImages(there), func(name string) bool { return slices.Contains(a.given, name) })
+	if a.Values != "" {
+		if err := a.setValues(object); err != nil {
+			return nil, fmt.Errorf("setting values of %s: %w", a.Values, err)
+		}
+	}
+	return object, nil
+}
+
+// manifest reads the Extension, or makes one of the resources.
+func (a *adding) manifest(ctx context.Context) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	if a.Manifest != "" {
+		file, err := a.file(ctx, a.Manifest)
+		if err != nil {
+			return nil, err
+		}
+		objects, err := cluster.Read(file)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GroupVersionKind() == operatorExtensions })
+		if i < 0 {
+			return nil, fmt.Errorf("%s has no Extension of operator.gardener.cloud/v1alpha1", a.Manifest)
+		}
+		object = objects[i]
+		unstructured.RemoveNestedField(object.Object, "status")
+	} else {
+		if len(a.Resources) == 0 || a.Chart == "" {
+			return nil, errors.New("what does it serve, with which chart? Give --manifest, or --resource and --chart")
+		}
+		var resources []any
+		for _, resource := range a.Resources {
+			kind, kindOfType, found := strings.Cut(resource, "/")
+			if !found || kind == "" || kindOfType == "" {
+				return nil, fmt.Errorf("--resource %s: expected KIND/TYPE, such as Extension/foo", resource)
+			}
+			resources = append(resources, map[string]any{"kind": kind, "type": kindOfType})
+		}
+		// Not only when a Shoot asks for it, so that a mistake shows here.
+		object.Object["spec"] = map[string]any{"resources": resources, "deployment": map[string]any{"extension": map[string]any{"policy": "Always"}}}
+	}
+	object.SetGroupVersionKind(operatorExtensions)
+	object.SetName(a.Name)
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[givenAnnotation] = strings.Join(a.given, ",")
+	object.SetAnnotations(annotations)
+	return object, nil
+}
+
+// setValues merges the file of values into those of the Extension, as Helm merges them.
+func (a *adding) setValues(object *unstructured.Unstructured) error {
+	fields := []string{"spec", "deployment", "extension", "values"}
+	before, _, err := unstructured.NestedMap(object.Object, fields...)
+	if err != nil {
+		return err
+	}
+	old, errOld := json.Marshal(before)
+	content, errRead := os.ReadFile(a.Values) // #nosec G304 -- the user's file.
+	over, errYAML := yaml.YAMLToJSON(content)
+	if err := errors.Join(errOld, errRead, errYAML); err != nil {
+		return err
+	}
+	if before == nil {
+		old = []byte("{}")
+	}
+	values := map[string]any{}
+	all, err := jsonpatch.MergePatch(old, over)
+	if err == nil {
+		err = json.Unmarshal(all, &values)
+	}
+	if err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(object.Object, values, fields...)
+}
+
+func (l Landscape) gardenClient() (client.WithWatch, error) {
+	if !exists(l.Layout.VirtualKubeconfig()) {
+		return nil, errors.New("there is no Garden yet: run make up, or make up UNTIL=seed")
+	}
+	return l.client(runtimeCluster)
+}
+
+func (Landscape) get(ctx context.Context, c client.Client, name string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(operatorExtensions)
+	return object, c.Get(ctx, client.ObjectKey{Name: name}, object)
+}
+
+func isGiven(object *unstructured.Unstructured) bool {
+	_, given := object.GetAnnotations()[givenAnnotation]
+	return given
+}
+
+// givenImages are the names of the images that came along with an Extension.
+func givenImages(object *unstructured.Unstructured) []string {
+	return strings.FieldsFunc(object.GetAnnotations()[givenAnnotation], func(r rune) bool { return r == ',' })
+}
+
+// tag is where an image is kept that stands for a name.
+func (l Landscape) tag(name string) string {
+	return l.Layout.RegistryAddress() + "/" + registry.Given + name + ":latest"
+}
+
+func (a *adding) images(ctx context.Context, progress step.Progress) (string, error) {
+	for _, image := range a.Images {
+		name, source, _ := strings.Cut(image, "=")
+		made, err := a.image(ctx, progress, source)
+		if err != nil {
+			return "", err
+		}
+		pushed, err := images.PushTag(ctx, a.tag(name), made)
+		if err != nil {
+			return "", err
+		}
+		if pushed {
+			progress("pushed %s", name)
+			a.changed = append(a.changed, name)
+		}
+	}
+	result := fmt.Sprintf("%d pushed, %d up to date", len(a.changed), len(a.Images)-len(a.changed))
+	for _, name := range a.dropped {
+		if err := images.DeleteTag(ctx, a.tag(name)); err != nil {
+			return "", err
+		}
+		a.changed = append(a.changed, name)
+	}
+	return result, nil
+}
+
+// image builds or reads an image.
+func (a *adding) image(ctx context.Context, progress step.Progress, source string) (v1.Image, error) {
+	program, isProgram := strings.CutPrefix(source, "go:")
+	if !isProgram {
+		return images.Read(ctx, source)
+	}
+	module, folder, err := a.goFolder(ctx, program)
+	if err != nil {
+		return nil, err
+	}
+	out := a.Layout.Binary(filepath.Join("extensions", a.Name))
+	if err := errors.Join(os.MkdirAll(out, 0o755), a.Invoker.Own(filepath.Dir(out), out)); err != nil { // #nosec G301 -- build output.
+		return nil, fmt.Errorf("building %s: %w", source, err)
+	}
+	name, _, _ := strings.Cut(filepath.Base(filepath.Join(module, folder)), "@")
+	progress("building %s", source)
+	if _, err := (binaries.Builder{Out: out, Invoker: a.Invoker}).Build(ctx, binaries.Program{Name: name, Dir: module, Package: "./" + folder, Downloaded: strings.Contains(program, "@")}); err != nil {
+		return nil, err
+	}
+	return images.FromProgram(ctx, filepath.Join(out, name))
+}
+
+// file is a path, or that of go:MODULE/PATH@VERSION.
+func (l Landscape) file(ctx context.Context, source string) (string, error) {
+	inModule, is := strings.CutPrefix(source, "go:")
+	if !is {
+		return source, nil
+	}
+	module, inner, err := l.goFolder(ctx, inModule)
+	return filepath.Join(module, inner), err
+}
+
+// goFolder finds a folder, or a file, of a Go module: in a checkout, or of MODULE/FOLDER@VERSION, which it downloads. It returns the module's folder, and
+// the other in it.
+func (l Landscape) goFolder(ctx context.Context, what string) (module, folder string, err error) {
+	whole, version, isVersion := strings.Cut(what, "@")
+	if !isVersion {
+		absolute, err := filepath.Abs(what)
+		if err != nil {
+			return "", "", err
+		}
+		for module = absolute; !exists(filepath.Join(module, "go.mod")); module = filepath.Dir(module) {
+			if module == filepath.Dir(module) {
+				return "", "", fmt.Errorf("%s is in no Go module: there is no go.mod in it or above it", absolute)
+			}
+		}
+		folder, err = filepath.Rel(module, absolute)
+		return module, folder, err
+	}
+	// Nothing tells which part of the path is the module's.
+	parts := strings.Split(whole, "/")
+	var errs []error
+	for i := min(3, len(parts)); i <= len(parts); i++ {
+		folder = path.Join(parts[i:]...)
+		downloaded, err := l.download(ctx, strings.Join(parts[:i], "/")+"@"+version)
+		if err != nil {
+			errs = append(errs, err)
+		} else if exists(filepath.Join(downloaded, folder)) {
+			return downloaded, folder, nil
+		}
+	}
+	return "", "", fmt.Errorf("finding %s: no module of that version has the folder %w", what, errors.Join(errs...))
+}
+
+// download returns the folder of a module.
+func (l Landscape) download(ctx context.Context, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module) // #nosec G204 -- what the user asks for.
+	cmd.Dir, cmd.Env = l.Layout.Root, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	out, err := l.Invoker.Run(cmd).Output()
+	var answer struct{ Dir, Error string }
+	if json.Unmarshal(out, &answer) == nil && answer.Error != "" {
+		return "", errors.New(answer.Error)
+	}
+	if err != nil {
+		return "", fmt.Errorf("downloading %s: %w", module, err)
+	}
+	return answer.Dir, nil
+}
+
+// charts pushes the charts that are folders, and has the Extension name them.
+func (a *adding) charts(ctx context.Context, progress step.Progress, object *unstructured.Unstructured) (string, error) {
+	pushed := 0
+	for _, chart := range []struct{ name, source, part, cluster string }{
+		{"extension", a.Chart, "extension", ""},
+		{"admission-runtime", a.AdmissionRuntime, "admission", "runtimeCluster"},
+		{"admission-application", a.AdmissionApplication, "admission", "virtualCluster"},
+	} {
+		if chart.source == "" {
+			continue
+		}
+		reference := strings.TrimPrefix(chart.source, "oci://")
+		folder, err := a.file(ctx, chart.source)
+		if err != nil {
+			return "", err
+		}
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			if reference, err = a.pushChart(ctx, folder, chart.name); err != nil {
+				return "", err
+			}
+			progress("pushed %s", chart.source)
+			pushed++
+		} else if strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "/") {
+			return "", fmt.Errorf("the chart %s is no folder", folder)
+		}
+		fields := slices.DeleteFunc([]string{"spec", "deployment", chart.part, chart.cluster, "helm"}, func(field string) bool { return field == "" })
+		if err := unstructured.SetNestedMap(object.Object, map[string]any{"ociRepository": map[string]any{"ref": reference}}, fields...); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d charts", pushed), nil
+}
+
+// pushChart has the chart in a folder pushed, and returns its reference by digest.
+func (a *adding) pushChart(ctx context.Context, folder, name string) (string, error) {
+	absolute, err := filepath.Abs(folder)
+	if err != nil {
+		return "", err
+	}
+	reference := a.Layout.RegistryAddress() + "/extensions/" + a.Name + "/" + name + ":latest"
+	cmd := exec.CommandContext(ctx, "go", "run", "./skaffold/publish", "chart", absolute, reference) // #nosec G204 -- a program of this repository.
+	cmd.Dir, cmd.Env = a.Layout.Root, append(os.Environ(), "GOWORK=off")
+	var output bytes.Buffer
+	cmd.Stderr = &output
+	pinned, err := a.Invoker.Run(cmd).Output()
+	if err != nil {
+		return "", fmt.Errorf("pushing the chart %s: %w\n%s", folder, err, output.String())
+	}
+	return strings.TrimSpace(string(pinned)), nil
+}
+
+// apply creates or changes the Extension, and has pods take the images that changed.
+func (a *adding) apply(ctx context.Context, object *unstructured.Unstructured) (string, error) {
+	if err := cluster.Apply(ctx, a.client, []*unstructured.Unstructured{object}); err != nil {
+		return "", err
+	}
+	var err error
+	a.replaced, err = a.renew(ctx, a.client, a.changed)
+	return fmt.Sprintf("%d pods are replaced, as their image is another", len(a.replaced)), err
+}
+
+// renew has the node forget images that stand for the names, and deletes the pods that run them, whose UIDs it returns.
+func (l Landscape) renew(ctx context.Context, c client.Client, names []string) (deleted []types.UID, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	ctr := func(arguments ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, "ctr", append([]string{"--address", l.Layout.ContainerdSocket(), "--namespace", "k8s.io", "images"}, arguments...)...) // #nosec G204 -- the node's own images.
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return nil, fmt.Errorf("ctr images %s: %w\n%s", strings.Join(arguments, " "), err, out)
+		}
+		return out, nil
+	}
+	listed, err := ctr("list", "--quiet")
+	if err != nil {
+		return nil, err
+	}
+	if old := slices.DeleteFunc(strings.Fields(string(listed)), func(reference string) bool { return !standsForAny(names, reference) }); len(old) > 0 {
+		if _, err := ctr(append([]string{"remove"}, old...)...); err != nil {
+			return nil, err
+		}
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(ctx, pods); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !runsAny(names, pod) {
+			continue
+		}
+		if err := c.Delete(ctx, pod); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("deleting pod %s: %w", nameOf(pod), err)
+		}
+		deleted = append(deleted, pod.UID)
+	}
+	return deleted, nil
+}
+
+// standsForAny reports whether an image reference is one of the images of these names.
+func standsForAny(names []string, reference string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return images.StandsFor(name, repositoryOf(reference)) })
+}
+
+// runsAny reports whether a pod has a container of one of the images.
+func runsAny(names []string, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(container corev1.Container) bool {
+		return standsForAny(names, container.Image)
+	})
+}
+
+// installed waits until the Extension reports that all of it runs, or a pod of it has an image that nobody gave.
+func (a *adding) installed(ctx context.Context, progress step.Progress) (string, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	missing := milestone{kind: corev1.SchemeGroupVersion.WithKind("Pod"), reached: func(objects []unstructured.Unstructured) (bool, string) {
+		reference := a.missingImage(objects)
+		return reference != "", reference
+	}}
+	go func() {
+		if reference, err := missing.wait(ctx, a.client, func(string) {}); err == nil {
+			cancel(fmt.Errorf("nobody gave the image %s: give --image %s=SOURCE, or another reference by the chart's values", reference, nameWithoutHost(reference)))
+		}
+	}()
+	garden, err := a.Landscape.client(virtualGarden)
+	if err != nil {
+		return "", err
+	}
+	go wait.UntilWithContext(ctx, func(ctx context.Context) { a.remind(ctx, garden) }, remindInterval)
+	_, err = a.wait(ctx, progress, []milestone{
+		{
+			title: "Extension " + a.Name + " is installed", kind: operatorExtensions,
+			options: []client.ListOption{client.MatchingFields{"metadata.name": a.Name}}, reached: runsInTheGarden,
+		},
+		{title: "its instances in seeds are healthy", on: virtualGarden, kind: controllerInstallations, reached: func(objects []unstructured.Unstructured) (bool, string) {
+			return runsInSeeds(a.Name, a.always, objects)
+		}},
+		{title: "pods have its images", kind: corev1.SchemeGroupVersion.WithKind("Pod"), reached: a.renewed},
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return "", cause
+	}
+	return "installed, and healthy where it is needed", err
+}
+
+// remindInterval is how often gardenlet is reminded. It takes half a minute until it can see what it missed.
+const remindInterval = 20 * time.Second
+
+// remind has gardenlet look again at ControllerInstallations of the extension that it dropped: where an extension of the same name was removed
+// minutes ago, it does not see the new ControllerDeployment at first, and nothing but a change makes it look again.
+func (a *adding) remind(ctx context.Context, garden client.Client) {
+	all, err := cluster.List(ctx, garden, controllerInstallations)
+	if err != nil {
+		return
+	}
+	for i := range all {
+		registration, _, _ := unstructured.NestedString(all[i].Object, "spec", "registrationRef", "name")
+		isSeen := slices.ContainsFunc(cluster.StatusOf(&all[i]).Conditions, func(c cluster.Condition) bool { return c.Type == "Valid" })
+		if registration != a.Name || isSeen || a.Now().Sub(all[i].GetCreationTimestamp().Time) < remindInterval {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(controllerRegistrations)
+		object.SetName(registration)
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, remindedAnnotation, a.Now().UTC().Format(time.RFC3339))
+		_ = garden.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	}
+}
+
+// runsInTheGarden wants an Extension that is installed, and whose admission and instance in the garden runtime cluster are healthy as far as
+// there have to be any.
+func runsInTheGarden(objects []unstructured.Unstructured) (bool, string) {
+	if len(objects) == 0 {
+		return false, "it is not there"
+	}
+	status := cluster.StatusOf(&objects[0])
+	if status.ObservedGeneration == nil || *status.ObservedGeneration < objects[0].GetGeneration() {
+		return false, "gardener-operator has not seen it yet"
+	}
+	wanted := []string{"Installed"}
+	if slices.ContainsFunc(status.Conditions, func(c cluster.Condition) bool { return c.Type == "RequiredRuntime" && c.Status == "True" }) {
+		wanted = append(wanted, "RuntimeHealthy")
+	}
+	if _, found, _ := unstructured.NestedMap(objects[0].Object, "spec", "deployment", "admission"); found {
+		wanted = append(wanted, "AdmissionHealthy")
+	}
+	if missing := notTrue(status.Conditions, wanted...); missing != "" {
+		return false, missing
+	}
+	return true, strings.Join(wanted, ", ")
+}
+
+// notTrue tells of the first of these conditions that is not True, or not there yet.
+func notTrue(conditions []cluster.Condition, wanted ...string) string {
+	for _, kind := range wanted {
+		i := slices.IndexFunc(conditions, func(c cluster.Condition) bool { return c.Type == kind })
+		if i < 0 {
+			return kind + " is not reported yet"
+		}
+		if conditions[i].Status != "True" {
+			return fmt.Sprintf("%s is %s: %s", kind, conditions[i].Status, conditions[i].Message)
+		}
+	}
+	return ""
+}
+
+// runsInSeeds wants the ControllerInstallations of the extension to be healthy, and one at least if it is always deployed.
+func runsInSeeds(name string, always bool, objects []unstructured.Unstructured) (bool, string) {
+	count := 0
+	for i := range objects {
+		registration, _, _ := unstructured.NestedString(objects[i].Object, "spec", "registrationRef", "name")
+		if registration != name {
+			continue
+		}
+		count++
+		conditions := cluster.StatusOf(&objects[i]).Conditions
+		if missing := notTrue(conditions, "Valid", "Installed", "Healthy"); missing != "" {
+			return false, nameOf(&objects[i]) + ": " + missing
+		}
+		if slices.ContainsFunc(conditions, func(c cluster.Condition) bool { return c.Type == "Progressing" && c.Status == "True" }) {
+			return false, nameOf(&objects[i]) + " is Progressing"
+		}
+	}
+	switch {
+	case count == 0 && always:
+		return false, "there is none yet"
+	case count == 0:
+		return true, "there is none: no Seed and no Shoot needs it yet"
+	}
+	return true, fmt.Sprintf("%d instances", count)
+}
+
+// renewed wants new pods, and ready ones, in the place of those that had former images.
+func (a *adding) renewed(objects []unstructured.Unstructured) (bool, string) {
+	for _, object := range objects {
+		pod := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
+			return false, err.Error()
+		}
+		if !runsAny(a.given, pod) {
+			continue
+		}
+		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		if slices.Contains(a.replaced, pod.UID) || !ready && pod.Status.Phase != corev1.PodSucceeded {
+			return false, "waiting for pod " + nameOf(pod)
+		}
+	}
+	return true, fmt.Sprintf("%d replaced", len(a.replaced))
+}
+
+// missingImage is the reference of an image that a pod of the extension can't get, or "". Those that were given are there by now.
+func (a *adding) missingImage(pods []unstructured.Unstructured) string {
+	for _, object := range pods {
+		if !strings.Contains(object.GetNamespace(), a.Name) && object.GetNamespace() != "garden" {
+			continue
+		}
+		pod := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
+			continue
+		}
+		for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if waiting := container.State.Waiting; waiting != nil && !standsForAny(a.given, container.Image) && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}, waiting.Reason) {
+				return container.Image
+			}
+		}
+	}
+	return ""
+}
+
+// nameWithoutHost is what --image would call an image.
+func nameWithoutHost(reference string) string {
+	repository := repositoryOf(reference)
+	if host, rest, found := strings.Cut(repository, "/"); found && strings.ContainsAny(host, ".:") {
+		return rest
+	}
+	return repository
+}
+
+// RemoveExtension deletes an extension that was added, with its images. It waits until Gardener has removed it everywhere.
+func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
+	c, err := l.gardenClient()
+	if err != nil {
+		return fmt.Errorf("removing extension %s: %w", name, err)
+	}
+	object, err := l.get(ctx, c, name)
+	if apierrors.IsNotFound(err) {
+		_, err := fmt.Fprintf(l.Out, "there is no Extension %s\n", name)
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("removing extension %s: %w", name, err)
+	}
+	if !isGiven(object) {
+		return fmt.Errorf("removing extension %s: it was not added by 'landscape extension add'", name)
+	}
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
+		{Name: "removed", Title: "Gardener has removed it", Remedy: "delete what uses it, and run it again", Execute: func(ctx context.Context, progress step.Progress) (string, error) {
+			// Gardener refuses what is used, and sees seconds later that it no longer is.
+			var refused error
+			err := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+				refused = client.IgnoreNotFound(c.Delete(ctx, object))
+				return !apierrors.IsForbidden(refused), nil
+			})
+			if err := cmp.Or(refused, err); err != nil {
+				return "", err
+			}
+			return l.waitWith(ctx, progress, map[place]client.WithWatch{runtimeCluster: c}, []milestone{{
+				title: "Extension " + name + " is gone", kind: operatorExtensions, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
+				reached: func(objects []unstructured.Unstructured) (bool, string) {
+					if len(objects) == 0 {
+						return true, "gone"
+					}
+					return false, whyThere(&objects[0])
+				},
+			}})
+		}},
+		{Name: "images", Title: "its images and charts are gone", Remedy: "run it again", Execute: func(ctx context.Context, _ step.Progress) (string, error) {
+			var errs []error
+			names := givenImages(object)
+			for _, image := range names {
+				errs = append(errs, images.DeleteTag(ctx, l.tag(image)))
+			}
+			for _, chart := range []string{"extension", "admission-runtime", "admission-application"} {
+				errs = append(errs, images.DeleteTag(ctx, l.Layout.RegistryAddress()+"/extensions/"+name+"/"+chart+":latest"))
+			}
+			_, err := l.renew(ctx, c, names)
+			errs = append(errs, err, os.RemoveAll(l.Layout.Binary(filepath.Join("extensions", name))))
+			return fmt.Sprintf("%d images", len(names)), errors.Join(errs...)
+		}},
+	})
+}
+
+// whyThere tells why an object is still there.
+func whyThere(object *unstructured.Unstructured) string {
+	verdict, wrong := judgeConditions(cluster.StatusOf(object).Conditions, false)
+	if verdict == good {
+		return "Gardener is removing it"
+	}
+	return strings.Join(wrong, ", ")
+}
