@@ -295,7 +295,8 @@ imageVectorOverwrite:
 	})
 
 	config := func(upstream string) *runtime.RawExtension {
-		return &runtime.RawExtension{Raw: []byte(`{"apiVersion":"registry.extensions.gardener.cloud/v1alpha3","kind":"RegistryConfig","caches":[{"upstream":"` + upstream + `","volume":{"size":"100Mi"}}]}`)}
+		return &runtime.RawExtension{Raw: fmt.Appendf(nil,
+			`{"apiVersion":"registry.extensions.gardener.cloud/v1alpha3","kind":"RegistryConfig","caches":[{"upstream":%q,"remoteURL":"http://%s","volume":{"size":"100Mi"}}]}`, upstream, upstream)}
 	}
 
 	It("has its admission refuse what is wrong", specPatience, func(ctx SpecContext) {
@@ -309,13 +310,13 @@ imageVectorOverwrite:
 
 	It("runs a registry in the shoot", specPatience, func(ctx SpecContext) {
 		g.Change(ctx, shoot, func() {
-			shoot.Spec.Extensions = []gardencorev1beta1.Extension{{Type: "registry-cache", ProviderConfig: config("registry.example.com")}}
+			shoot.Spec.Extensions = []gardencorev1beta1.Extension{{Type: "registry-cache", ProviderConfig: config(l.Registry(ctx))}}
 		})
 		g.EventuallyHealthy(ctx, shoot, patience)
 		access, err := g.Access(ctx, shoot, "")
 		Expect(err).NotTo(HaveOccurred())
 		pods := &corev1.PodList{}
-		Expect(access.Client.List(ctx, pods, client.InNamespace("kube-system"), client.MatchingLabels{"app": "registry-registry-example-com"})).To(Succeed())
+		Expect(access.Client.List(ctx, pods, client.InNamespace("kube-system"), client.MatchingLabels{"app.kubernetes.io/name": "registry-cache"})).To(Succeed())
 		Expect(pods.Items).To(HaveLen(1))
 		logs, err := access.Clientset.CoreV1().Pods("kube-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		Expect(err).NotTo(HaveOccurred())

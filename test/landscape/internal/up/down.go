@@ -85,7 +85,7 @@ func (l Landscape) downSteps(cleaner host.Cleaner, grace time.Duration) []step.S
 			return l.verify(ctx, cleaner, progress)
 		}},
 		{Name: "state", Title: "state folder removed", Remedy: again, Execute: plain(func(context.Context) error {
-			return os.RemoveAll(l.Layout.State())
+			return errors.Join(l.forgetGiven(), os.RemoveAll(l.Layout.State()))
 		})},
 	}
 }

@@ -240,6 +240,14 @@ func (l Landscape) tag(name string) string {
 	return l.Layout.RegistryAddress() + "/" + registry.Given + name + ":latest"
 }
 
+// chartsFolder is the folder of repositories with charts that came along with extensions.
+const chartsFolder = "extensions/"
+
+// chartTag is where such a chart is kept.
+func (l Landscape) chartTag(extension, chart string) string {
+	return l.Layout.RegistryAddress() + "/" + chartsFolder + extension + "/" + chart + ":latest"
+}
+
 func (a *adding) images(ctx context.Context, progress step.Progress) (string, error) {
 	for _, image := range a.Images {
 		name, source, _ := strings.Cut(image, "=")
@@ -384,7 +392,7 @@ func (a *adding) pushChart(ctx context.Context, folder, name string) (string, er
 	if err != nil {
 		return "", err
 	}
-	reference := a.Layout.RegistryAddress() + "/extensions/" + a.Name + "/" + name + ":latest"
+	reference := a.chartTag(a.Name, name)
 	cmd := exec.CommandContext(ctx, "go", "run", "./skaffold/publish", "chart", absolute, reference) // #nosec G204 -- a program of this repository.
 	cmd.Dir, cmd.Env = a.Layout.Root, append(os.Environ(), "GOWORK=off")
 	var output bytes.Buffer
@@ -669,12 +677,23 @@ func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
 				errs = append(errs, images.DeleteTag(ctx, l.tag(image)))
 			}
 			for _, chart := range []string{"extension", "admission-runtime", "admission-application"} {
-				errs = append(errs, images.DeleteTag(ctx, l.Layout.RegistryAddress()+"/extensions/"+name+"/"+chart+":latest"))
+				errs = append(errs, images.DeleteTag(ctx, l.chartTag(name, chart)))
 			}
 			_, err := l.renew(ctx, c, names)
 			errs = append(errs, err, os.RemoveAll(l.Layout.Binary(filepath.Join("extensions", name))))
 			return fmt.Sprintf("%d images", len(names)), errors.Join(errs...)
 		}},
+	})
+}
+
+// forgetGiven removes what came along with extensions from the registry, which outlives the landscape: in the next one it would stand for
+// images that nobody gave there.
+func (l Landscape) forgetGiven() error {
+	if !exists(l.Layout.Registry()) {
+		return nil
+	}
+	return registry.Prune(l.Layout.Registry(), func(repository, _ string) bool {
+		return !strings.HasPrefix(repository, registry.Given) && !strings.HasPrefix(repository, chartsFolder)
 	})
 }
 

@@ -233,6 +233,23 @@ status: {conditions: [{type: Valid, status: "True"}]}
 	g.Expect(reminded("bar")).To(BeEmpty())
 }
 
+func TestTheNextLandscapeHasNoImagesOfExtensions(t *testing.T) {
+	g := NewWithT(t)
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
+	g.Expect(l.forgetGiven()).To(Succeed(), "there is no registry yet")
+	g.Expect(os.MkdirAll(l.Layout.Registry(), 0o700)).To(Succeed())
+	journal := filepath.Join(l.Layout.Registry(), "manifests.jsonl")
+	var lines string
+	for _, repository := range []string{"given/foo", "real/foo", "extensions/foo/extension"} {
+		lines += `{"repository":"` + repository + `","reference":"latest","mediaType":"m","body":"e30="}` + "\n"
+	}
+	g.Expect(os.WriteFile(journal, []byte(lines), 0o600)).To(Succeed())
+	g.Expect(l.forgetGiven()).To(Succeed())
+	left, err := os.ReadFile(journal) // #nosec G304 -- of the test
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(left)).To(And(ContainSubstring("real/foo"), Not(ContainSubstring("given/")), Not(ContainSubstring("extensions/"))))
+}
+
 func TestNewPodsAreWaitedFor(t *testing.T) {
 	g := NewWithT(t)
 	a := &adding{given: []string{"foo"}, replaced: []types.UID{"old"}}
