@@ -399,6 +399,17 @@ push:
 	@[ -n "$(LAYOUT)" ] || { echo "make push: say what: LAYOUT=FOLDER" >&2; exit 1; }
 	go run ./skaffold/publish push --layout $(LAYOUT)
 
+## landscape-release: build bin/release/landscape-linux-ARCH, which brings a landscape up in any folder: it has the sources of the last commit
+.PHONY: landscape-release
+landscape-release:
+	git archive HEAD | gzip -9n > test/landscape/internal/source/source.tar.gz
+	@mkdir -p bin/release
+	@for arch in $(or $(ARCH),amd64 arm64); do \
+	  echo "bin/release/landscape-linux-$$arch"; \
+	  CGO_ENABLED=0 GOARCH=$$arch go build -C test/landscape -trimpath -tags release -ldflags '-s -w' -o $(REPO)/bin/release/landscape-linux-$$arch . || exit 1; \
+	done
+	@rm test/landscape/internal/source/source.tar.gz
+
 ##@ other
 
 ## clean: remove bin/ and .landscape/, unless a landscape is up

@@ -24,7 +24,7 @@ import (
 //	go test -C test/landscape -tags landscape -run TestDownLeavesNothingBehind -v .
 func TestDownLeavesNothingBehind(t *testing.T) {
 	g := NewWithT(t)
-	landscape, err := open()
+	landscape, err := open("", false)
 	g.Expect(err).NotTo(HaveOccurred())
 	state := landscape.Layout.State()
 	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {

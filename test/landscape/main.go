@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/invoker"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/registry"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/source"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/statuscontroller"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/up"
@@ -93,6 +95,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.PersistentFlags().String(folderFlag, "", "`FOLDER` of the landscape; otherwise the clone that the program runs in, or, for a released program, ./"+ownFolder)
 	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), scaleCommand(), extensionCommand(), classCheckCommand(), registryCommand(), statusControllerCommand(),
 		&cobra.Command{
 			Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
@@ -233,20 +236,38 @@ its Seeds and Shoots; or of a Shoot, named NAME (in project local) or NAMESPACE/
 	return root
 }
 
-// open finds the landscape of the clone in which the program runs.
-func open() (up.Landscape, error) {
-	found, err := layout.Find(".")
+// folderFlag is where the landscape is, and ownFolder its default for a released program that is in no clone.
+const (
+	folderFlag = "folder"
+	ownFolder  = "provider-local"
+)
+
+// open finds the landscape of a folder, or of the clone in which the program runs. A released program, which is in none, unpacks its sources
+// to begin one.
+func open(folder string, begin bool) (up.Landscape, error) {
+	user, err := invoker.Current()
 	if err != nil {
 		return up.Landscape{}, err
 	}
-	user, err := invoker.Current()
+	found, err := layout.Find(cmp.Or(folder, "."))
+	if errors.Is(err, layout.ErrNoClone) && source.Included() {
+		folder = cmp.Or(folder, ownFolder)
+		if begin {
+			if err := errors.Join(source.Unpack(folder), user.Own(folder)); err != nil {
+				return up.Landscape{}, err
+			}
+		}
+		if found, err = layout.Find(folder); errors.Is(err, layout.ErrNoClone) {
+			err = fmt.Errorf("there is no landscape in %s; bring one up with 'landscape up'", folder)
+		}
+	}
 	return up.Landscape{Layout: found, Out: os.Stdout, Now: time.Now, Invoker: user}, err
 }
 
 // act has a command do something with the landscape of the clone in which the program runs, on the network of its flag if it has one.
 func act(does func(cmd *cobra.Command, l up.Landscape, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		landscape, err := open()
+		landscape, err := open(cmd.Flag(folderFlag).Value.String(), slices.Contains([]string{"up", "doctor"}, cmd.Name()))
 		if err != nil {
 			return err
 		}

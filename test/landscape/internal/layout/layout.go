@@ -48,6 +48,9 @@ type Layout struct {
 	Kind string
 }
 
+// ErrNoClone says that a folder is not inside of this repository.
+var ErrNoClone = errors.New("finding the repository")
+
 // Find walks upwards from start to the repository's root. The network is that of the landscape which is there, or the default.
 func Find(start string) (Layout, error) {
 	dir, err := filepath.Abs(start)
@@ -68,7 +71,7 @@ func Find(start string) (Layout, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return Layout{}, fmt.Errorf("finding the repository from %s: no folder above it has a go.mod with %q; run it inside of a clone", start, moduleLine)
+			return Layout{}, fmt.Errorf("%w from %s: no folder above it has a go.mod with %q; run it inside of a clone", ErrNoClone, start, moduleLine)
 		}
 		dir = parent
 	}

@@ -6,7 +6,6 @@ package up
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -657,8 +656,8 @@ func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
 				refused = client.IgnoreNotFound(c.Delete(ctx, object))
 				return !apierrors.IsForbidden(refused), nil
 			})
-			if err := cmp.Or(refused, err); err != nil {
-				return "", err
+			if refused != nil || err != nil {
+				return "", errors.Join(refused, err)
 			}
 			return l.waitWith(ctx, progress, map[place]client.WithWatch{runtimeCluster: c}, []milestone{{
 				title: "Extension " + name + " is gone", kind: operatorExtensions, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},

@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build release
+
+package source
+
+import _ "embed"
+
+//go:embed source.tar.gz
+var archive []byte

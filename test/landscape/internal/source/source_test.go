@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func archiveOf(t *testing.T, headers ...tar.Header) []byte {
+	t.Helper()
+	g := NewWithT(t)
+	var out bytes.Buffer
+	zipper := gzip.NewWriter(&out)
+	writer := tar.NewWriter(zipper)
+	for _, header := range headers {
+		content := []byte("content of " + header.Name)
+		if header.Typeflag == tar.TypeReg {
+			header.Size = int64(len(content))
+		}
+		g.Expect(writer.WriteHeader(&header)).To(Succeed())
+		if header.Typeflag == tar.TypeReg {
+			_, err := writer.Write(content)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	g.Expect(writer.Close()).To(Succeed())
+	g.Expect(zipper.Close()).To(Succeed())
+	return out.Bytes()
+}
+
+func TestSourcesAreUnpackedAndReplaced(t *testing.T) {
+	g := NewWithT(t)
+	folder := filepath.Join(t.TempDir(), "provider-local")
+	first := archiveOf(t,
+		tar.Header{Name: "pax_global_header", Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "a commit"}},
+		tar.Header{Name: "a/", Typeflag: tar.TypeDir, Mode: 0o755},
+		tar.Header{Name: "a/run", Typeflag: tar.TypeReg, Mode: 0o755}, tar.Header{Name: "go.mod", Typeflag: tar.TypeReg, Mode: 0o644},
+		tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "go.mod"})
+	g.Expect(unpack(first, folder)).To(Succeed())
+	g.Expect(os.ReadFile(filepath.Join(folder, "a", "run"))).To(BeEquivalentTo("content of a/run"))
+	g.Expect(os.ReadFile(filepath.Join(folder, "link"))).To(BeEquivalentTo("content of go.mod"))
+	info, err := os.Stat(filepath.Join(folder, "a", "run"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(info.Mode().Perm()).To(BeEquivalentTo(0o755))
+
+	// What is built there stays, and an edit too while the program is the same.
+	g.Expect(os.MkdirAll(filepath.Join(folder, "bin"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(folder, "go.mod"), []byte("edited"), 0o600)).To(Succeed())
+	g.Expect(unpack(first, folder)).To(Succeed())
+	g.Expect(os.ReadFile(filepath.Join(folder, "go.mod"))).To(BeEquivalentTo("edited"))
+
+	g.Expect(unpack(archiveOf(t, tar.Header{Name: "go.mod", Typeflag: tar.TypeReg, Mode: 0o644}), folder)).To(Succeed())
+	g.Expect(os.ReadFile(filepath.Join(folder, "go.mod"))).To(BeEquivalentTo("content of go.mod"))
+	g.Expect(filepath.Join(folder, "bin")).To(BeADirectory())
+	g.Expect(filepath.Join(folder, "a")).NotTo(BeADirectory())
+}
+
+func TestAnInterruptedUnpackingBeginsAnew(t *testing.T) {
+	g := NewWithT(t)
+	folder := t.TempDir()
+	whole := archiveOf(t, tar.Header{Name: "go.mod", Typeflag: tar.TypeReg, Mode: 0o644})
+	g.Expect(unpack(whole[:len(whole)/2], folder)).NotTo(Succeed())
+	g.Expect(unpack(whole, folder)).To(Succeed())
+	g.Expect(filepath.Join(folder, "go.mod")).To(BeARegularFile())
+}
+
+func TestAFolderOfOthersIsRefused(t *testing.T) {
+	g := NewWithT(t)
+	folder := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(folder, "theirs"), nil, 0o600)).To(Succeed())
+	err := unpack(archiveOf(t), folder)
+	g.Expect(err).To(MatchError(ContainSubstring("has files of others; choose another --folder")))
+	g.Expect(filepath.Join(folder, "theirs")).To(BeARegularFile())
+}
+
+func TestNothingIsWrittenElsewhere(t *testing.T) {
+	g := NewWithT(t)
+	folder := filepath.Join(t.TempDir(), "provider-local")
+	g.Expect(unpack(archiveOf(t, tar.Header{Name: "../outside", Typeflag: tar.TypeReg, Mode: 0o644}), folder)).NotTo(Succeed())
+	g.Expect(filepath.Join(filepath.Dir(folder), "outside")).NotTo(BeAnExistingFile())
+}
+
+func TestThisProgramHasNone(t *testing.T) {
+	NewWithT(t).Expect(Included()).To(BeFalse())
+}
