@@ -239,6 +239,11 @@ test-machines: need-qemu $(LANDSCAPE)
 	@$(LANDSCAPE) build
 	@go test -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
 
+## test-released: try the program of make landscape-release in an empty folder, as root, where no landscape is up
+.PHONY: test-released
+test-released:
+	@hack/released
+
 ## test-kind: run make kind-up, gardener-up and kind-down with a private Docker and without any registry, as root; skaffold/README.md
 .PHONY: test-kind
 test-kind: need-kind-offline kind-programs

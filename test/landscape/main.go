@@ -193,18 +193,7 @@ instances again.`,
 			Args:  cobra.NoArgs,
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Status(cmd.Context()) }),
 		}),
-		onTarget(&cobra.Command{
-			Use:   "explain [garden | seed | shoot/NAME]",
-			Short: "Say why the Garden, a Seed or a Shoot is not healthy",
-			Long: `Looks for the first cause of why a target is not healthy: which object, since when, the event or the end of the log that says more, and
-the command to look further. A Shoot is NAME (in project local) or NAMESPACE/NAME. Without a target, it explains all that are not healthy.
-It changes nothing, and fails if a target is not healthy.`,
-			Example: "  landscape explain\n  landscape explain shoot/local",
-			Args:    cobra.MaximumNArgs(1),
-			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
-				return l.Explain(cmd.Context(), strings.Join(args, ""))
-			}),
-		}),
+		onTarget(explainCommand()),
 		onTarget(&cobra.Command{
 			Use:   "logs [NAME]",
 			Short: "Print the log of a process, or list the logs",
@@ -428,6 +417,28 @@ and 50 seconds of CPU time. After an interruption, --shoots 0 deletes what is le
 	cmd.Flags().IntVar(&count, "shoots", 10, "number of Shoots")
 	cmd.Flags().IntVar(&nodes, "nodes", 1000, "number of Nodes of all Shoots")
 	cmd.Flags().BoolVar(&docs, "docs", false, "write docs/development/scale.md")
+	return cmd
+}
+
+func explainCommand() *cobra.Command {
+	var bundle string
+	cmd := &cobra.Command{
+		Use:   "explain [garden | seed | shoot/NAME]",
+		Short: "Say why the Garden, a Seed or a Shoot is not healthy",
+		Long: `Looks for the first cause of why a target is not healthy: which object, since when, the event or the end of the log that says more, and
+the command to look further. A Shoot is NAME (in project local) or NAMESPACE/NAME. Without a target, it explains all that are not healthy.
+It changes nothing, and fails if a target is not healthy. With --bundle it writes what an issue needs instead: a gzipped tar with its
+answer, status, objects without Secrets, events and logs.`,
+		Example: "  landscape explain\n  landscape explain shoot/local\n  landscape explain --bundle issue.tar.gz",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {
+			if bundle != "" {
+				return l.Bundle(cmd.Context(), bundle)
+			}
+			return l.Explain(cmd.Context(), strings.Join(args, ""))
+		}),
+	}
+	cmd.Flags().StringVar(&bundle, "bundle", "", "write this `FILE`, which must not be there, for an issue")
 	return cmd
 }
 

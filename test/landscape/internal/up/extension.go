@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -68,7 +69,8 @@ type adding struct {
 	Landscape
 	Extension
 	client client.WithWatch
-	// given are the names of the images, dropped those that were given before and are not now, and always is whether instances are deployed even where nobody needs them.
+	// given are the names of the images, dropped those that were given before and are not now. always is whether instances are deployed even
+	// where nobody needs them.
 	given, dropped []string
 	always         bool
 	// changed are the names of images that the registry had otherwise before, and replaced the pods that ran them.
@@ -98,6 +100,9 @@ func (l Landscape) AddExtension(ctx context.Context, e Extension) error {
 
 // prepare makes the Extension but for its charts, and refuses what can't be right before anything is built.
 func (a *adding) prepare(ctx context.Context) (*unstructured.Unstructured, error) {
+	if wrong := validation.IsDNS1123Subdomain(a.Name); len(wrong) > 0 {
+		return nil, fmt.Errorf("no Extension can have that name: %s", wrong[0])
+	}
 	for _, image := range a.Images {
 		name, source, found := strings.Cut(image, "=")
 		if !found || source == "" || !imageName.MatchString(name) {
@@ -124,14 +129,24 @@ func (a *adding) prepare(ctx context.Context) (*unstructured.Unstructured, error
 	if a.client, err = a.gardenClient(); err != nil {
 		return nil, err
 	}
-	there, err := a.get(ctx, a.client, a.Name)
-	if client.IgnoreNotFound(err) != nil {
+	all, err := cluster.List(ctx, a.client, operatorExtensions)
+	if err != nil {
 		return nil, err
 	}
-	if err == nil && !isGiven(there) {
-		return nil, errors.New("it belongs to the landscape, or somebody else made it: choose another name")
+	for i := range all {
+		if all[i].GetName() == a.Name {
+			if !isGiven(&all[i]) {
+				return nil, errors.New("it belongs to the landscape, or somebody else made it: choose another name")
+			}
+			a.dropped = slices.DeleteFunc(givenImages(&all[i]), func(name string) bool { return slices.Contains(a.given, name) })
+			continue
+		}
+		for _, name := range givenImages(&all[i]) {
+			if slices.Contains(a.given, name) {
+				return nil, fmt.Errorf("--image %s: that image came along with extension %s; give a longer name", name, all[i].GetName())
+			}
+		}
 	}
-	a.dropped = slices.DeleteFunc(givenImages(there), func(name string) bool { return slices.Contains(a.given, name) })
 	if a.Values != "" {
 		if err := a.setValues(object); err != nil {
 			return nil, fmt.Errorf("setting values of %s: %w", a.Values, err)
@@ -211,17 +226,15 @@ func (a *adding) setValues(object *unstructured.Unstructured) error {
 	return unstructured.SetNestedMap(object.Object, values, fields...)
 }
 
+// gardenClient connects with the runtime cluster of a landscape that has a Garden.
 func (l Landscape) gardenClient() (client.WithWatch, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the images of the node are root's: run it with sudo")
+	}
 	if !exists(l.Layout.VirtualKubeconfig()) {
 		return nil, errors.New("there is no Garden yet: run make up, or make up UNTIL=seed")
 	}
 	return l.client(runtimeCluster)
-}
-
-func (Landscape) get(ctx context.Context, c client.Client, name string) (*unstructured.Unstructured, error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(operatorExtensions)
-	return object, c.Get(ctx, client.ObjectKey{Name: name}, object)
 }
 
 func isGiven(object *unstructured.Unstructured) bool {
@@ -637,7 +650,9 @@ func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("removing extension %s: %w", name, err)
 	}
-	object, err := l.get(ctx, c, name)
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(operatorExtensions)
+	err = c.Get(ctx, client.ObjectKey{Name: name}, object)
 	if apierrors.IsNotFound(err) {
 		_, err := fmt.Fprintf(l.Out, "there is no Extension %s\n", name)
 		return err

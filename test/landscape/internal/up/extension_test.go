@@ -5,6 +5,7 @@
 package up
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,13 +88,17 @@ func TestWhatCannotBeAddedIsRefusedFirst(t *testing.T) {
 		{name: "an image with a tag", extension: Extension{Images: []string{"foo:v1=x"}}, want: "a repository without host and tag"},
 		{name: "an image twice", extension: Extension{Images: []string{"foo=x", "foo=y"}}, want: "--image foo is given twice"},
 		{name: "an image that the landscape has", extension: Extension{Images: []string{"kube-apiserver=x"}}, want: "the landscape has that image itself"},
-		{name: "no Garden", extension: Extension{Manifest: file(t, manifest)}, want: "there is no Garden yet"},
+		{name: "no Garden", extension: Extension{Manifest: file(t, manifest)}, want: cmp.Or(map[bool]string{true: "there is no Garden yet"}[os.Geteuid() == 0], "run it with sudo")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := adds(t, test.extension).prepare(t.Context())
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.want)))
 		})
 	}
+	a := adds(t, Extension{})
+	a.Name = "../foo"
+	_, err := a.prepare(t.Context())
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("no Extension can have that name")))
 }
 
 func TestAFolderOfACheckoutIsFoundWithItsModule(t *testing.T) {

@@ -97,7 +97,7 @@ func (l Landscape) statusClusters(ctx context.Context, r *report) map[string]str
 	if err != nil {
 		reach.add(bad, "table", "images", err.Error())
 	}
-	s := &survey{report: r, table: table, network: l.Layout.Network, real: l.Layout.Kind != "" && !l.hasStandIns()}
+	s := &survey{report: r, table: table, real: l.Layout.Kind != "" && !l.hasStandIns()}
 	runtime, err := l.client(runtimeCluster)
 	if err != nil {
 		reach.add(bad, "cluster", "runtime", err.Error())

@@ -20,7 +20,6 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 var (
@@ -34,9 +33,8 @@ var (
 
 // survey looks at the clusters of a landscape and fills a report.
 type survey struct {
-	report  *report
-	table   images.Table
-	network layout.Network
+	report *report
+	table  images.Table
 	// real says that nothing is stubbed, so that the table does not count.
 	real    bool
 	runtime client.Reader
