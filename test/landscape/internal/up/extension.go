@@ -663,6 +663,7 @@ func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
 	if !isGiven(object) {
 		return fmt.Errorf("removing extension %s: it was not added by 'landscape extension add'", name)
 	}
+	names := givenImages(object)
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
 		{Name: "removed", Title: "Gardener has removed it", Remedy: "delete what uses it, and run it again", Execute: func(ctx context.Context, progress step.Progress) (string, error) {
 			// Gardener refuses what is used, and sees seconds later that it no longer is.
@@ -674,6 +675,17 @@ func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
 			if refused != nil || err != nil {
 				return "", errors.Join(refused, err)
 			}
+			// While the Extension is there: it is what tells their names if this is interrupted.
+			var errs []error
+			for _, image := range names {
+				errs = append(errs, images.DeleteTag(ctx, l.tag(image)))
+			}
+			for _, chart := range []string{"extension", "admission-runtime", "admission-application"} {
+				errs = append(errs, images.DeleteTag(ctx, l.chartTag(name, chart)))
+			}
+			if err := errors.Join(errs...); err != nil {
+				return "", err
+			}
 			return l.waitWith(ctx, progress, map[place]client.WithWatch{runtimeCluster: c}, []milestone{{
 				title: "Extension " + name + " is gone", kind: operatorExtensions, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
 				reached: func(objects []unstructured.Unstructured) (bool, string) {
@@ -684,18 +696,9 @@ func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
 				},
 			}})
 		}},
-		{Name: "images", Title: "its images and charts are gone", Remedy: "run it again", Execute: func(ctx context.Context, _ step.Progress) (string, error) {
-			var errs []error
-			names := givenImages(object)
-			for _, image := range names {
-				errs = append(errs, images.DeleteTag(ctx, l.tag(image)))
-			}
-			for _, chart := range []string{"extension", "admission-runtime", "admission-application"} {
-				errs = append(errs, images.DeleteTag(ctx, l.chartTag(name, chart)))
-			}
+		{Name: "images", Title: "its images are gone", Remedy: "run it again", Execute: func(ctx context.Context, _ step.Progress) (string, error) {
 			_, err := l.renew(ctx, c, names)
-			errs = append(errs, err, os.RemoveAll(l.Layout.Binary(filepath.Join("extensions", name))))
-			return fmt.Sprintf("%d images", len(names)), errors.Join(errs...)
+			return fmt.Sprintf("%d images", len(names)), errors.Join(err, os.RemoveAll(l.Layout.Binary(filepath.Join("extensions", name))))
 		}},
 	})
 }
