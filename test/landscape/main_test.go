@@ -16,6 +16,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 )
 
 // asProgram makes the test binary behave as the program itself.
@@ -45,6 +48,22 @@ func exitCode(err error) int {
 		return exit.ExitCode()
 	}
 	return 0
+}
+
+func TestTheProgramKnowsTheFlagsThatItIsStartedWith(t *testing.T) {
+	g := NewWithT(t)
+	l := layout.Layout{Root: t.TempDir()}
+	started := 0
+	for _, component := range node.Components(l) {
+		if component.Command[0] != l.Binary("landscape") {
+			continue
+		}
+		started++
+		command, args, err := command().Find(component.Command[1:])
+		g.Expect(err).NotTo(HaveOccurred(), component.Name)
+		g.Expect(command.ParseFlags(args)).To(Succeed(), component.Name)
+	}
+	g.Expect(started).To(BeNumerically(">=", 2))
 }
 
 func TestWrongUsageExitsWith2AndSaysWhereHelpIs(t *testing.T) {
