@@ -135,7 +135,7 @@ func (b *bundle) cluster(ctx context.Context, name string, on place) {
 			b.miss(name+"/"+kind.Kind, err)
 			_, _ = fmt.Fprintf(&all, "---\n%s", content)
 		}
-		b.add(path.Join(name, strings.ToLower(kind.Kind+"."+kind.Group)+".yaml"), all.Bytes())
+		b.add(path.Join(name, strings.ToLower(kind.GroupKind().String())+".yaml"), all.Bytes())
 		if kind.Kind == "Pod" {
 			b.podLogs(ctx, name, in, objects)
 		}
