@@ -16,66 +16,83 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 )
 
-// stamp is the file that tells which archive a folder has been made of.
+// stamp is the file with the digest of the archive that a folder was made of, which is empty until it is whole, and below it the names of
+// the files that came from it. Only these are ever removed.
 const stamp = ".unpacked"
-
-// kept are what the landscape makes in the folder.
-var kept = map[string]bool{"bin": true, ".landscape": true, ".kind": true}
 
 // Included reports whether this program has the sources.
 func Included() bool { return len(archive) > 0 }
 
-// Unpack makes sure that a folder has the sources of this program. What the landscape made there stays; the sources of another version are
-// replaced. A folder with anything else is refused.
+// Unpack makes sure that a folder has the sources of this program: those of another version are replaced, and any other file there stays. A
+// folder with files that is none of ours is refused.
 func Unpack(folder string) error { return unpack(archive, folder) }
 
 func unpack(archive []byte, folder string) error {
 	sum := sha256.Sum256(archive)
 	want := hex.EncodeToString(sum[:])
-	have, err := os.ReadFile(filepath.Join(folder, stamp)) // #nosec G304 -- the landscape's own folder.
-	if err == nil && string(have) == want {
+	content, errStamp := os.ReadFile(filepath.Join(folder, stamp)) // #nosec G304 -- the landscape's own folder.
+	have, former, _ := strings.Cut(string(content), "\n")
+	if have == want {
 		return nil
 	}
-	there, errDir := os.ReadDir(folder)
-	if errDir != nil && !errors.Is(errDir, os.ErrNotExist) {
-		return fmt.Errorf("unpacking the sources: %w", errDir)
-	}
-	if err != nil && len(there) > 0 {
+	if there, err := os.ReadDir(folder); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("unpacking the sources: %w", err)
+	} else if errStamp != nil && len(there) > 0 {
 		return fmt.Errorf("unpacking the sources: %s has files of others; choose another --folder", folder)
 	}
-	for _, entry := range there {
-		if !kept[entry.Name()] {
-			if err := os.RemoveAll(filepath.Join(folder, entry.Name())); err != nil {
-				return fmt.Errorf("unpacking the sources: %w", err)
-			}
-		}
-	}
-	// The stamp comes last: half of the sources are replaced next time. Before that, it only marks the folder as ours.
-	err = os.MkdirAll(folder, 0o755) // #nosec G301 -- sources.
-	for _, write := range []func() error{
-		func() error { return os.WriteFile(filepath.Join(folder, stamp), nil, 0o644) }, // #nosec G306 -- sources.
-		func() error { return extract(archive, folder) },
-		func() error { return os.WriteFile(filepath.Join(folder, stamp), []byte(want), 0o644) }, // #nosec G306 -- sources.
-	} {
-		if err == nil {
-			err = write()
-		}
-	}
-	if err != nil {
+	if err := replace(archive, folder, want, strings.FieldsFunc(former, func(r rune) bool { return r == '\n' })); err != nil {
 		return fmt.Errorf("unpacking the sources: %w", err)
 	}
 	return nil
 }
 
-func extract(archive []byte, folder string) error {
+// replace removes the former files and writes those of the archive.
+func replace(archive []byte, folder, digest string, former []string) error {
+	var names []string
+	if err := each(archive, func(header *tar.Header, _ io.Reader) error {
+		if header.Typeflag == tar.TypeReg || header.Typeflag == tar.TypeSymlink {
+			names = append(names, header.Name)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil { // #nosec G301 -- sources.
+		return err
+	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = root.Close() }()
+	note := func(digest string, names []string) error {
+		return root.WriteFile(stamp, []byte(digest+"\n"+strings.Join(names, "\n")), 0o644) // #nosec G306 -- sources.
+	}
+	// If this is interrupted, all of them go next time.
+	if err := note("", append(names, former...)); err != nil {
+		return err
+	}
+	for _, name := range former {
+		if err := root.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		// Folders go with their last file.
+		for above := path.Dir(name); above != "." && root.Remove(above) == nil; above = path.Dir(above) {
+		}
+	}
+	if err := each(archive, func(header *tar.Header, content io.Reader) error { return extract(root, header, content) }); err != nil {
+		return err
+	}
+	return note(digest, names)
+}
+
+// each calls a function for each entry of the archive.
+func each(archive []byte, do func(header *tar.Header, content io.Reader) error) error {
 	zipped, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		return err
@@ -85,21 +102,25 @@ func extract(archive []byte, folder string) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		switch header.Typeflag {
-		case tar.TypeDir:
-			err = root.MkdirAll(filepath.Clean(header.Name), 0o755) // #nosec G301 -- sources.
-		case tar.TypeReg:
-			err = write(root, header, files)
-		case tar.TypeSymlink:
-			err = root.Symlink(header.Linkname, header.Name)
+		if err == nil {
+			err = do(header, files)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+func extract(root *os.Root, header *tar.Header, content io.Reader) error {
+	switch header.Typeflag {
+	case tar.TypeDir:
+		return root.MkdirAll(filepath.Clean(header.Name), 0o755) // #nosec G301 -- sources.
+	case tar.TypeReg:
+		return write(root, header, content)
+	case tar.TypeSymlink:
+		return root.Symlink(header.Linkname, header.Name)
+	}
+	return nil
 }
 
 func write(root *os.Root, header *tar.Header, content io.Reader) error {

@@ -54,6 +54,7 @@ func TestSourcesAreUnpackedAndReplaced(t *testing.T) {
 
 	// What is built there stays, and an edit too while the program is the same.
 	g.Expect(os.MkdirAll(filepath.Join(folder, "bin"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(folder, "my.kubeconfig"), nil, 0o600)).To(Succeed())
 	g.Expect(os.WriteFile(filepath.Join(folder, "go.mod"), []byte("edited"), 0o600)).To(Succeed())
 	g.Expect(unpack(first, folder)).To(Succeed())
 	g.Expect(os.ReadFile(filepath.Join(folder, "go.mod"))).To(BeEquivalentTo("edited"))
@@ -61,6 +62,7 @@ func TestSourcesAreUnpackedAndReplaced(t *testing.T) {
 	g.Expect(unpack(archiveOf(t, tar.Header{Name: "go.mod", Typeflag: tar.TypeReg, Mode: 0o644}), folder)).To(Succeed())
 	g.Expect(os.ReadFile(filepath.Join(folder, "go.mod"))).To(BeEquivalentTo("content of go.mod"))
 	g.Expect(filepath.Join(folder, "bin")).To(BeADirectory())
+	g.Expect(filepath.Join(folder, "my.kubeconfig")).To(BeARegularFile(), "what the user put there stays")
 	g.Expect(filepath.Join(folder, "a")).NotTo(BeADirectory())
 }
 
@@ -69,8 +71,12 @@ func TestAnInterruptedUnpackingBeginsAnew(t *testing.T) {
 	folder := t.TempDir()
 	whole := archiveOf(t, tar.Header{Name: "go.mod", Typeflag: tar.TypeReg, Mode: 0o644})
 	g.Expect(unpack(whole[:len(whole)/2], folder)).NotTo(Succeed())
+	// As the middle of replacing a former version leaves it.
+	g.Expect(os.WriteFile(filepath.Join(folder, stamp), []byte("\ngo.mod\nformer"), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(folder, "former"), nil, 0o600)).To(Succeed())
 	g.Expect(unpack(whole, folder)).To(Succeed())
 	g.Expect(filepath.Join(folder, "go.mod")).To(BeARegularFile())
+	g.Expect(filepath.Join(folder, "former")).NotTo(BeAnExistingFile())
 }
 
 func TestAFolderOfOthersIsRefused(t *testing.T) {

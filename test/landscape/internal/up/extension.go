@@ -260,6 +260,7 @@ func (l Landscape) chartTag(extension, chart string) string {
 	return l.Layout.RegistryAddress() + "/" + chartsFolder + extension + "/" + chart + ":latest"
 }
 
+// images pushes the images that are given, and deletes those that were given before and no longer are.
 func (a *adding) images(ctx context.Context, progress step.Progress) (string, error) {
 	for _, image := range a.Images {
 		name, source, _ := strings.Cut(image, "=")
@@ -318,8 +319,8 @@ func (l Landscape) file(ctx context.Context, source string) (string, error) {
 	return filepath.Join(module, inner), err
 }
 
-// goFolder finds a folder, or a file, of a Go module: in a checkout, or of MODULE/FOLDER@VERSION, which it downloads. It returns the module's folder, and
-// the other in it.
+// goFolder finds a folder, or a file, of a Go module: in a checkout, or of MODULE/FOLDER@VERSION, which it downloads. It returns the module's
+// folder, and the path below it.
 func (l Landscape) goFolder(ctx context.Context, what string) (module, folder string, err error) {
 	whole, version, isVersion := strings.Cut(what, "@")
 	if !isVersion {
