@@ -244,6 +244,11 @@ test-machines: need-qemu $(LANDSCAPE)
 test-released:
 	@hack/released
 
+## test-setup-gardener: try what setup-gardener does in continuous integration, as root, where no landscape is up
+.PHONY: test-setup-gardener
+test-setup-gardener:
+	@hack/setup-gardener
+
 ## test-kind: run make kind-up, gardener-up and kind-down with a private Docker and without any registry, as root; skaffold/README.md
 .PHONY: test-kind
 test-kind: need-kind-offline kind-programs
@@ -414,6 +419,28 @@ landscape-release:
 	  CGO_ENABLED=0 GOARCH=$$arch go build -C test/landscape -trimpath -tags release -ldflags '-s -w' -o $(REPO)/bin/release/landscape-linux-$$arch . || exit 1; \
 	done
 	@rm test/landscape/internal/source/source.tar.gz
+
+##@ names of Gardener's other repositories
+
+## verify: check and test
+.PHONY: verify
+verify: check test
+
+## verify-extended: nightly
+.PHONY: verify-extended
+verify-extended: nightly
+
+## extension-up: up
+.PHONY: extension-up
+extension-up: up
+
+## extension-down: down
+.PHONY: extension-down
+extension-down: down
+
+## test-e2e-local: e2e
+.PHONY: test-e2e-local
+test-e2e-local: e2e
 
 ##@ other
 

@@ -261,6 +261,7 @@ func TestActionsArePinnedToCommits(t *testing.T) {
 	uses := regexp.MustCompile(`(?m)^[ -]*uses: *(.+)$`)
 	names, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yaml"))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	names = append(names, filepath.Join(root, ".github/actions/setup-gardener/action.yaml"))
 	versions := map[string]string{}
 	for _, name := range names {
 		t.Run(filepath.Base(name), func(t *testing.T) {
