@@ -105,7 +105,7 @@ func TestGardenerAcceptsTheExposureClass(t *testing.T) {
 func TestEveryExampleSaysInWhichClusterItBelongs(t *testing.T) {
 	files, err := filepath.Glob("*.yaml")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	ofMock, err := filepath.Glob("mock/*.yaml")
+	ofMock, err := filepath.Glob("[ms]*/*.yaml")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for _, file := range append(files, ofMock...) {
 		t.Run(file, func(t *testing.T) {
