@@ -5,9 +5,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -43,11 +41,6 @@ type actuator struct {
 	webhooks *atomic.Value
 }
 
-// greeting is the providerConfig.
-type greeting struct {
-	Text string `json:"text"`
-}
-
 func isShoots(ex *extensionsv1alpha1.Extension) bool {
 	return extensionsv1alpha1helper.GetExtensionClassOrDefault(ex.Spec.Class) == extensionsv1alpha1.ExtensionClassShoot
 }
@@ -55,13 +48,9 @@ func isShoots(ex *extensionsv1alpha1.Extension) bool {
 func managedResourceName(ex *extensionsv1alpha1.Extension) string { return "foreign-" + ex.Name }
 
 func (a *actuator) Reconcile(ctx context.Context, _ logr.Logger, ex *extensionsv1alpha1.Extension) error {
-	wanted := greeting{Text: "hello"}
-	if config := ex.Spec.ProviderConfig; config != nil {
-		decoder := json.NewDecoder(bytes.NewReader(config.Raw))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&wanted); err != nil {
-			return v1beta1helper.NewErrorWithCodes(fmt.Errorf("spec.providerConfig: %w", err), gardencorev1beta1.ErrorConfigurationProblem)
-		}
+	wanted, err := readGreeting(ex.Spec.ProviderConfig)
+	if err != nil {
+		return v1beta1helper.NewErrorWithCodes(fmt.Errorf("spec.providerConfig: %w", err), gardencorev1beta1.ErrorConfigurationProblem)
 	}
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ex.Namespace, Name: "greeting-" + ex.Name}, Data: map[string]string{"text": wanted.Text}}
 	if !isShoots(ex) {

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command foreign is the extension of somebody else, as small as one with two instances can be: the e2e suite of test/e2e/foreign adds it
-// to the landscape. It serves Extensions of type greeting and a webhook of shoots.
+// to the landscape. It serves Extensions of type greeting and a webhook of shoots, and as foreign admission one of the garden.
 package main
 
 import (
@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -46,6 +48,7 @@ type options struct {
 }
 
 func main() {
+	ctrl.SetLogger(logger.MustNewZapLogger(logger.InfoLevel, logger.FormatJSON))
 	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "foreign:", err)
 		os.Exit(1)
@@ -64,11 +67,11 @@ func command() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&opts.ignoreClasses, "ignore-classes", false, "serve Extensions of all classes: a fault, for tests that are to find it")
 	opts.webhooks.AddFlags(cmd.Flags())
+	cmd.AddCommand(admissionCommand())
 	return cmd
 }
 
 func (o *options) run(ctx context.Context) error {
-	ctrl.SetLogger(logger.MustNewZapLogger(logger.InfoLevel, logger.FormatJSON))
 	if err := o.webhooks.Complete(); err != nil {
 		return err
 	}
@@ -76,16 +79,8 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                 kubernetes.SeedScheme,
-		Metrics:                metricsserver.Options{BindAddress: "0"},
-		HealthProbeBindAddress: fmt.Sprintf(":%d", healthPort),
-		WebhookServer:          ctrlwebhook.NewServer(ctrlwebhook.Options{Port: webhookPort, CertDir: "/tmp/certificates"}),
-	})
+	mgr, err := newManager(config, kubernetes.SeedScheme)
 	if err != nil {
-		return err
-	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
 	served := &actuator{client: mgr.GetClient()}
@@ -106,4 +101,18 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// newManager makes a manager with the ports of the chart.
+func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, error) {
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                 scheme,
+		Metrics:                metricsserver.Options{BindAddress: "0"},
+		HealthProbeBindAddress: fmt.Sprintf(":%d", healthPort),
+		WebhookServer:          ctrlwebhook.NewServer(ctrlwebhook.Options{Port: webhookPort, CertDir: "/tmp/certificates"}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mgr, mgr.AddReadyzCheck("ping", healthz.Ping)
 }

@@ -84,7 +84,8 @@ func succeeds(ctx context.Context, args ...string) string {
 }
 
 func addForeign(more ...string) []string {
-	return append([]string{"extension", "add", "foreign", "--manifest", "test/foreign/extension.yaml", "--chart", "test/foreign/chart"}, more...)
+	return append([]string{"extension", "add", "foreign", "--manifest", "test/foreign/extension.yaml", "--chart", "test/foreign/chart",
+		"--admission-runtime", "test/foreign/admission/runtime", "--admission-application", "test/foreign/admission/application"}, more...)
 }
 
 const foreignImage = "--image=extensions/foreign=go:./test/foreign"
@@ -144,6 +145,12 @@ var _ = Describe("A small extension", Ordered, func() {
 
 	It("runs once the image is given", specPatience, func(ctx SpecContext) {
 		Expect(succeeds(ctx, addForeign(foreignImage)...)).To(ContainSubstring("its instances in seeds are healthy (1 instances)"))
+	})
+
+	It("refuses a wrong providerConfig of a Shoot", specPatience, func(ctx SpecContext) {
+		wrong := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"extensions":[{"type":%q,"providerConfig":{"txt":"good morning"}}]}}`, kind))
+		Eventually(func() error { return g.Client.Patch(ctx, shoot.DeepCopy(), wrong, client.DryRunAll) }).WithContext(ctx).
+			Should(MatchError(ContainSubstring(`spec.extensions[0].providerConfig: Invalid value: "": json: unknown field "txt"`)), "it registers its webhook when it has started")
 	})
 
 	It("serves Garden, Seed and Shoot", specPatience, func(ctx SpecContext) {
