@@ -163,7 +163,7 @@ func TestSurveyFindsWhatIsNotHealthy(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--local--local", Name: "machine", UID: "0123"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{
-			{Name: "a", Image: "172.18.255.1:5001/local-skaffold/gardenlet-extension:v1@sha256:00"}, {Name: "b", Image: "example.com/istio-release/pilot:v1"},
+			{Name: "a", Image: "172.18.255.1:5001/local-skaffold/gardenlet-extension:v1@sha256:00"}, {Name: "b", Image: "example.com/calico/typha:v1"},
 			{Name: "c", Image: "europe-docker.pkg.dev/gardener-project/releases/gardener/etcd-wrapper:v0.1"},
 		}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", RestartCount: 7, State: corev1.ContainerState{
@@ -187,7 +187,7 @@ func TestSurveyFindsWhatIsNotHealthy(t *testing.T) {
 	g.Expect(r.marked(note)).To(ContainElements(
 		row{note, "real", "1 containers, 1 images", "gardenlet-extension"},
 		row{note, "functional", "1 containers, 1 images", "etcd-wrapper"},
-		row{note, "stand-in", "1 containers, 1 images", "pilot"},
+		row{note, "stand-in", "1 containers, 1 images", "typha"},
 		row{note, "DaemonSet", "1 of 1", "available"},
 	))
 }
