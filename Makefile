@@ -75,7 +75,7 @@ PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, KUBERNETES=1.35,1.34 adds versions for Shoots, COMPONENTS=observability,autoscaling has Prometheus and VerticalPodAutoscaler
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, GARDENER=v1.150.0 another release, KUBERNETES=1.35,1.34 adds versions for Shoots, COMPONENTS=observability,autoscaling has Prometheus and VerticalPodAutoscaler
 .PHONY: up
 up: $(LANDSCAPE)
 	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(if $(COMPONENTS),--components $(COMPONENTS))
@@ -187,7 +187,14 @@ kind-programs: $(TOOLS)/kind $(KUBERNETES_PROGRAMS) $(BIN)/kube-network-policies
 
 ##@ tests
 
-## test: unit and integration tests with the race detector, of all modules or of PACKAGES=./pkg/dns/... of this one
+# What the code is built with in place of go.mod, for another release of Gardener.
+MODFILE := $(if $(filter v%,$(GARDENER)),$(REPO)/bin/gardener/$(GARDENER).mod)
+
+$(REPO)/bin/gardener/%.mod: go.mod go.sum
+	@mkdir -p $(@D); cp go.mod $@; cp go.sum $(@:.mod=.sum)
+	@go get -modfile=$@ github.com/gardener/gardener@$* github.com/gardener/gardener/pkg/apis@$*
+
+## test: unit and integration tests with the race detector, of all modules or of PACKAGES=./pkg/dns/... of this one; GARDENER=v1.150.0 builds this one with another release of Gardener
 .PHONY: test
 test: export TEST_ASSET_KUBE_APISERVER := $(BIN)/kube-apiserver
 test: export TEST_ASSET_ETCD := $(BIN)/etcd
@@ -199,11 +206,11 @@ test: export TEST_ASSET_RESOURCE_MANAGER := $(BIN)/gardener-resource-manager
 test: export TEST_ASSET_GARDENER_APISERVER := $(BIN)/gardener-apiserver
 test: export TEST_ASSET_ETCDBRCTL := $(BIN)/etcdbrctl
 test: export TEST_ASSET_MACHINE_CONTROLLER_MANAGER := $(BIN)/machine-controller-manager
-test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver $(BIN)/machine-controller-manager $(BIN)/etcdbrctl
-	@for module in $(if $(PACKAGES),.,$(MODULES)); do \
+test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver $(BIN)/machine-controller-manager $(BIN)/etcdbrctl $(MODFILE)
+	@for module in $(if $(PACKAGES)$(MODFILE),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
-	  packages=$$(go list $(or $(PACKAGES),./...) | grep -vE '$(NEEDS_LANDSCAPE)'); \
-	  CGO_ENABLED=1 go test -race -timeout 20m $(TEST_ARGS) $$packages; \
+	  packages=$$(go list $(if $(MODFILE),-modfile=$(MODFILE)) $(or $(PACKAGES),$(if $(MODFILE),./*-extension/... ./pkg/... ./test/integration/...,./...)) | grep -vE '$(NEEDS_LANDSCAPE)'); \
+	  CGO_ENABLED=1 go test $(if $(MODFILE),-modfile=$(MODFILE)) -race -timeout 20m $(TEST_ARGS) $$packages; \
 	done
 
 ## fuzz: run each fuzz target, for FUZZTIME=5s

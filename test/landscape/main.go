@@ -317,6 +317,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 		Example: `  sudo make up                  # everything
   sudo make up UNTIL=garden     # stop when there is a Garden; the next run continues
   sudo make up GARDENER=../gardener      # Gardener built from a checkout; again after each edit
+  sudo make up GARDENER=v1.150.0         # another release of Gardener
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16
   sudo make up KUBERNETES=1.35  # Shoots may have Kubernetes 1.35 as well
@@ -332,7 +333,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 				return l.Restore(cmd.Context(), from)
 			}
 			if gardener != "" {
-				if err := l.UseGardener(gardener); err != nil {
+				if err := l.UseGardener(cmd.Context(), gardener); err != nil {
 					return err
 				}
 			}
@@ -343,7 +344,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&until, "until", "", "stop after this step")
 	cmd.Flags().StringVar(&from, "from", "", "start a snapshot instead: the `NAME` of save, or the reference of push")
 	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
-	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`; without it, from the release that is pinned")
+	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`, or from a release such as v1.150.0; without it, from the release that is pinned")
 	cmd.Flags().StringSliceVar(&kubernetes, "kubernetes", nil, "further minor `VERSIONS` of Kubernetes to build for Shoots: 1.35, 1.34, 1.33; kept until down")
 	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler); kept until down")
 	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes", "components"} {

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -52,10 +54,41 @@ type imageValues struct {
 	ImageVectorOverwrite string `json:"imageVectorOverwrite"`
 }
 
-// UseGardener has Up build and deploy Gardener from a checkout.
-func (l *Landscape) UseGardener(folder string) (err error) {
-	l.Gardener, err = binaries.OpenCheckout(folder, gardenerModule)
+// release is a version of Gardener, as its tags name it.
+var release = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
+
+// UseGardener has Up build and deploy Gardener from a checkout, or from the sources of a release.
+func (l *Landscape) UseGardener(ctx context.Context, gardener string) (err error) {
+	if release.MatchString(gardener) {
+		if gardener, err = l.sources(ctx, gardener); err != nil {
+			return err
+		}
+	}
+	l.Gardener, err = binaries.OpenCheckout(gardener, gardenerModule)
 	return err
+}
+
+// sources returns a folder with the sources of a release of Gardener. They are two Go modules, one inside the other.
+func (l Landscape) sources(ctx context.Context, version string) (string, error) {
+	folder := filepath.Join(l.Layout.Root, "bin", "gardener", version)
+	if exists(folder) {
+		return folder, nil
+	}
+	unfinished := folder + ".new"
+	err := os.RemoveAll(unfinished)
+	for _, part := range []string{"", "pkg/apis"} {
+		var module string
+		if err == nil {
+			module, err = l.download(ctx, path.Join(gardenerModule, part)+"@"+version)
+		}
+		if err == nil {
+			err = os.CopyFS(filepath.Join(unfinished, part), os.DirFS(module))
+		}
+	}
+	if err := errors.Join(err, l.Invoker.Own(filepath.Dir(folder))); err != nil {
+		return "", fmt.Errorf("getting the sources of Gardener %s: %w", version, err)
+	}
+	return folder, os.Rename(unfinished, folder)
 }
 
 // saveGardener notes for Dev from what Up builds Gardener.

@@ -496,13 +496,18 @@ func (a *adding) installed(ctx context.Context, progress step.Progress) (string,
 		return "", err
 	}
 	go wait.UntilWithContext(ctx, func(ctx context.Context) { a.remind(ctx, garden) }, remindInterval)
+	all, err := cluster.List(ctx, garden, seeds)
+	if err != nil {
+		return "", err
+	}
+	always := a.always && len(all) > 0
 	_, err = a.wait(ctx, progress, []milestone{
 		{
 			title: "Extension " + a.Name + " is installed", kind: operatorExtensions,
 			options: []client.ListOption{client.MatchingFields{"metadata.name": a.Name}}, reached: runsInTheGarden,
 		},
 		{title: "its instances in seeds are healthy", on: virtualGarden, kind: controllerInstallations, reached: func(objects []unstructured.Unstructured) (bool, string) {
-			return runsInSeeds(a.Name, a.always, objects)
+			return runsInSeeds(a.Name, always, objects)
 		}},
 		{title: "pods have its images", kind: corev1.SchemeGroupVersion.WithKind("Pod"), reached: a.renewed},
 	})

@@ -46,7 +46,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 	}
 	// Before the Garden is done with all the rest, its API is.
 	gardenlet := func(ctx context.Context) { l.ahead.begin(ctx, "gardenlet", "gardenlet", l.deployGardenlet(progress)) }
-	return l.wait(ctx, progress, append(built, []milestone{
+	result, err := l.wait(ctx, progress, append(built, []milestone{
 		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
 		{title: "the extension's pod is available", kind: deployments, reached: runs(instance)},
 		{title: "BackupBucket Succeeded", kind: cluster.ExtensionKind("BackupBucket"), reached: succeeded(1)},
@@ -61,6 +61,11 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 		{title: "Garden Succeeded", kind: gardens, reached: reconciled, phase: true},
 		{title: "Garden healthy", kind: gardens, reached: healthy},
 	}...))
+	// Otherwise the step gardenlet does it.
+	if err == nil && l.until == "garden" {
+		err = l.virtualKubeconfig(ctx)
+	}
+	return result, err
 }
 
 // seed waits until the seed that gardenlet registers is up.

@@ -143,8 +143,14 @@ func (s *scale) enable(ctx context.Context, progress step.Progress) (string, err
 	if err != nil {
 		return "", err
 	}
-	all, err := cluster.List(ctx, clients[virtualGarden], controllerRegistrations)
+	all, err := cluster.List(ctx, clients[virtualGarden], seeds)
 	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "", errors.New("there is no Seed: run make up UNTIL=seed first")
+	}
+	if all, err = cluster.List(ctx, clients[virtualGarden], controllerRegistrations); err != nil {
 		return "", err
 	}
 	if done, _ := registered.reached(all); !done {
