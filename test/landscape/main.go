@@ -304,7 +304,7 @@ func listOf(steps []step.Step) string {
 }
 
 func upCommand() *cobra.Command {
-	var until, from, programs, gardener string
+	var config, until, from, programs, gardener string
 	var kubernetes, components []string
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -324,6 +324,12 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   sudo make up COMPONENTS=observability,autoscaling  # Prometheus and VerticalPodAutoscaler, in place of their stand-ins
   sudo make up FROM=shoots      # what make save NAME=shoots kept`,
 		Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			if config == "" {
+				return nil
+			}
+			return configure(cmd, config)
+		},
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
 			l.Programs = programs
 			if err := l.Use(slices.Concat(kubernetes, components)); err != nil {
@@ -347,9 +353,15 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`, or from a release such as v1.150.0; without it, from the release that is pinned")
 	cmd.Flags().StringSliceVar(&kubernetes, "kubernetes", nil, "further minor `VERSIONS` of Kubernetes to build for Shoots: 1.35, 1.34, 1.33; kept until down")
 	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler); kept until down")
+	cmd.Flags().StringVar(&config, configFlag, "", "`FILE` with values of these flags, over which those of the command line win (test/landscape/landscape.schema.json)")
 	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes", "components"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
 	}
+	var names []string
+	for _, s := range (up.Landscape{}).Steps() {
+		names = append(names, s.Name)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("until", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // The flag is above.
 	return cmd
 }
 
