@@ -256,6 +256,11 @@ test-released:
 test-setup-gardener:
 	@hack/setup-gardener
 
+## test-upgrade: upgrade Gardener below Shoots that live on, as root, where no landscape is up; RELEASES='v1.149.3 pinned v1.150.0'
+.PHONY: test-upgrade
+test-upgrade:
+	@hack/upgrade $(or $(RELEASES),$(UPGRADES))
+
 ## test-kind: run make kind-up, gardener-up and kind-down with a private Docker and without any registry, as root; skaffold/README.md
 .PHONY: test-kind
 test-kind: need-kind-offline kind-programs
