@@ -64,6 +64,7 @@ REF      ?=
 REGISTRY ?=
 LAYOUT   ?=
 TEST_ARGS ?=
+RELEASES ?= pinned v1.150.0
 VARIANT  ?=
 FOCUS    ?=
 FILTER   ?=
@@ -259,7 +260,7 @@ test-setup-gardener:
 ## test-upgrade: upgrade Gardener below Shoots that live on, as root, where no landscape is up; RELEASES='v1.149.3 pinned v1.150.0'
 .PHONY: test-upgrade
 test-upgrade:
-	@hack/upgrade $(or $(RELEASES),$(UPGRADES))
+	@hack/upgrade $(RELEASES)
 
 ## test-kind: run make kind-up, gardener-up and kind-down with a private Docker and without any registry, as root; skaffold/README.md
 .PHONY: test-kind

@@ -313,6 +313,7 @@ func TestTheReleaseBuildsWhereItMayWriteNothing(t *testing.T) {
 	g.Expect(workflow.Jobs).To(HaveLen(2))
 	g.Expect(workflow.Jobs["build"].Permissions).To(Equal(map[string]string{"contents": "read"}))
 	publish := workflow.Jobs["publish"]
+	g.Expect(workflow.Jobs["build"].Steps).To(ContainElement(HaveField("Run", ContainSubstring("make landscape-release"))), "the program is published")
 	g.Expect(publish.Needs).To(Equal("build"))
 	g.Expect(publish.Steps).NotTo(BeEmpty())
 	for _, step := range publish.Steps {
