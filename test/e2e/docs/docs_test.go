@@ -50,14 +50,22 @@ type block struct {
 }
 
 var _ = Describe("What a reader does", Serial, func() {
-	for _, document := range []string{"docs/usage/quick-start.md", "docs/usage/shoots.md", "docs/usage/mock.md"} {
-		Describe("by "+document, Ordered, Label(strings.TrimSuffix(filepath.Base(document), ".md")), func() {
-			content, err := os.ReadFile(filepath.Join(root, document)) // #nosec G304 -- of the repository
-			if err != nil {
-				panic(err) // The tree of specs is still built: there is nothing else to tell it by.
-			}
+	documents, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
+	if err != nil {
+		panic(err) // The tree of specs is still built: there is nothing else to tell it by.
+	}
+	for _, document := range documents {
+		content, err := os.ReadFile(document) // #nosec G304 -- of the repository
+		if err != nil {
+			panic(err)
+		}
+		blocks := blocksOf(string(content))
+		if len(blocks) == 0 {
+			continue
+		}
+		Describe("by "+filepath.Base(document), Ordered, Label(strings.TrimSuffix(filepath.Base(document), ".md")), func() {
 			var ran []int
-			for _, b := range blocksOf(string(content)) {
+			for _, b := range blocks {
 				It(fmt.Sprintf("runs the commands of line %d", b.line), NodeTimeout(patience), func(ctx SpecContext) {
 					ran = append(ran, b.line)
 					run(ctx, b.script)
