@@ -67,7 +67,9 @@ func TestTheShootGetsLocalPathProvisionerAndADefaultStorageClass(t *testing.T) {
 	g.Expect(c.objects(ShootName)).NotTo(HaveKey(HavePrefix("VerticalPodAutoscaler")))
 
 	storageClass := c.objects(ShootName)["StorageClass /default"]
-	g.Expect(storageClass.GetAnnotations()).To(Equal(map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}))
+	g.Expect(storageClass.GetAnnotations()).To(Equal(map[string]string{
+		"storageclass.kubernetes.io/is-default-class": "true", "defaultVolumeType": "local",
+	}), "kubelet measures no volume of type hostPath")
 	g.Expect(storageClass.(*unstructured.Unstructured).Object).To(And(
 		HaveKeyWithValue("volumeBindingMode", "WaitForFirstConsumer"), HaveKeyWithValue("reclaimPolicy", "Delete")))
 
