@@ -169,7 +169,7 @@ func TestProgramsArePinned(t *testing.T) {
 		flags, err := program.LinkerFlags()
 		g.Expect(err).NotTo(HaveOccurred(), program.Name)
 		g.Expect(flags).To(HavePrefix("-s -w"))
-		if program.Module != "" && program.Optional != "autoscaling" {
+		if program.Module != "" && program.Optional != "autoscaling" && program.Optional != "dependency-watchdog" {
 			g.Expect(flags).To(ContainSubstring("=v"), program.Name)
 		}
 		if strings.HasPrefix(program.Optional, "1.") {

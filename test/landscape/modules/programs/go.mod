@@ -590,6 +590,7 @@ replace go.yaml.in/yaml/v4 => go.yaml.in/yaml/v4 v4.0.0-rc.2
 
 tool (
 	github.com/GoogleContainerTools/skaffold/v2/cmd/skaffold
+	github.com/gardener/dependency-watchdog
 	github.com/gardener/gardener/cmd/gardener-admission-controller
 	github.com/gardener/gardener/cmd/gardener-apiserver
 	github.com/gardener/gardener/cmd/gardener-controller-manager
