@@ -110,7 +110,7 @@ func exampleShoot(ctx context.Context, name string) *gardencorev1beta1.Shoot {
 	return shoot
 }
 
-var _ = Describe("A small extension", Ordered, func() {
+var _ = Describe("A small extension", Ordered, Label("small"), func() {
 	var (
 		garden = landscape.Named[*operatorv1alpha1.Garden]("", "local")
 		seed   = landscape.Named[*gardencorev1beta1.Seed]("", "local")
@@ -183,7 +183,7 @@ var _ = Describe("A small extension", Ordered, func() {
 		}
 	})
 
-	It("is found if it does not keep to its classes", specPatience, func(ctx SpecContext) {
+	It("is found if it does not keep to its classes", Label("faulty"), specPatience, func(ctx SpecContext) {
 		values := filepath.Join(GinkgoT().TempDir(), "values.yaml")
 		Expect(os.WriteFile(values, []byte("ignoreClasses: true\n"), 0o600)).To(Succeed())
 		succeeds(ctx, addForeign(foreignImage, "--values", values)...)

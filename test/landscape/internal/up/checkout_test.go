@@ -149,3 +149,16 @@ func TestArtifact(t *testing.T) {
 	_, err = l.artifact(seedInstance)
 	g.Expect(err).To(MatchError(HaveSuffix("has no " + seedInstance)))
 }
+
+func TestAReleaseIsDownloadedOnce(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("GOPROXY", "off")
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
+	folder := filepath.Join(l.Layout.Root, "bin", "gardener", "v1.2.3")
+	g.Expect(os.MkdirAll(folder, 0o750)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module "+gardenerModule+"\n"), 0o600)).To(Succeed())
+	g.Expect(l.UseGardener(t.Context(), "v1.2.3")).To(Succeed())
+	g.Expect(l.Gardener).To(Equal(folder))
+	g.Expect(l.UseGardener(t.Context(), "v99.0.0")).To(MatchError(ContainSubstring("getting the sources of Gardener v99.0.0: ")))
+	g.Expect(l.UseGardener(t.Context(), folder)).To(Succeed(), "a checkout is where it is")
+}
