@@ -469,7 +469,7 @@ clean:
 .PHONY: help
 help:
 	@awk '/^##@ /{ printf "\n%s\n", substr($$0, 5) } \
-	  /^## [a-z0-9-]+: /{ name = $$2; sub(":", "", name); text = $$0; sub("^## [a-z0-9-]+: ", "", text); printf "  %-12s %s\n", name, text }' Makefile
+	  /^## [a-z0-9-]+: /{ name = $$2; sub(":", "", name); text = $$0; sub("^## [a-z0-9-]+: ", "", text); printf "  %-21s %s\n", name, text }' Makefile
 
 # ---- what the targets above are made of ----
 
