@@ -40,10 +40,17 @@ func configure(cmd *cobra.Command, name string) error {
 		if flag == nil || field == configFlag || field == "help" {
 			return fmt.Errorf("reading %s: there is no field %s; the fields are the flags of up", name, field)
 		}
-		if flag.Changed {
+		if flag.Changed || value == nil {
 			continue
 		}
-		text := strings.NewReplacer("[", "", "]", "", " ", ",").Replace(fmt.Sprint(value))
+		text := fmt.Sprint(value)
+		if list, is := value.([]any); is {
+			var parts []string
+			for _, part := range list {
+				parts = append(parts, fmt.Sprint(part))
+			}
+			text = strings.Join(parts, ",")
+		}
 		if err := cmd.Flags().Set(field, text); err != nil {
 			return fmt.Errorf("reading %s: %s: %w", name, field, err)
 		}

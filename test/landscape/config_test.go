@@ -22,6 +22,8 @@ func TestConfigure(t *testing.T) {
 		kubernetes       []string
 	}{
 		{name: "sets flags", file: head + "until: garden\nnetwork: 172.30.0.0/16\nkubernetes: [\"1.35\", \"1.34\"]\n", until: "garden", kubernetes: []string{"1.35", "1.34"}},
+		{name: "takes a text as it is", file: head + "until: a [b] c\n", until: "a [b] c"},
+		{name: "leaves out what has no value", file: head + "until:\nkubernetes: []\n"},
 		{name: "loses against the command line", file: head + "components: [autoscaling]\n"},
 		{name: "another version", file: "apiVersion: v1\nkind: Landscape\n", want: "expected apiVersion landscape.local.gardener.cloud/v1alpha1 and kind Landscape"},
 		{name: "an unknown field", file: head + "untill: garden\n", want: "there is no field untill"},
