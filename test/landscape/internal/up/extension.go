@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -500,14 +501,15 @@ func (a *adding) installed(ctx context.Context, progress step.Progress) (string,
 	if err != nil {
 		return "", err
 	}
-	always := a.always && len(all) > 0
+	served := servedSeeds(all)
+	always := a.always && len(served) > 0
 	_, err = a.wait(ctx, progress, []milestone{
 		{
 			title: "Extension " + a.Name + " is installed", kind: operatorExtensions,
 			options: []client.ListOption{client.MatchingFields{"metadata.name": a.Name}}, reached: runsInTheGarden,
 		},
 		{title: "its instances in seeds are healthy", on: virtualGarden, kind: controllerInstallations, reached: func(objects []unstructured.Unstructured) (bool, string) {
-			return runsInSeeds(a.Name, always, objects)
+			return runsInSeeds(a.Name, served, always, objects)
 		}},
 		{title: "pods have its images", kind: corev1.SchemeGroupVersion.WithKind("Pod"), reached: a.renewed},
 	})
@@ -578,12 +580,24 @@ func notTrue(conditions []cluster.Condition, wanted ...string) string {
 	return ""
 }
 
-// runsInSeeds wants the ControllerInstallations of the extension to be healthy, and one at least if it is always deployed.
-func runsInSeeds(name string, always bool, objects []unstructured.Unstructured) (bool, string) {
+// servedSeeds returns the names of the Seeds that have a gardenlet, which reports when its certificate expires. Those of example/states have none.
+func servedSeeds(all []unstructured.Unstructured) sets.Set[string] {
+	names := sets.New[string]()
+	for _, seed := range all {
+		if _, found, _ := unstructured.NestedString(seed.Object, "status", "clientCertificateExpirationTimestamp"); found {
+			names.Insert(seed.GetName())
+		}
+	}
+	return names
+}
+
+// runsInSeeds wants the ControllerInstallations of the extension in these Seeds to be healthy, and one at least if it is always deployed.
+func runsInSeeds(name string, seeds sets.Set[string], always bool, objects []unstructured.Unstructured) (bool, string) {
 	count := 0
 	for i := range objects {
 		registration, _, _ := unstructured.NestedString(objects[i].Object, "spec", "registrationRef", "name")
-		if registration != name {
+		seed, _, _ := unstructured.NestedString(objects[i].Object, "spec", "seedRef", "name")
+		if registration != name || !seeds.Has(seed) {
 			continue
 		}
 		count++

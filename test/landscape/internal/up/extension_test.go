@@ -169,9 +169,21 @@ func TestWhatRunsInTheGarden(t *testing.T) {
 
 func TestWhatRunsInSeeds(t *testing.T) {
 	installation := func(healthy string) string {
-		return "apiVersion: core.gardener.cloud/v1beta1\nkind: ControllerInstallation\nmetadata: {name: foo-abcde}\nspec: {registrationRef: {name: foo}}\nstatus: {conditions: [{type: Required, status: 'False'}, {type: Valid, status: 'True'}, {type: Installed, status: 'True'}, {type: Healthy, status: '" + healthy + "', message: m}]}"
+		return "apiVersion: core.gardener.cloud/v1beta1\nkind: ControllerInstallation\nmetadata: {name: foo-abcde}\nspec: {registrationRef: {name: foo}, seedRef: {name: local}}\nstatus: {conditions: [{type: Required, status: 'False'}, {type: Valid, status: 'True'}, {type: Installed, status: 'True'}, {type: Healthy, status: '" + healthy + "', message: m}]}"
 	}
 	g := NewWithT(t)
+	seeds := servedSeeds(objects(t, `
+apiVersion: core.gardener.cloud/v1beta1
+kind: Seed
+metadata: {name: local}
+status: {clientCertificateExpirationTimestamp: "2026-01-01T00:00:00Z"}
+---
+apiVersion: core.gardener.cloud/v1beta1
+kind: Seed
+metadata: {name: states}
+status: {gardener: {name: states}}
+`))
+	g.Expect(seeds.UnsortedList()).To(ConsistOf("local"))
 	for _, test := range []struct {
 		content, name string
 		always, runs  bool
@@ -182,8 +194,9 @@ func TestWhatRunsInSeeds(t *testing.T) {
 		{content: installation("False"), name: "foo", tells: "foo-abcde: Healthy is False: m"},
 		{content: installation("True"), name: "foo", always: true, runs: true, tells: "1 instances"},
 		{content: strings.Replace(installation("True"), "type: Valid", "type: Other", 1), name: "foo", always: true, tells: "Valid is not reported yet"},
+		{content: strings.Replace(installation("False"), "{name: local}", "{name: states}", 1), name: "foo", runs: true, tells: "no Seed and no Shoot needs it yet"},
 	} {
-		runs, tells := runsInSeeds(test.name, test.always, objects(t, test.content))
+		runs, tells := runsInSeeds(test.name, seeds, test.always, objects(t, test.content))
 		g.Expect(runs).To(Equal(test.runs), test.tells)
 		g.Expect(tells).To(ContainSubstring(test.tells))
 	}
