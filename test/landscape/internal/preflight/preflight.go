@@ -32,6 +32,8 @@ import (
 
 // Needs are what a landscape asks of the machine.
 type Needs struct {
+	// Go is whether anything has to be built.
+	Go bool
 	// Memory is in bytes.
 	Memory uint64
 	// Disks are folders and the free space that their file systems have to have.
@@ -110,7 +112,7 @@ func Judge(m Machine, n Needs) []Check {
 			"use that one, or take it down: make -C "+m.OtherLandscape+" down")}
 	}
 	return []Check{
-		root(m), container(m), distribution(m), architecture(m), goVersion(m), memory(m, n), disk(m), modules(m), packages(m),
+		root(m), container(m), distribution(m), architecture(m), goVersion(m, n), memory(m, n), disk(m), modules(m), packages(m),
 		kubernetes(m), ports(m, n), routes(m, n),
 	}
 }
@@ -167,8 +169,11 @@ func architecture(m Machine) Check {
 
 var goRelease = regexp.MustCompile(`go1\.(\d+)`)
 
-func goVersion(m Machine) Check {
+func goVersion(m Machine, n Needs) Check {
 	const name, remedy = "go", "install Go 1.21 or newer from https://go.dev/dl into /usr/local/go; it fetches the version that go.mod asks for by itself"
+	if !n.Go {
+		return ok(name, "not needed")
+	}
 	if m.Go == "" {
 		return bad(name, "missing", "there is no Go: "+m.GoError, remedy)
 	}

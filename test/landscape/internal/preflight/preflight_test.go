@@ -28,8 +28,15 @@ func goodMachine() Machine {
 	}
 }
 
+func TestNothingToBuildNeedsNoGo(t *testing.T) {
+	machine := goodMachine()
+	machine.Go, machine.GoError = "", "not found"
+	NewWithT(t).Expect(Problems(Judge(machine, Needs{}))).To(BeEmpty())
+	NewWithT(t).Expect(Problems(Judge(machine, Needs{Go: true}))).To(HaveLen(1))
+}
+
 func TestJudge(t *testing.T) {
-	needs := Needs{Memory: 7e9, Sockets: []process.Socket{socket("tcp", "127.0.0.1:5001"), socket("udp", "172.18.255.53:53")}}
+	needs := Needs{Go: true, Memory: 7e9, Sockets: []process.Socket{socket("tcp", "127.0.0.1:5001"), socket("udp", "172.18.255.53:53")}}
 	for _, test := range []struct {
 		name           string
 		change         func(*Machine)

@@ -276,7 +276,7 @@ func (l Landscape) Restore(ctx context.Context, from string) error {
 		return err
 	}
 	all := l.Steps()
-	l.until = all[len(all)-1].Name
+	l.until, l.restores = all[len(all)-1].Name, true
 	first := slices.DeleteFunc(all, func(s step.Step) bool { return s.Name != "preflight" && s.Name != "packages" })
 	restore := step.Step{
 		Name: "restore", Title: "unpacked " + from, Remedy: "read the cause above",
