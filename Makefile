@@ -55,6 +55,7 @@ NETWORK  ?=
 GARDENER ?=
 KUBERNETES ?=
 COMPONENTS ?=
+IMAGES ?=
 INSTANCE ?=
 TARGET   ?=
 FROM     ?=
@@ -76,10 +77,10 @@ PACKAGES ?=
 
 ##@ landscape
 
-## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, GARDENER=v1.150.0 another release, KUBERNETES=1.35,1.34 adds versions for Shoots, COMPONENTS=observability,autoscaling has Prometheus and VerticalPodAutoscaler
+## up: bring up a whole Gardener, as root or with sudo; UNTIL=STEP stops earlier (up --help lists the steps), NETWORK=172.30.0.0/16, FROM=NAME starts a snapshot, PROGRAMS=REF pulls programs, GARDENER=../gardener builds it from a checkout, GARDENER=v1.150.0 another release, KUBERNETES=1.35,1.34 adds versions for Shoots, COMPONENTS=observability,autoscaling has Prometheus and VerticalPodAutoscaler, IMAGES=upstream pulls what has only a stub
 .PHONY: up
 up: $(LANDSCAPE)
-	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(if $(COMPONENTS),--components $(COMPONENTS))
+	@$(LANDSCAPE) up $(if $(FROM),--from $(FROM)) $(if $(PROGRAMS),--programs $(PROGRAMS)) $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK)) $(if $(GARDENER),--gardener $(GARDENER)) $(if $(KUBERNETES),--kubernetes $(KUBERNETES)) $(if $(COMPONENTS),--components $(COMPONENTS)) $(if $(IMAGES),--components $(IMAGES))
 
 ## dev: after up, watch the sources and deploy each edit, as root or with sudo; TARGET=bare or kind where there are both
 .PHONY: dev
@@ -246,6 +247,12 @@ test-machines: export DOCS := $(DOCS)
 test-machines: need-qemu $(LANDSCAPE)
 	@$(LANDSCAPE) build
 	@go test -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
+
+## test-node: try what needs no Gardener: what make down leaves, networks of machines and of kind, IMAGES=upstream; as root, where no landscape is up
+.PHONY: test-node
+test-node: $(LANDSCAPE)
+	@$(LANDSCAPE) build
+	@CGO_ENABLED=0 go test -C test/landscape -trimpath -tags landscape -count=1 -timeout 1h -v . $(TEST_ARGS)
 
 ## test-released: try the program of make landscape-release in an empty folder, as root, where no landscape is up
 .PHONY: test-released

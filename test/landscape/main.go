@@ -352,7 +352,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
 	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`, or from a release such as v1.150.0; without it, from the release that is pinned")
 	cmd.Flags().StringSliceVar(&kubernetes, "kubernetes", nil, "further minor `VERSIONS` of Kubernetes to build for Shoots: 1.35, 1.34, 1.33; kept until down")
-	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler), dependency-watchdog; kept until down")
+	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler), dependency-watchdog; with upstream, whatever has no stand-in that does its job is pulled from its own registry; kept until down")
 	cmd.Flags().StringVar(&config, configFlag, "", "`FILE` with values of these flags, over which those of the command line win (test/landscape/landscape.schema.json)")
 	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes", "components"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
@@ -580,7 +580,7 @@ func statusControllerCommand() *cobra.Command {
 			if opts.ShootManifest, opts.SeedManifest, err = cluster.ShootManifests(optional); err != nil {
 				return err
 			}
-			opts.Observability = slices.Contains(optional, up.Observability)
+			opts.Observability = images.Has(optional, up.Observability)
 			return statuscontroller.Run(cmd.Context(), config, opts)
 		},
 	}

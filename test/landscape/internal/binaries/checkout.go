@@ -6,6 +6,7 @@ package binaries
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
@@ -27,6 +28,8 @@ import (
 type Checkout struct {
 	// Folder is the root of the clone.
 	Folder string
+	// BuildFolder is where Go builds it, and ModFile takes the place of the go.mod there; empty for Folder, and for nothing.
+	BuildFolder, ModFile string
 	// Out is where the programs are put: apart from those of the pinned version, so that switching builds neither again.
 	Out     string
 	Invoker invoker.Invoker
@@ -79,9 +82,9 @@ func (c Checkout) Build(ctx context.Context, programs []Program) ([]string, erro
 	if err := errors.Join(os.MkdirAll(made, 0o755), c.Invoker.Own(c.Out)); err != nil { // #nosec G301 -- build output.
 		return nil, fmt.Errorf("making the folder of the programs: %w", err)
 	}
-	arguments := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(flags, " "), "-o", made + "/"}, packages...)
+	arguments := append([]string{"build", "-modfile=" + c.ModFile, "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(flags, " "), "-o", made + "/"}, packages...)
 	cmd := exec.CommandContext(ctx, "go", arguments...) // #nosec G204 -- from the table of programs.
-	cmd.Dir, cmd.Env = c.Folder, Program{}.environment()
+	cmd.Dir, cmd.Env = cmp.Or(c.BuildFolder, c.Folder), Program{}.environment()
 	c.Invoker.Run(cmd)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output

@@ -140,6 +140,23 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+func TestWhatIsOfUpstreamIsNotAnswered(t *testing.T) {
+	g := NewWithT(t)
+	table, err := Load([]string{Upstream})
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, repository := range []string{"credativ/vali", "prometheus/prometheus"} {
+		_, listed := table.Lookup(repository)
+		g.Expect(listed).To(BeFalse(), repository)
+		g.Expect(repository + ":v1").NotTo(MatchRegexp(table.StandInPattern()))
+	}
+	for repository, kind := range map[string]Kind{"gardener/etcd-druid": KindReal, "istio-release/proxyv2": KindFunctional} {
+		found, _ := table.Lookup(repository)
+		g.Expect(found.Kind).To(Equal(kind))
+	}
+	g.Expect(Has(table.Optional, "observability")).To(BeTrue())
+	g.Expect(Has([]string{"autoscaling"}, "observability")).To(BeFalse())
+}
+
 func TestPatternsAgreeWithLookup(t *testing.T) {
 	g := NewWithT(t)
 	table, err := Load(nil)

@@ -24,6 +24,14 @@ var defaultTable []byte
 // StubName is the entry of the table which everything that isn't real is answered with.
 const StubName = "stub"
 
+// Upstream is the optional name by which what would be answered with the stub comes from the registries of the originals.
+const Upstream = "upstream"
+
+// Has reports whether what has this optional name is in use, be it built or from upstream.
+func Has(optional []string, name string) bool {
+	return slices.Contains(optional, name) || slices.Contains(optional, Upstream)
+}
+
 var (
 	// plainPath matches absolute paths that need no quotes.
 	plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
@@ -151,7 +159,7 @@ func (t Table) Programs() []Real {
 // made are all images but the stand-ins' one.
 func (t Table) made() []Real { return slices.Concat(t.Real, t.Functional) }
 
-// Load reads the landscape's table. What is optional and not asked for is among the stand-ins.
+// Load reads the landscape's table. What is optional and not asked for is among the stand-ins, of which there are none with Upstream.
 func Load(optional []string) (Table, error) {
 	table, err := Parse(defaultTable)
 	if err != nil {
@@ -164,6 +172,9 @@ func Load(optional []string) (Table, error) {
 		}
 	}
 	table.Real = slices.DeleteFunc(table.Real, unused)
+	if slices.Contains(optional, Upstream) {
+		table.StandIns = nil
+	}
 	table.Optional = optional
 	return table, nil
 }
@@ -324,6 +335,9 @@ func (t Table) StandInPattern() string {
 }
 
 func pattern(repositories []string) string {
+	if len(repositories) == 0 {
+		return "^$"
+	}
 	quoted := make([]string, 0, len(repositories))
 	for _, repository := range repositories {
 		quoted = append(quoted, regexp.QuoteMeta(repository))

@@ -5,6 +5,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,13 +55,13 @@ type imageValues struct {
 	ImageVectorOverwrite string `json:"imageVectorOverwrite"`
 }
 
-// release is a version of Gardener, as its tags name it.
-var release = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
+// releases matches a version of Gardener, as its tags name it.
+var releases = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// UseGardener has Up build and deploy Gardener from a checkout, or from the sources of a release.
+// UseGardener has Up build and deploy Gardener from a checkout, or another release.
 func (l *Landscape) UseGardener(ctx context.Context, gardener string) (err error) {
-	if release.MatchString(gardener) {
-		if gardener, err = l.sources(ctx, gardener); err != nil {
+	if releases.MatchString(gardener) {
+		if gardener, err = l.release(ctx, gardener); err != nil {
 			return err
 		}
 	}
@@ -68,27 +69,44 @@ func (l *Landscape) UseGardener(ctx context.Context, gardener string) (err error
 	return err
 }
 
-// sources returns a folder with the sources of a release of Gardener. They are two Go modules, one inside the other.
-func (l Landscape) sources(ctx context.Context, version string) (string, error) {
-	folder := filepath.Join(l.Layout.Root, "bin", "gardener", version)
-	if exists(folder) {
-		return folder, nil
+// release pins a release of Gardener in a copy of the go.mod that pins what is deployed otherwise, and returns the folder of its sources.
+func (l Landscape) release(ctx context.Context, version string) (string, error) {
+	if err := os.MkdirAll(filepath.Dir(l.modFile(version)), 0o755); err != nil { // #nosec G301 -- build output.
+		return "", err
 	}
-	unfinished := folder + ".new"
-	err := os.RemoveAll(unfinished)
-	for _, part := range []string{"", "pkg/apis"} {
-		var module string
-		if err == nil {
-			module, err = l.download(ctx, path.Join(gardenerModule, part)+"@"+version)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(l.Layout.Module("modules", "programs", name))
+		if err != nil {
+			return "", fmt.Errorf("reading what is pinned: %w", err)
 		}
-		if err == nil {
-			err = os.CopyFS(filepath.Join(unfinished, part), os.DirFS(module))
+		if err := layout.WriteFile(strings.TrimSuffix(l.modFile(version), ".mod")+filepath.Ext(name), content, 0o644); err != nil {
+			return "", err
 		}
 	}
-	if err := errors.Join(err, l.Invoker.Own(filepath.Dir(folder))); err != nil {
-		return "", fmt.Errorf("getting the sources of Gardener %s: %w", version, err)
+	l.Gardener = gardenerModule + "@" + version
+	_, err := l.goCommand(ctx, "get", l.Gardener, path.Join(gardenerModule, "pkg/apis")+"@"+version)
+	var folder string
+	if err == nil {
+		folder, err = l.moduleFolder(ctx, gardenerModule)
 	}
-	return folder, os.Rename(unfinished, folder)
+	if err := errors.Join(err, l.Invoker.Own(filepath.Dir(l.modFile(version)))); err != nil {
+		return "", fmt.Errorf("getting Gardener %s: %w", version, err)
+	}
+	return folder, nil
+}
+
+func (l Landscape) modFile(version string) string {
+	return filepath.Join(l.Layout.Root, "bin", "gardener", version+"-programs.mod")
+}
+
+// gardenerModFile returns the folder in which Go builds Gardener, and the file that takes the place of its go.mod, if one does: a release is
+// in Go's module cache, in a folder with its version.
+func (l Landscape) gardenerModFile() (folder, modFile string) {
+	_, version, _ := strings.Cut(filepath.Base(l.Gardener), "@")
+	if !releases.MatchString(version) {
+		return cmp.Or(l.Gardener, l.Layout.Module("modules", "programs")), ""
+	}
+	return l.Layout.Module("modules", "programs"), l.modFile(version)
 }
 
 // saveGardener notes for Dev from what Up builds Gardener.
@@ -127,7 +145,9 @@ func (l Landscape) buildCheckout(ctx context.Context, progress step.Progress) (i
 	begin := l.Now()
 	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still building %s, %s", l.Gardener, elapsed.Round(time.Second)) })
 	defer stop()
-	changed, err := binaries.Checkout{Folder: l.Gardener, Out: l.Layout.Binary(checkoutFolder), Invoker: l.Invoker}.Build(ctx, programs)
+	checkout := binaries.Checkout{Folder: l.Gardener, Out: l.Layout.Binary(checkoutFolder), Invoker: l.Invoker}
+	checkout.BuildFolder, checkout.ModFile = l.gardenerModFile()
+	changed, err := checkout.Build(ctx, programs)
 	if len(changed) > 0 {
 		progress("built %s in %.1fs", strings.Join(changed, ", "), l.Now().Sub(begin).Seconds())
 	}

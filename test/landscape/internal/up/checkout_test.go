@@ -150,15 +150,26 @@ func TestArtifact(t *testing.T) {
 	g.Expect(err).To(MatchError(HaveSuffix("has no " + seedInstance)))
 }
 
-func TestAReleaseIsDownloadedOnce(t *testing.T) {
+func TestAReleaseIsBuiltWithWhatIsPinned(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("GOPROXY", "off")
 	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
-	folder := filepath.Join(l.Layout.Root, "bin", "gardener", "v1.2.3")
-	g.Expect(os.MkdirAll(folder, 0o750)).To(Succeed())
-	g.Expect(os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module "+gardenerModule+"\n"), 0o600)).To(Succeed())
-	g.Expect(l.UseGardener(t.Context(), "v1.2.3")).To(Succeed())
-	g.Expect(l.Gardener).To(Equal(folder))
-	g.Expect(l.UseGardener(t.Context(), "v99.0.0")).To(MatchError(ContainSubstring("getting the sources of Gardener v99.0.0: ")))
-	g.Expect(l.UseGardener(t.Context(), folder)).To(Succeed(), "a checkout is where it is")
+	pins := l.Layout.Module("modules", "programs")
+	g.Expect(os.MkdirAll(pins, 0o750)).To(Succeed())
+	for _, name := range []string{"go.mod", "go.sum"} {
+		g.Expect(os.WriteFile(filepath.Join(pins, name), []byte("module example.com/programs\n"), 0o600)).To(Succeed())
+	}
+	g.Expect(l.UseGardener(t.Context(), "v99.0.0")).To(MatchError(And(ContainSubstring("getting Gardener v99.0.0: "), ContainSubstring("GOPROXY=off"))))
+	g.Expect(os.ReadFile(filepath.Join(l.Layout.Root, "bin/gardener/v99.0.0-programs.mod"))).To(BeEquivalentTo("module example.com/programs\n"))
+
+	for gardener, expected := range map[string][2]string{
+		"":                                {pins, ""},
+		"/clones/gardener":                {"/clones/gardener", ""},
+		"/clones/gardener@fix":            {"/clones/gardener@fix", ""},
+		"/mod/gardener/gardener@v1.150.0": {pins, filepath.Join(l.Layout.Root, "bin/gardener/v1.150.0-programs.mod")},
+	} {
+		l.Gardener = gardener
+		folder, modFile := l.gardenerModFile()
+		g.Expect([2]string{folder, modFile}).To(Equal(expected), gardener)
+	}
 }

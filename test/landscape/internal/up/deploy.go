@@ -6,7 +6,6 @@ package up
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
@@ -197,7 +197,7 @@ func (l Landscape) profiles() string {
 	if l.debug {
 		profiles += ",debug"
 	}
-	if slices.Contains(l.Layout.Optional(), Observability) {
+	if images.Has(l.Layout.Optional(), Observability) {
 		profiles += ",observability"
 	}
 	return profiles
@@ -238,11 +238,14 @@ func (l Landscape) moduleFolder(ctx context.Context, module string) (string, err
 	return folder, nil
 }
 
-// goCommand runs Go for the module that pins Gardener, or in the checkout of Gardener.
+// goCommand runs Go for the module that pins Gardener, or another release, or in the checkout of Gardener.
 func (l Landscape) goCommand(ctx context.Context, arguments ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", arguments...) // #nosec G204 -- the landscape's own arguments.
-	cmd.Dir = cmp.Or(l.Gardener, l.Layout.Module("modules", "programs"))
-	cmd.Env = append(os.Environ(), "GOWORK=off")
+	folder, modFile := l.gardenerModFile()
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOWORK=off")
+	if modFile != "" {
+		cmd.Env = append(cmd.Env, "GOFLAGS=-modfile="+modFile)
+	}
 	var output bytes.Buffer
 	cmd.Stderr = &output
 	out, err := l.Invoker.Run(cmd).Output()

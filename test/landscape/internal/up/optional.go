@@ -31,6 +31,7 @@ func (l *Landscape) Use(names []string) error {
 			known = append(known, program.Optional)
 		}
 	}
+	known = append(known, images.Upstream)
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("there is no %q to build: choose of %s; the newest Kubernetes is always there", name, strings.Join(known, ", "))
