@@ -229,7 +229,8 @@ func TestANodeOfKindAnswersForThePool(t *testing.T) {
 	for range 2 {
 		script(append([]string{"pool", "add"}, pools...)...)
 		for _, service := range []string{serviceV4, serviceV6} {
-			g.Expect(machine.ask("tcp", net.JoinHostPort(service, "80"))).To(Equal("pod"), "%s by TCP", service)
+			g.Eventually(func() (string, error) { return machine.ask("tcp", net.JoinHostPort(service, "80")) }, "10s").
+				To(Equal("pod"), "%s by TCP, as soon as ARP has given up what nobody answered before", service)
 			g.Expect(machine.ask("udp", net.JoinHostPort(service, "53"))).To(Equal("pod"), "%s by UDP", service)
 		}
 	}

@@ -67,6 +67,7 @@ func TestImagesOfUpstream(t *testing.T) {
 		t.Helper()
 		return run(landscape.Layout.State("bin", "kubectl"), append([]string{"--kubeconfig", landscape.Layout.Kubeconfig()}, args...)...)
 	}
+	kubectl("wait", "serviceaccount/default", "--for", "create", "--timeout", "1m")
 	kubectl("run", "vali", "--image", repository+":v1", "--restart", "Never", "--", "-version")
 	kubectl("wait", "pod/vali", "--for", "jsonpath={.status.phase}=Succeeded", "--timeout", "2m")
 	g.Expect(kubectl("get", "pod", "vali", "-o", "jsonpath={.status.containerStatuses[0].imageID}")).To(HaveSuffix(digest.String()))
