@@ -127,7 +127,7 @@ func (l Landscape) present() bool {
 func (l Landscape) needs(until string) (preflight.Needs, error) {
 	names := step.Names(l.Steps())
 	upTo := slices.Index(names, until)
-	needs := preflight.Needs{Go: !l.restores, Network: l.Layout.Network, Memory: memoryAll}
+	needs := preflight.Needs{Go: !l.starts, Network: l.Layout.Network, Memory: memoryAll}
 	switch {
 	case upTo < slices.Index(names, "deploy"):
 		needs.Memory = memoryNode
@@ -139,7 +139,7 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 		state.Need = diskMore
 	}
 	needs.Disks = []preflight.Disk{state, {Folder: os.TempDir(), Purpose: "temporary files", Need: diskTmp}}
-	if !l.restores && !l.built() {
+	if !l.starts && !l.built() {
 		folders := l.goCaches()
 		needs.Disks = append(needs.Disks,
 			preflight.Disk{Folder: l.Layout.Binary(""), Purpose: "programs and images", Need: diskBuilt},

@@ -65,7 +65,7 @@ func (l Landscape) Start(ctx context.Context) error {
 
 // startSteps are those that bring back what is there.
 func (l *Landscape) startSteps() ([]step.Step, error) {
-	l.times, l.ahead = &times{path: l.Layout.State("start.json"), now: l.Now}, &ahead{}
+	l.times, l.ahead, l.starts = &times{path: l.Layout.State("start.json"), now: l.Now}, &ahead{}, true
 	if err := errors.Join(os.RemoveAll(l.times.path), l.times.begin()); err != nil {
 		return nil, err
 	}

@@ -275,7 +275,6 @@ func (l Landscape) Restore(ctx context.Context, from string) error {
 	if err != nil {
 		return err
 	}
-	l.restores = true
 	all := l.Steps()
 	l.until = all[len(all)-1].Name
 	first := slices.DeleteFunc(all, func(s step.Step) bool { return s.Name != "preflight" && s.Name != "packages" })

@@ -54,8 +54,8 @@ type Landscape struct {
 	debug bool
 	// until is the last step of this `up`.
 	until string
-	// restores is whether this `up` starts from a snapshot, which has all that would be built.
-	restores bool
+	// starts is whether what is there, or in a snapshot, is started: nothing is built.
+	starts bool
 	// times are when the milestones of this `up` are reached; nil for anything else than `up`.
 	times *times
 	// reached is called with the title of each milestone that ends a phase, when it is reached; nil unless that is measured.
