@@ -84,12 +84,16 @@ func (l Landscape) release(ctx context.Context, version string) (string, error) 
 		}
 	}
 	l.Gardener = gardenerModule + "@" + version
-	_, err := l.goCommand(ctx, "get", l.Gardener, path.Join(gardenerModule, "pkg/apis")+"@"+version)
 	var folder string
+	// Go runs as the one who called sudo.
+	err := l.Invoker.Own(filepath.Dir(l.modFile(version)))
+	if err == nil {
+		_, err = l.goCommand(ctx, "get", l.Gardener, path.Join(gardenerModule, "pkg/apis")+"@"+version)
+	}
 	if err == nil {
 		folder, err = l.moduleFolder(ctx, gardenerModule)
 	}
-	if err := errors.Join(err, l.Invoker.Own(filepath.Dir(l.modFile(version)))); err != nil {
+	if err != nil {
 		return "", fmt.Errorf("getting Gardener %s: %w", version, err)
 	}
 	return folder, nil

@@ -244,7 +244,7 @@ func (l Landscape) goCommand(ctx context.Context, arguments ...string) (string, 
 	folder, modFile := l.gardenerModFile()
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), "GOWORK=off")
 	if modFile != "" {
-		cmd.Env = append(cmd.Env, "GOFLAGS=-modfile="+modFile)
+		cmd.Env = append(cmd.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -modfile="+modFile)
 	}
 	var output bytes.Buffer
 	cmd.Stderr = &output
