@@ -11,9 +11,6 @@ import (
 	"io"
 	"log"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,26 +27,10 @@ import (
 // TestImagesOfUpstream pulls an image that has only a stub from a registry that plays that of the original, with make up IMAGES=upstream.
 func TestImagesOfUpstream(t *testing.T) {
 	g := NewWithT(t)
-	landscape, err := open("", false)
-	g.Expect(err).NotTo(HaveOccurred())
-	if _, err := os.Stat(landscape.Layout.State()); err == nil {
-		t.Skip("there is a landscape, which this test would take down")
-	}
+	landscape, program, run := ownProgram(t)
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 
-	program := filepath.Join(t.TempDir(), "landscape")
-	run := func(name string, args ...string) string {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-		g.Expect(err).NotTo(HaveOccurred(), string(out))
-		return string(out)
-	}
-	run("go", "build", "-trimpath", "-o", program, ".")
-	t.Cleanup(func() {
-		out, err := exec.Command(program, "down").CombinedOutput() // #nosec G204 -- built above.
-		NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
-	})
 	run(program, "up", "--until", "dns", "--components", images.Upstream)
 
 	// Another program than the stub, which ends at once.
