@@ -92,6 +92,16 @@ dev: $(LANDSCAPE)
 debug: $(LANDSCAPE) $(TOOLS)/dlv
 	@$(LANDSCAPE) debug $(INSTANCE)
 
+## gardenadm-up: after up COMPONENTS=gardenadm, as root or with sudo: make a Shoot that hosts itself, on two machines in the landscape's cluster
+.PHONY: gardenadm-up
+gardenadm-up:
+	@hack/gardenadm up
+
+## gardenadm-down: remove it, as root or with sudo
+.PHONY: gardenadm-down
+gardenadm-down:
+	@hack/gardenadm down
+
 ## down: take it down, as root or with sudo, and check that the machine is as it was
 .PHONY: down
 down: $(LANDSCAPE)

@@ -102,7 +102,7 @@ func selfHostedValues() map[string]any {
 		"garden":                 map[string]any{"clusterIdentity": "garden-cluster-identity"},
 		"gardenlet":              map[string]any{"featureGates": map[string]any{}},
 		"selfHostedShootCluster": true,
-		"shoot":                  map[string]any{"name": "root", "namespace": "garden", "labels": nil, "annotations": nil, "spec": map[string]any{}},
+		"shoot":                  map[string]any{"name": "root", "namespace": "garden", "labels": nil, "annotations": nil, "spec": map[string]any{"networking": map[string]any{"services": "100.64.0.0/16"}}},
 	}
 	values["usablePorts"] = []any{10001, 10002, 10003, 10004, 10005}
 	return values

@@ -155,7 +155,9 @@ func TestTheConfigurationOfTheSeedIsWhatTheProgramReads(t *testing.T) {
 
 	t.Run("on a self-hosted control plane the free ports of the host are used", func(t *testing.T) {
 		g := NewWithT(t)
-		decoded := config(t, "seed", selfHostedValues())
+		decoded := config(t, "seed", with(selfHostedValues(), "10.96.0.53", "dns", "coreDNS", "clusterIP"))
+		g.Expect(decoded.SelfHostedShootCluster).To(BeTrue())
+		g.Expect(decoded.DNS.CoreDNS.ServiceNetwork).To(Equal("100.64.0.0/16"), "the address is for the clusters that have it")
 		g.Expect(decoded.Server.HealthProbes.Port).To(Equal(10001))
 		g.Expect(decoded.Server.Metrics.Port).To(Equal(10002))
 		g.Expect(decoded.Server.Webhooks.Port).To(Equal(10003))

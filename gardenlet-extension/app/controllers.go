@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
@@ -34,6 +37,12 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		return fmt.Errorf("adding the fake Nodes: %w", err)
 	}
 	controllers, machines := s.Config.Controllers, s.Config.Machines
+	withoutWorkers, err := s.withoutWorkers()
+	if err != nil {
+		return err
+	}
+	workers := controllers.Worker
+	workers.Disabled = workers.Disabled || withoutWorkers
 	roles := configv1alpha1.ControllerConfiguration{Disabled: s.Config.Webhooks.MachineControllerManager.Disabled, ConcurrentSyncs: new(5)}
 	return errors.Join(
 		s.AddCommonControllers(mockNodes),
@@ -60,7 +69,8 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		}),
 		s.AddController("health check", controllers.HealthCheck.ControllerConfiguration, func(shared reconciler.Shared) error {
 			return healthcheck.AddToManager(s, healthcheck.Options{
-				Shared: shared, SyncPeriod: controllers.HealthCheck.SyncPeriod.Duration, WithoutShootWebhooks: shootWebhooks == nil,
+				Shared: shared, SyncPeriod: controllers.HealthCheck.SyncPeriod.Duration,
+				WithoutShootWebhooks: shootWebhooks == nil, WithoutWorkers: withoutWorkers,
 			})
 		}),
 		s.AddController("Infrastructure", controllers.Infrastructure, func(shared reconciler.Shared) error {
@@ -90,7 +100,7 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		s.AddController("SelfHostedShootExposure", controllers.SelfHostedShootExposure, func(shared reconciler.Shared) error {
 			return selfhostedshootexposure.AddToManager(s, selfhostedshootexposure.Options{Shared: shared, Clusters: s.clusters})
 		}),
-		s.AddController("Worker", controllers.Worker, func(shared reconciler.Shared) error {
+		s.AddController("Worker", workers, func(shared reconciler.Shared) error {
 			return worker.AddToManager(s, worker.Options{
 				Shared:          shared,
 				Sizing:          machines.Sizing,
@@ -101,6 +111,19 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 			})
 		}),
 	)
+}
+
+// withoutWorkers reports whether nobody manages the machines of the cluster, as in some Shoots that host themselves: the kinds of
+// machine.sapcloud.io are not there to be watched.
+func (s *seed) withoutWorkers() (bool, error) {
+	if !s.Config.SelfHostedShootCluster {
+		return false, nil
+	}
+	_, err := s.GetRESTMapper().RESTMapping(machinev1alpha1.SchemeGroupVersion.WithKind("Machine").GroupKind())
+	if meta.IsNoMatchError(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // hasMockNodes reports whether Workers of type mock get fake Nodes.

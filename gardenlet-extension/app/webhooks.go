@@ -77,7 +77,15 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 	if _, shoots := s.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !shoots {
 		webhooks = slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return w.Target == extensionswebhook.TargetShoot })
 	}
-	return webhooks, webhook.CheckFailurePolicies(s.GetClient(), webhooks)
+	if err := webhook.CheckFailurePolicies(s.GetClient(), webhooks); err != nil || !config.SelfHostedShootCluster {
+		return webhooks, err
+	}
+	// The cluster is the shoot: its webhooks are registered in it. That for its Nodes is there already.
+	webhooks = slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return w.Name == node.NameShoot })
+	for _, w := range webhooks {
+		w.Target = extensionswebhook.TargetSeed
+	}
+	return webhooks, nil
 }
 
 // addWebhooks adds the webhooks. It returns what deploys those of shoots, or nil if there are none.
@@ -109,7 +117,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 			return nil, err
 		}
 	}
-	if switches.Node.Disabled && switches.Shoot.Disabled {
+	if config.SelfHostedShootCluster || switches.Node.Disabled && switches.Shoot.Disabled {
 		return nil, nil
 	}
 	return registered, nil

@@ -91,7 +91,7 @@ func TestNightlyRunsEverythingAndThenWhatHasNotPassed(t *testing.T) {
 	g := NewWithT(t)
 	c := newClone(t, "make")
 	c.commit()
-	c.write("fail", "make test\nmake e2e LABELS=pools\nmake up KUBERNETES=1.35,1.34,1.33 COMPONENTS=observability,autoscaling,dependency-watchdog\n")
+	c.write("fail", "make test\nmake e2e LABELS=pools\nmake up KUBERNETES=1.35,1.34,1.33 COMPONENTS=observability,autoscaling,dependency-watchdog,gardenadm\n")
 
 	out, calls, code := c.call("hack/nightly")
 	g.Expect(code).To(Equal(1), out)
@@ -100,7 +100,7 @@ func TestNightlyRunsEverythingAndThenWhatHasNotPassed(t *testing.T) {
 		"make up UNTIL=garden", "make e2e LABELS=garden || instance || machines", "make down",
 		"make up", "make e2e LABELS=examples || docs || audit", "make e2e LABELS=gardenlet", "make e2e LABELS=workerless", "make e2e LABELS=pools",
 		"make e2e LABELS=force-delete", "make e2e LABELS=restore", "make e2e LABELS=explain", "make e2e LABELS=foreign", "make e2e LABELS=faults", "make e2e LABELS=managedseed || migration", "make e2e LABELS=restart", "make down",
-		"make up KUBERNETES=1.35,1.34,1.33 COMPONENTS=observability,autoscaling,dependency-watchdog", "make down", "make test-upgrade", "make test-released", "make test-setup-gardener", "make benchmarks",
+		"make up KUBERNETES=1.35,1.34,1.33 COMPONENTS=observability,autoscaling,dependency-watchdog,gardenadm", "make down", "make test-upgrade", "make test-released", "make test-setup-gardener", "make benchmarks",
 	))
 	g.Expect(out).To(MatchRegexp(`\| check +\| passed +\| +\d+ \|`))
 	g.Expect(out).To(MatchRegexp(`\| e2e-pools +\| FAILED \(1\) +\| +\d+ \|`))
@@ -114,7 +114,7 @@ func TestNightlyRunsEverythingAndThenWhatHasNotPassed(t *testing.T) {
 	g.Expect(code).To(BeZero(), out)
 	g.Expect(calls).To(HaveExactElements(
 		"make test", "make down", "make up", "make e2e LABELS=pools", "make down",
-		"make up KUBERNETES=1.35,1.34,1.33 COMPONENTS=observability,autoscaling,dependency-watchdog", "make e2e LABELS=observability || autoscaling || dependency-watchdog", "make e2e-gardener FILTER=default && (simple || Seed || Project)", "make down",
+		"make up KUBERNETES=1.35,1.34,1.33 COMPONENTS=observability,autoscaling,dependency-watchdog,gardenadm", "make e2e LABELS=observability || autoscaling || dependency-watchdog || gardenadm", "make e2e-gardener FILTER=default && (simple || Seed || Project)", "make down",
 	))
 	g.Expect(out).To(MatchRegexp(`\| check +\| passed in a run before +\| +\d+ \|`))
 

@@ -102,7 +102,7 @@ const (
 	// deleted before.
 	DefaultQuiet = 10 * time.Second
 
-	// finishedMax is how many objects are remembered that are gone.
+	// finishedMax is how many objects are remembered that are gone, and how many that are late.
 	finishedMax = 1024
 )
 
@@ -163,6 +163,8 @@ type Reconciler[T extensionsv1alpha1.Object] struct {
 	// finished has the UIDs of objects that are gone since the last finalizer was taken off here. A cache may have them for a
 	// while, and by their names there may be objects of another instance already.
 	finished *lru.Cache
+	// late has the UIDs of objects that were changed for a reconcile which no annotation asks for (isLate).
+	late *lru.Cache
 	// written has what the operations that go on have written, by the UIDs of their objects.
 	written *lru.Cache
 	// credentials are nil if the kind refers to none.
@@ -203,7 +205,7 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 		opts.Gone = func(types.NamespacedName) {}
 	}
 	return &Reconciler[T]{
-		Options: opts, hasClasses: hasClasses, finished: lru.New(finishedMax), written: lru.New(writtenMax),
+		Options: opts, hasClasses: hasClasses, finished: lru.New(finishedMax), late: lru.New(finishedMax), written: lru.New(writtenMax),
 		conflicts: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](RetryConflict, MaxRetryConflict),
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -701,6 +702,26 @@ func TestAChangedSpecIsReconciledOnlyWhereTheAnnotationIsIgnored(t *testing.T) {
 		}
 		e.Expect(infra.Status.ObservedGeneration).To(Equal(observed))
 	}
+}
+
+func TestASpecPatchedRightAfterItsCreationIsReconciled(t *testing.T) {
+	// gardenadm does so with an OperatingSystemConfig. It takes the annotation to be there still, so its patch lacks it.
+	infra := newInfrastructure()
+	e := newEnv(t, newCluster(nil), infra)
+	e.reconcile(infra)
+	r := New(e.opts)
+	old := infra.DeepCopy()
+	infra.Generation = 2
+	infra.Annotations["gardener.cloud/timestamp"] = e.clock.Now().Add(-time.Second).UTC().Format(time.RFC3339Nano)
+	e.Expect(e.client.Update(e.ctx, infra)).To(Succeed())
+	e.Expect(predicate.And(r.Predicates()...).Update(event.UpdateEvent{ObjectOld: old, ObjectNew: infra})).To(BeTrue())
+	for range 2 {
+		_, err := r.Reconcile(e.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(infra)})
+		e.Expect(err).NotTo(HaveOccurred())
+	}
+	e.Expect(e.client.Get(e.ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+	e.Expect(infra.Status.ObservedGeneration).To(BeEquivalentTo(2))
+	e.Expect(e.calls).To(HaveExactElements("reconcile", "reconcile"), "once for each")
 }
 
 func TestALateAnswerToAnOlderRequestIsFollowedByAnother(t *testing.T) {

@@ -63,6 +63,9 @@ func (r *Reconciler[T]) isWoken(ctx context.Context, obj T) bool {
 	if obj.GetDeletionTimestamp() != nil || isAtRest(obj) {
 		return false
 	}
+	if _, isLate := r.late.Get(obj.GetUID()); isLate && obj.GetGeneration() != obj.GetExtensionStatus().GetObservedGeneration() {
+		return true
+	}
 	return r.IgnoreOperationAnnotation || r.IsAmiss != nil && r.IsAmiss(ctx, obj)
 }
 
@@ -84,6 +87,10 @@ func (r *Reconciler[T]) Predicates() []predicate.Predicate {
 		// An attempt that has failed is followed by another one in due time, not because of what is written about it.
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			obj := e.ObjectNew.(T)
+			if r.isLate(e.ObjectOld, obj) {
+				r.late.Add(obj.GetUID(), nil)
+				return true
+			}
 			asks := isAskedFor(obj) || obj.GetDeletionTimestamp() != nil || r.IgnoreOperationAnnotation && e.ObjectOld.GetGeneration() != obj.GetGeneration()
 			return asks && r.IsDue(obj) && !isOwnWrite(e.ObjectOld, obj)
 		},
@@ -92,6 +99,13 @@ func (r *Reconciler[T]) Predicates() []predicate.Predicate {
 			return r.credentials != nil
 		},
 	}}, r.Types...)
+}
+
+// isLate tells of a request without the annotation: gardenadm creates an OperatingSystemConfig, and patches it at once. The patch has a
+// new spec and timestamp, but no annotation if what was created had it, which has been answered by then.
+func (r *Reconciler[T]) isLate(old, obj client.Object) bool {
+	timestamp := func(obj client.Object) string { return obj.GetAnnotations()[v1beta1constants.GardenerTimestamp] }
+	return operationAnnotation(obj) == "" && old.GetGeneration() != obj.GetGeneration() && timestamp(old) != timestamp(obj)
 }
 
 // clusterPredicate is for the watch on Clusters. Objects of a Shoot in state Failed are left alone, so they are queued once it is

@@ -210,6 +210,22 @@ instances again.`,
 				return err
 			}),
 		}),
+		&cobra.Command{
+			Use:   "policies",
+			Short: "Print what a cluster needs in which images of the landscape run",
+			Long: `Prints the admission policies by which the pods of stand-ins are ready, and pods do without what this machine has not. The landscape's
+own clusters have them. A Shoot that hosts itself needs them, as soon as its API server answers.`,
+			Example: "  landscape policies | kubectl apply --server-side -f -",
+			Args:    cobra.NoArgs,
+			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {
+				policies, _, err := cluster.ShootManifests(l.Layout.Optional())
+				if err != nil {
+					return err
+				}
+				_, err = l.Out.Write(policies)
+				return err
+			}),
+		},
 		onTarget(&cobra.Command{
 			Use:   "kubeconfig [virtual-garden | SHOOT]",
 			Short: "Print a kubeconfig: of the runtime cluster, the virtual garden, or a Shoot",
@@ -352,7 +368,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
 	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`, or from a release such as v1.150.0; without it, from the release that is pinned")
 	cmd.Flags().StringSliceVar(&kubernetes, "kubernetes", nil, "further minor `VERSIONS` of Kubernetes to build for Shoots: 1.35, 1.34, 1.33; kept until down")
-	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler), dependency-watchdog; with upstream, whatever has no stand-in that does its job is pulled from its own registry; kept until down")
+	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler), dependency-watchdog, gardenadm; with upstream, whatever has no stand-in that does its job is pulled from its own registry; kept until down")
 	cmd.Flags().StringVar(&config, configFlag, "", "`FILE` with values of these flags, over which those of the command line win (test/landscape/landscape.schema.json)")
 	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes", "components"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)

@@ -125,7 +125,9 @@ defaults.
 {{- if and (eq (include "provider-local.place" .) "garden") $priority (not $coreDNS.priorityClassName) -}}
 {{- $_ := set $coreDNS "priorityClassName" $priority -}}
 {{- end -}}
-{{- with dig "seed" "networks" "services" "" (.Values.gardener | default dict) -}}
+{{- $gardener := .Values.gardener | default dict -}}
+{{- if $gardener.selfHostedShootCluster }}{{ $_ := set $config "selfHostedShootCluster" true }}{{ end -}}
+{{- with dig "seed" "networks" "services" (dig "shoot" "spec" "networking" "services" "" $gardener) $gardener -}}
 {{- if $coreDNS.clusterIP }}{{ $_ := set $coreDNS "serviceNetwork" . }}{{ end -}}
 {{- end -}}
 {{- $dns := omit .Values.dns "coreDNS" "zones" -}}

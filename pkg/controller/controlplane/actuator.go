@@ -279,13 +279,10 @@ func checkProviderConfig(cp *extensionsv1alpha1.ControlPlane) error {
 }
 
 // deployWebhooks deploys the webhooks and returns an error until the shoot has them: what is deployed next is to go through
-// them. A hibernated shoot has nobody to apply them. A self-hosted one gets none. Those from before they were switched off
-// would call a server that is not there, so they are removed.
+// them. A hibernated shoot has nobody to apply them. Those from before they were switched off would call a server that is not
+// there, so they are removed.
 func (a *actuator) deployWebhooks(ctx context.Context, op *operation) error {
 	namespace := op.Object.Namespace
-	if v1beta1helper.IsShootSelfHosted(op.Cluster.Shoot().Spec.Provider.Workers) {
-		return nil
-	}
 	if a.ShootWebhooks == nil {
 		return a.discard(ctx, op, WebhooksName, a.Resources.Delete)
 	}
@@ -324,7 +321,9 @@ func (a *actuator) deploy(ctx context.Context, op *operation, secrets secretsman
 		// Gardener is not to sweep them up with the user's objects before GRM deletes them.
 		InjectedLabels: map[string]string{v1beta1constants.ShootNoCleanup: "true"},
 	}
-	if a.DeployCloudController {
+	// Machines that nobody manages have nobody who could tell where their load balancers lead.
+	managed := v1beta1helper.HasManagedInfrastructure(op.Cluster.Shoot()) || !v1beta1helper.IsShootSelfHosted(op.Cluster.Shoot().Spec.Provider.Workers)
+	if a.DeployCloudController && managed {
 		err = a.deployCloudController(ctx, op, secrets, &shoot)
 	} else {
 		// What was there before it was switched off goes, and is not waited for.

@@ -97,23 +97,13 @@ func TestACacheThatLagsBehindIsNotBelieved(t *testing.T) {
 }
 
 func TestWhatHasNoUseForWebhooksDoesNotWaitForThem(t *testing.T) {
-	for name, test := range map[string]struct {
-		shoot    func(*gardencorev1beta1.Shoot)
-		webhooks bool
-	}{
-		"a hibernated shoot gets them when it wakes up": {hibernate, true},
-		"a self-hosted shoot gets none": {func(shoot *gardencorev1beta1.Shoot) {
-			shoot.Spec.Provider.Workers[0].ControlPlane = &gardencorev1beta1.WorkerControlPlane{}
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			c := newCluster(t, test.shoot)
-			g.Expect(c.mustReconcile().RequeueAfter).To(BeZero())
-			g.Expect(c.managedResource(ShootName)).NotTo(BeNil())
-			g.Expect(c.managedResource(WebhooksName) != nil).To(Equal(test.webhooks))
-		})
-	}
+	t.Run("a hibernated shoot gets them when it wakes up", func(t *testing.T) {
+		g := NewWithT(t)
+		c := newCluster(t, hibernate)
+		g.Expect(c.mustReconcile().RequeueAfter).To(BeZero())
+		g.Expect(c.managedResource(ShootName)).NotTo(BeNil())
+		g.Expect(c.managedResource(WebhooksName)).NotTo(BeNil())
+	})
 
 	t.Run("an instance without webhooks", func(t *testing.T) {
 		g := NewWithT(t)

@@ -85,6 +85,23 @@ func TestASelfHostedShootKeepsTheTwoApart(t *testing.T) {
 	g.Expect([]int{len(seed.Objects), len(shoot.Objects)}).To(Equal([]int{1, 3}))
 }
 
+func TestMachinesThatNobodyManagesHaveNoCloudController(t *testing.T) {
+	for name, credentials := range map[string]*string{"managed": new("local"), "not managed": nil} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newServedCluster(t, func(shoot *gardencorev1beta1.Shoot) {
+				shoot.Spec.Provider.Workers[0].ControlPlane = &gardencorev1beta1.WorkerControlPlane{}
+				shoot.Spec.CredentialsBindingName = credentials
+			})
+			c.opts.DeployCloudController = true
+			c.restart()
+			c.mustReconcile()
+			g.Expect(c.managedResource(ShootName)).NotTo(BeNil())
+			g.Expect(c.managedResource(SeedName) != nil).To(Equal(credentials != nil))
+		})
+	}
+}
+
 func TestACloudControllerThatIsSwitchedOffIsRemoved(t *testing.T) {
 	g := NewWithT(t)
 	c := newDeployedCluster(t)

@@ -101,6 +101,8 @@ type Options struct {
 	// WithoutShootWebhooks is to be set if the instance deploys no webhooks into shoots. ControlPlanes have no condition for
 	// their ManagedResource then.
 	WithoutShootWebhooks bool
+	// WithoutWorkers is to be set if the cluster has no kinds of machine.sapcloud.io.
+	WithoutWorkers bool
 }
 
 // kind is a kind of extension object and its checks.
@@ -148,6 +150,9 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 
 	for _, kind := range kinds(mgr.GetCache(), newShoots(nodesBySecret(mgr.GetClient()), clock.RealClock{}), opts.WithoutShootWebhooks) {
+		if opts.WithoutWorkers && kind.name == "worker" {
+			continue
+		}
 		b := builder.ControllerManagedBy(mgr).Named("healthcheck-" + kind.name).WithOptions(opts.Controller)
 		watch := func(obj client.Object, names []string) {
 			b.Watches(obj, wake(), builder.WithPredicates(changed(names)))

@@ -8,7 +8,7 @@
 //
 // Each container has a label beside "shoot", so that it can be run alone. That with the labels migration and managedseed
 // takes more memory than every machine has, and so runs only if the filter names one of them; those with the labels observability,
-// autoscaling and dependency-watchdog need what make up builds with these COMPONENTS.
+// autoscaling, dependency-watchdog and gardenadm need what make up builds with these COMPONENTS.
 //
 // A shoot of a spec is an example with another name. One at a time is made, and the example with machines hibernates as long
 // as there is one, so that two control planes run at most; KEEP_EXAMPLES=true leaves it awake where there is memory for it.
@@ -80,6 +80,7 @@ var _ = Describe("Shoots", Serial, func() {
 	Describe("Prometheus", Label("observability"), observabilitySpecs)
 	Describe("VerticalPodAutoscaler", Label("autoscaling"), autoscalingSpecs)
 	Describe("dependency-watchdog", Label("dependency-watchdog"), watchdogSpecs)
+	Describe("One that hosts itself", Label("gardenadm"), gardenadmSpecs)
 	Describe("One that is a seed", Label("seed", "managedseed", "migration"), Ordered, managedSeedSpecs)
 })
 

@@ -88,15 +88,29 @@ var _ = Describe("The webhooks", Ordered, func() {
 		})
 
 		It("keep kube-proxy off the host's limit of connections", func(ctx SpecContext) {
-			configMap := &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-proxy-config-12345678", Labels: kubeproxy.GetLabels()},
-				Data:       map[string]string{"config.yaml": "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nconntrack:\n  maxPerCore: 524288\n"},
-				Immutable:  new(true),
-			}
+			configMap := newKubeProxyConfig()
 			Expect(shoot.Create(ctx, configMap)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(shoot.Delete(ctx, configMap)).To(Succeed()) })
 			Expect(configMap.Data["config.yaml"]).To(ContainSubstring("maxPerCore: 0"))
 		})
+	})
+
+	It("are in the cluster itself if that is a Shoot that hosts itself", func(ctx SpecContext) {
+		restart := func(selfHosted bool) {
+			GinkgoHelper()
+			instance.Stop()
+			instance.config.SelfHostedShootCluster = selfHosted
+			instance.start()
+		}
+		DeferCleanup(func() { restart(false) })
+		restart(true)
+		Eventually(func(g Gomega) {
+			configMap := newKubeProxyConfig()
+			g.Expect(seed.Create(ctx, configMap, client.DryRunAll)).To(Succeed())
+			g.Expect(configMap.Data["config.yaml"]).To(ContainSubstring("maxPerCore: 0"))
+		}).Should(Succeed(), "the new registration is in force")
+		create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "self-hosted", Labels: map[string]string{"worker.gardener.cloud/pool": "small"}}})
+		Expect(get(ctx, seed, named[*corev1.Node]("", "self-hosted"))()).To(capacity("100", "100Gi"), "what is configured")
 	})
 
 	It("block nothing in the seed but the shoots' own while the instance is down", func(ctx SpecContext) {
@@ -110,3 +124,12 @@ var _ = Describe("The webhooks", Ordered, func() {
 		})
 	})
 })
+
+// newKubeProxyConfig is a configuration of kube-proxy as gardenlet deploys it.
+func newKubeProxyConfig() *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-proxy-config-12345678", Labels: kubeproxy.GetLabels()},
+		Data:       map[string]string{"config.yaml": "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nconntrack:\n  maxPerCore: 524288\n"},
+		Immutable:  new(true),
+	}
+}

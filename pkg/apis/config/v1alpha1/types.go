@@ -37,6 +37,10 @@ type ExtensionConfiguration struct {
 	// ExtensionClasses are the classes of extension objects that the instance serves. There is no default, as an empty
 	// set means class shoot to Gardener's extension library: an instance refuses to start without one.
 	ExtensionClasses []extensionsv1alpha1.ExtensionClass `json:"extensionClasses"`
+	// SelfHostedShootCluster says that the cluster is a Shoot whose control plane is on its own machines: the webhooks of shoots are
+	// registered in it. The chart takes it from gardenlet or gardenadm.
+	// +optional
+	SelfHostedShootCluster bool `json:"selfHostedShootCluster,omitempty"`
 	// Controllers configures the controllers.
 	Controllers ControllersConfiguration `json:"controllers"`
 	// Webhooks configures the webhooks, which only gardenlet-extension has.
