@@ -97,6 +97,11 @@ debug: $(LANDSCAPE) $(TOOLS)/dlv
 gardenadm-up:
 	@hack/gardenadm up
 
+## gardenadm-connect: connect it to the garden by gardenadm, as root or with sudo
+.PHONY: gardenadm-connect
+gardenadm-connect:
+	@hack/gardenadm connect
+
 ## gardenadm-down: remove it, as root or with sudo
 .PHONY: gardenadm-down
 gardenadm-down:

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
@@ -80,10 +82,13 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 	if err := webhook.CheckFailurePolicies(s.GetClient(), webhooks); err != nil || !config.SelfHostedShootCluster {
 		return webhooks, err
 	}
-	// The cluster is the shoot: its webhooks are registered in it. That for its Nodes is there already.
+	// The cluster is the shoot: its webhooks are registered in it. That for its Nodes is there already. Gardener reports one that may
+	// refuse ConfigMaps in kube-system as a problem of the shoot.
 	webhooks = slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return w.Name == node.NameShoot })
 	for _, w := range webhooks {
-		w.Target = extensionswebhook.TargetSeed
+		if w.Target == extensionswebhook.TargetShoot {
+			w.Target, w.FailurePolicy = extensionswebhook.TargetSeed, new(admissionregistrationv1.Ignore)
+		}
 	}
 	return webhooks, nil
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
+	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
@@ -23,7 +25,7 @@ import (
 
 // gardenadmSpecs need the landscape of make up COMPONENTS=gardenadm.
 func gardenadmSpecs() {
-	It("has its control plane and a worker on machines that nobody manages", specPatience, func(ctx SpecContext) {
+	It("has its control plane and a worker on machines that nobody manages, and is known to the garden", specPatience, func(ctx SpecContext) {
 		if !chosen("gardenadm") {
 			Skip("it needs make up COMPONENTS=gardenadm: run it with LABELS=gardenadm")
 		}
@@ -69,5 +71,26 @@ func gardenadmSpecs() {
 		Expect(shoot.Create(ctx, pod)).To(Succeed())
 		Eventually(landscape.Get(ctx, shoot, pod)).Should(HaveField("Status.Phase", corev1.PodRunning), "the volume is made on its Node")
 		Expect(pod.Spec.NodeName).To(Equal("machine-1"))
+
+		By("connecting it to the garden")
+		gardenadm(ctx, "connect")
+		root := landscape.Named[*gardencorev1beta1.Shoot]("garden", "root")
+		Eventually(landscape.Get(ctx, g.Client, root)).Should(HaveField("Status.Constraints", ContainElement(And(
+			HaveField("Type", gardencorev1beta1.ShootMaintenancePreconditionsSatisfied),
+			HaveField("Status", gardencorev1beta1.ConditionTrue),
+		))), "no webhook is a problem")
+		Eventually(func(g2 Gomega) {
+			installations := &gardencorev1beta1.ControllerInstallationList{}
+			g2.Expect(g.Client.List(ctx, installations)).To(Succeed())
+			var names []string
+			for _, installation := range installations.Items {
+				if ref := installation.Spec.ShootRef; ref != nil && ref.Name == root.Name {
+					names = append(names, installation.Spec.RegistrationRef.Name)
+					healthy := v1beta1helper.GetCondition(installation.Status.Conditions, gardencorev1beta1.ControllerInstallationHealthy)
+					g2.Expect(healthy).To(HaveValue(HaveField("Status", gardencorev1beta1.ConditionTrue)))
+				}
+			}
+			g2.Expect(names).To(ConsistOf("provider-local", "networking-calico"))
+		}).Should(Succeed())
 	})
 }

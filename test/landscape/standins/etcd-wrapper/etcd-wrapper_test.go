@@ -361,7 +361,7 @@ func TestCommandLine(t *testing.T) {
 		"--backup-restore-ca-cert-bundle-path=/var/etcdbr/ssl/ca/bundle.crt", "--etcd-client-cert-path=/var/etcd/ssl/client/tls.crt",
 		"--etcd-client-key-path=/var/etcd/ssl/client/tls.key", "--etcd-client-port=2379", "--etcd-wrapper-port=9095",
 	}, io.Discard)
-	g.Expect(err).NotTo(HaveOccurred(), "these are the arguments of etcd-druid v0.38.1")
+	g.Expect(err).NotTo(HaveOccurred(), "these are the arguments of etcd-druid v0.37.0")
 	g.Expect(got).To(Equal(options{
 		BackupRestore: "etcd-main-local:8080", BackupRestoreTLS: true, BackupRestoreCA: "/var/etcdbr/ssl/ca/bundle.crt",
 		ServerName: "etcd-main-local", ClientCert: "/var/etcd/ssl/client/tls.crt", ClientKey: "/var/etcd/ssl/client/tls.key",

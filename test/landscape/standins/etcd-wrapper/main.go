@@ -6,7 +6,7 @@
 // original is published as an image only: no module proxy has it. This one keeps its contract, so that the StatefulSet runs
 // unchanged beside the real backup-restore:
 //
-//   - command and flags as etcd-druid v0.38.1 gives them (internal/component/statefulset/builder.go);
+//   - command and flags as etcd-druid v0.37.0 gives them (internal/component/statefulset/builder.go);
 //   - backup-restore initialises the data first, by a sanity check only if the last etcd ended cleanly, else by a full one;
 //   - the configuration comes from backup-restore, etcd runs inside of this process;
 //   - GET /readyz reports whether etcd answers a linearizable read, POST /stop ends the process, which kubelet then restarts.
