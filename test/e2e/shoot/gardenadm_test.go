@@ -35,7 +35,12 @@ func gardenadmSpecs() {
 			cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 			Expect(cmd.Run()).To(Succeed(), "hack/gardenadm %s", command)
 		}
-		DeferCleanup(func(ctx SpecContext) { gardenadm(ctx, "down") }, NodeTimeout(patience))
+		root := landscape.Named[*gardencorev1beta1.Shoot]("garden", "root")
+		DeferCleanup(func(ctx SpecContext) {
+			gardenadm(ctx, "down")
+			landscape.EventuallyGone(ctx, g.Client, root)
+			landscape.EventuallyGone(ctx, l.Client, landscape.Named[*corev1.Namespace]("", "self-hosted"))
+		}, NodeTimeout(patience))
 		gardenadm(ctx, "up")
 
 		config, err := clientcmd.BuildConfigFromFlags("", landscape.State("self-hosted", "kubeconfig"))
@@ -74,7 +79,6 @@ func gardenadmSpecs() {
 
 		By("connecting it to the garden")
 		gardenadm(ctx, "connect")
-		root := landscape.Named[*gardencorev1beta1.Shoot]("garden", "root")
 		Eventually(landscape.Get(ctx, g.Client, root)).Should(HaveField("Status.Constraints", ContainElement(And(
 			HaveField("Type", gardencorev1beta1.ShootMaintenancePreconditionsSatisfied),
 			HaveField("Status", gardencorev1beta1.ConditionTrue),
