@@ -28,10 +28,13 @@ var _ = Describe("The webhooks", Ordered, func() {
 			HaveKeyWithValue(corev1.ResourceCPU, HaveField("String()", cpu)), HaveKeyWithValue(corev1.ResourceMemory, HaveField("String()", memory))))
 	}
 
-	It("serve, as readiness tells", func() {
+	ready := func() {
+		GinkgoHelper()
 		url := fmt.Sprintf("http://127.0.0.1:%d/readyz", instance.config.Server.HealthProbes.Port)
 		Eventually(func() (*http.Response, error) { return http.Get(url) }).Should(HaveHTTPStatus(http.StatusOK))
-	})
+	}
+
+	It("serve, as readiness tells", ready)
 
 	It("give a Node of the seed what is configured, also one from before they served", func(ctx SpecContext) {
 		Eventually(get(ctx, seed, named[*corev1.Node]("", oldNode))).Should(capacity("100", "100Gi"))
@@ -101,6 +104,7 @@ var _ = Describe("The webhooks", Ordered, func() {
 			instance.Stop()
 			instance.config.SelfHostedShootCluster = selfHosted
 			instance.start()
+			ready()
 		}
 		DeferCleanup(func() { restart(false) })
 		restart(true)

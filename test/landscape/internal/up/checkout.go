@@ -132,7 +132,7 @@ func (l Landscape) checkoutPrograms() []binaries.Program {
 	if l.Gardener == "" {
 		return nil
 	}
-	return slices.DeleteFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool { return p.Module != gardenerModule })
+	return slices.DeleteFunc(binaries.Programs(l.Layout.Root), func(p binaries.Program) bool { return p.Module != gardenerModule || l.isUnused(p) })
 }
 
 // isFromCheckout reports whether the program of that name is built from the checkout, not from the release that is pinned.
