@@ -102,7 +102,7 @@ const (
 	// deleted before.
 	DefaultQuiet = 10 * time.Second
 
-	// finishedMax is how many objects are remembered that are gone, and how many that are late.
+	// finishedMax is how many objects are remembered that are gone, and as many that are late.
 	finishedMax = 1024
 )
 
