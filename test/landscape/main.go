@@ -230,7 +230,7 @@ own clusters have them. A Shoot that hosts itself needs them, as soon as its API
 			Use:   "kubeconfig [virtual-garden | SHOOT]",
 			Short: "Print a kubeconfig: of the runtime cluster, the virtual garden, or a Shoot",
 			Long: `Prints a kubeconfig that works on this machine: of the runtime cluster, which is the seed as well; of the virtual garden, with
-its Seeds and Shoots; or of a Shoot, named NAME (in project local) or NAMESPACE/NAME, valid for a day.`,
+its Seeds and Shoots, valid for 30 days; or of a Shoot, named NAME (in project local) or NAMESPACE/NAME, valid for a day.`,
 			Example: "  landscape kubeconfig local > local.kubeconfig\n  kubectl --kubeconfig local.kubeconfig get nodes",
 			Args:    cobra.MaximumNArgs(1),
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) error {

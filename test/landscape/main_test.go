@@ -96,11 +96,18 @@ func TestAFailureExitsWith1(t *testing.T) {
 	g.Expect(string(out)).To(ContainSubstring("run it inside of a clone"))
 }
 
-func TestUpRefusesAFolderThatIsNoCloneOfGardener(t *testing.T) {
-	g := NewWithT(t)
-	out, err := program(t, "up", "--gardener", "standins").CombinedOutput()
-	g.Expect(exitCode(err)).To(Equal(1), string(out))
-	g.Expect(string(out)).To(ContainSubstring("standins is no clone of https://github.com/gardener/gardener: its go.mod is that of module"))
+func TestUpRefusesWhatIsNoGardener(t *testing.T) {
+	for gardener, message := range map[string]string{
+		"standins": "standins is no clone of https://github.com/gardener/gardener: its go.mod is that of module",
+		"v1.150":   "v1.150 is no release of Gardener: write all three numbers, such as v1.150.0",
+	} {
+		t.Run(gardener, func(t *testing.T) {
+			g := NewWithT(t)
+			out, err := program(t, "up", "--gardener", gardener).CombinedOutput()
+			g.Expect(exitCode(err)).To(Equal(1), string(out))
+			g.Expect(string(out)).To(ContainSubstring(message))
+		})
+	}
 }
 
 func TestHelpExplainsTheSteps(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
@@ -55,12 +55,12 @@ type imageValues struct {
 	ImageVectorOverwrite string `json:"imageVectorOverwrite"`
 }
 
-// releases matches a version of Gardener, as its tags name it.
-var releases = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
-
 // UseGardener has Up build and deploy Gardener from a checkout, or another release.
 func (l *Landscape) UseGardener(ctx context.Context, gardener string) (err error) {
-	if releases.MatchString(gardener) {
+	if version := semver.Canonical(gardener); version != "" {
+		if version != gardener {
+			return fmt.Errorf("%s is no release of Gardener: write all three numbers, such as %s", gardener, version)
+		}
 		if gardener, err = l.release(ctx, gardener); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (l Landscape) modFile(version string) string {
 // in Go's module cache, in a folder with its version.
 func (l Landscape) gardenerModFile() (folder, modFile string) {
 	_, version, _ := strings.Cut(filepath.Base(l.Gardener), "@")
-	if !releases.MatchString(version) {
+	if !semver.IsValid(version) {
 		return cmp.Or(l.Gardener, l.Layout.Module("modules", "programs")), ""
 	}
 	return l.Layout.Module("modules", "programs"), l.modFile(version)

@@ -40,7 +40,13 @@ func (l Landscape) PrintKubeconfig(ctx context.Context, of string) error {
 	case "":
 		content, err = os.ReadFile(l.Layout.Kubeconfig())
 	case "virtual-garden":
-		content, err = os.ReadFile(l.Layout.VirtualKubeconfig())
+		// A new one, as its token ends, and its CA does after a rotation of the Garden's credentials.
+		if _, err = os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
+			err = l.virtualKubeconfig(ctx)
+		}
+		if err == nil {
+			content, err = os.ReadFile(l.Layout.VirtualKubeconfig())
+		}
 	default:
 		if _, err = os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
 			content, err = l.shootKubeconfig(ctx, of)
@@ -189,9 +195,12 @@ func (l Landscape) virtualKubeconfig(ctx context.Context) error {
 	for _, user := range config.AuthInfos {
 		user.Token = request.Status.Token
 	}
-	err = os.MkdirAll(filepath.Dir(l.Layout.VirtualKubeconfig()), 0o700)
+	content, err := clientcmd.Write(*config)
 	if err == nil {
-		err = clientcmd.WriteToFile(*config, l.Layout.VirtualKubeconfig())
+		err = os.MkdirAll(filepath.Dir(l.Layout.VirtualKubeconfig()), 0o700)
+	}
+	if err == nil {
+		err = layout.WriteFile(l.Layout.VirtualKubeconfig(), content, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the kubeconfig of the virtual garden: %w", err)
