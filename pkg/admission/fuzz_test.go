@@ -87,7 +87,8 @@ func profiles() []string {
 			`,"machineCapabilities":[{"name":"c","values":["1","2"]}],"machineImages":[{"name":"local","versions":[{"version":"1.0.0","capabilityFlavors":[` + elements(1000, `{"c":["%d"]}`) + `]}]}]`,
 	}
 	for _, quantity := range limitstest.Quantities() {
-		specs = append(specs, head+fmt.Sprintf(`"machineTypes":[{"name":"a","cpu":%[1]s,"gpu":%[1]s,"memory":%[1]s,"storage":{"size":%[1]s}}],"volumeTypes":[{"name":"a","minSize":%[1]s}]`, quantity))
+		specs = append(specs, head+fmt.Sprintf(`"machineTypes":[{"name":"a","cpu":%[1]s,"gpu":%[1]s,"memory":%[1]s,"storage":{"size":%[1]s}}],"volumeTypes":[{"name":"a","minSize":%[1]s}]`, quantity),
+			head+`"providerConfig":`+machineProviderSpec(quantity))
 	}
 	return specs
 }
@@ -116,12 +117,19 @@ func FuzzMergeNamespacedCloudProfile(f *testing.F) {
 	fuzz(f, "mutate/namespacedcloudprofiles", core, "NamespacedCloudProfile", rests...)
 }
 
+// machineProviderSpec is a document of a kind of ours that has a quantity, and that is no user's.
+func machineProviderSpec(quantity string) string {
+	return `{"apiVersion":"local.provider.extensions.gardener.cloud/v1alpha1","kind":"MachineProviderSpec","image":"a/b:c","resources":{"requests":{"cpu":` + quantity + `}}}`
+}
+
 func FuzzShoot(f *testing.F) {
 	const spec = `"spec":{"cloudProfile":{"kind":"CloudProfile","name":"parent"},"networking":{"nodes":"10.0.0.0/16"},"provider":{"type":"local","workers":[%s]}%s}`
 	const worker = `{"name":"w%d","machine":{"type":"a","image":{"name":"local","version":"1.0.0"}}}`
+	const config = `{"name":"w","machine":{"type":"a","image":{"name":"local","version":"1.0.0"}},"providerConfig":%s}`
 	rests := []string{fmt.Sprintf(spec, elements(1, worker), ""), fmt.Sprintf(spec, elements(4000, worker), "")}
 	for _, quantity := range limitstest.Quantities() {
-		rests = append(rests, fmt.Sprintf(spec, elements(1, worker), `,"kubernetes":{"kubelet":{"kubeReserved":{"cpu":`+quantity+`}}}`))
+		rests = append(rests, fmt.Sprintf(spec, elements(1, worker), `,"kubernetes":{"kubelet":{"kubeReserved":{"cpu":`+quantity+`}}}`),
+			fmt.Sprintf(spec, fmt.Sprintf(config, machineProviderSpec(quantity)), ""))
 	}
 	fuzz(f, "validate/shoots", core, "Shoot", rests...)
 }

@@ -69,10 +69,8 @@ func DefaultAllowedSizings(sizing MachineSizing) []MachineSizing {
 // ValidateMachineSizing returns an error if a sizing is none that there is.
 func ValidateMachineSizing(sizing MachineSizing, path *field.Path) field.ErrorList {
 	known := []MachineSizing{MachineSizingExact, MachineSizingOvercommit, MachineSizingUnlimited}
-	for _, value := range known {
-		if sizing == value {
-			return nil
-		}
+	if slices.Contains(known, sizing) {
+		return nil
 	}
 	return field.ErrorList{field.NotSupported(path, sizing, known)}
 }
@@ -89,10 +87,9 @@ func decodeStrictly(raw *runtime.RawExtension, into runtime.Object) error {
 	if raw == nil || len(raw.Raw) == 0 {
 		return nil
 	}
+	// Only that kind is known. Users name the kind, and one of ours has quantities, which take hours to parse if they are made for it.
 	scheme := runtime.NewScheme()
-	if err := AddToScheme(scheme); err != nil {
-		return err
-	}
+	scheme.AddKnownTypes(SchemeGroupVersion, into)
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(SchemeGroupVersion)
 	return runtime.DecodeInto(decoder, raw.Raw, into)
 }
