@@ -123,7 +123,8 @@ func newWebhooks(mgr manager.Manager, reader client.Reader, nodeRanges ...netip.
 	for _, args := range []extensionswebhook.Args{
 		validating("cloudprofiles", &gardencorev1beta1.CloudProfile{}, LabelProvider, NewCloudProfile()),
 		validating("namespacedcloudprofiles", &gardencorev1beta1.NamespacedCloudProfile{}, LabelProvider, NewNamespacedCloudProfile(reader)),
-		validating("shoots", &gardencorev1beta1.Shoot{}, LabelProvider, NewShoot(reader, nodeRanges...)),
+		// A scheduler and a migration choose the Seed by the subresource.
+		validating("shoots", &gardencorev1beta1.Shoot{}, LabelProvider, NewShoot(reader, nodeRanges...), "binding"),
 		validating("seeds", &gardencorev1beta1.Seed{}, LabelProvider, NewSeed(reader)),
 		validating("credentialsbindings", &securityv1alpha1.CredentialsBinding{}, LabelProvider, NewCredentialsBinding(reader)),
 		validating("secretbindings", &gardencorev1beta1.SecretBinding{}, LabelProvider, NewSecretBinding(reader)),
@@ -151,12 +152,16 @@ func newWebhooks(mgr manager.Manager, reader client.Reader, nodeRanges ...netip.
 	return webhooks, nil
 }
 
-func validating(resource string, obj client.Object, label string, validator extensionswebhook.Validator) extensionswebhook.Args {
+func validating(resource string, obj client.Object, label string, validator extensionswebhook.Validator, subresources ...string) extensionswebhook.Args {
+	types := []extensionswebhook.Type{{Obj: obj}}
+	for _, subresource := range subresources {
+		types = append(types, extensionswebhook.Type{Obj: obj, Subresource: &subresource})
+	}
 	return extensionswebhook.Args{
 		Name:           "validation." + resource,
 		Path:           "validate/" + resource,
 		ObjectSelector: labelled(label),
-		Validators:     map[extensionswebhook.Validator][]extensionswebhook.Type{validator: {{Obj: obj}}},
+		Validators:     map[extensionswebhook.Validator][]extensionswebhook.Type{validator: types},
 	}
 }
 

@@ -56,17 +56,19 @@ func checkSecret(data, before map[string][]byte) field.ErrorList {
 	if errs := checkCredentials(data, path); len(errs) > 0 {
 		return errs
 	}
-	now, err := cluster.Parse(data[kubernetes.KubeConfig])
-	if err != nil {
-		return nil // There is none.
-	}
-	was, err := cluster.Parse(before[kubernetes.KubeConfig])
-	if err != nil || was.Host == now.Host {
+	if sameServer(data[kubernetes.KubeConfig], before[kubernetes.KubeConfig]) {
 		return nil
 	}
-	// Nobody would ever find the machines in the first cluster again.
 	return field.ErrorList{field.Forbidden(path.Key(kubernetes.KubeConfig),
-		"its server must stay the same, as machines of shoots may be there: make another Secret and another binding for another cluster")}
+		"its server must stay the same, as machines of shoots may be there: make another Secret and another binding for the shoots of another cluster")}
+}
+
+// sameServer reports whether two kubeconfigs have the same server, or one of them has none. Nobody would ever find the machines at
+// the first one again.
+func sameServer(a, b []byte) bool {
+	first, firstErr := cluster.Parse(a)
+	second, secondErr := cluster.Parse(b)
+	return firstErr != nil || secondErr != nil || first.Host == second.Host
 }
 
 // checkCredentials checks the data of a Secret. No message has anything of it.
@@ -158,8 +160,8 @@ func dataOf(ctx context.Context, reader client.Reader, ref corev1.ObjectReferenc
 	return nil, nil, nil
 }
 
-// leadElsewhere reports whether the credentials of a shoot lead to another cluster than its seed.
-func leadElsewhere(ctx context.Context, reader client.Reader, shoot *gardencorev1beta1.Shoot) (bool, error) {
+// kubeconfigOf returns the kubeconfig in the credentials of a shoot, whose machines are in that cluster; without one they are in the seed.
+func kubeconfigOf(ctx context.Context, reader client.Reader, shoot *gardencorev1beta1.Shoot) ([]byte, error) {
 	var (
 		ref corev1.ObjectReference
 		err error
@@ -175,11 +177,10 @@ func leadElsewhere(ctx context.Context, reader client.Reader, shoot *gardencorev
 		ref = secretReference(binding)
 	}
 	if err != nil {
-		return false, client.IgnoreNotFound(err)
+		return nil, client.IgnoreNotFound(err)
 	}
 	data, _, err := dataOf(ctx, reader, ref, field.NewPath("spec", "credentialsBindingName"))
-	_, ok := data[kubernetes.KubeConfig]
-	return ok, err
+	return data[kubernetes.KubeConfig], err
 }
 
 // NewSeed returns the validator for Seeds of type local, and for Seeds whose backups are: there is nothing to configure,

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -70,7 +71,29 @@ func (v *shootValidator) check(ctx context.Context, shoot, old *gardencorev1beta
 		return nil, err
 	}
 	nodes, err := v.checkNodes(ctx, shoot, old, spec)
-	return append(append(errs, images...), nodes...), err
+	if err != nil {
+		return nil, err
+	}
+	credentials, err := v.checkCredentials(ctx, shoot, old, spec)
+	return slices.Concat(errs, images, nodes, credentials), err
+}
+
+// checkCredentials looks at other credentials than before.
+func (v *shootValidator) checkCredentials(ctx context.Context, shoot, old *gardencorev1beta1.Shoot, spec *field.Path) (field.ErrorList, error) {
+	if len(old.Spec.Provider.Workers) == 0 ||
+		ptr.Equal(shoot.Spec.CredentialsBindingName, old.Spec.CredentialsBindingName) && ptr.Equal(shoot.Spec.SecretBindingName, old.Spec.SecretBindingName) {
+		return nil, nil
+	}
+	now, err := kubeconfigOf(ctx, v.reader, shoot)
+	if err != nil {
+		return nil, err
+	}
+	was, err := kubeconfigOf(ctx, v.reader, old)
+	if err != nil || sameServer(now, was) {
+		return nil, err
+	}
+	return field.ErrorList{field.Forbidden(spec.Child("credentialsBindingName"),
+		"the server of its kubeconfig must stay the same, as the machines are there: make another Shoot for another cluster")}, nil
 }
 
 func byName(pools []gardencorev1beta1.Worker) map[string]*gardencorev1beta1.Worker {
@@ -162,7 +185,7 @@ func (v *shootValidator) checkNodes(ctx context.Context, shoot, old *gardencorev
 	if len(inSeed) == 0 {
 		return errs, nil
 	}
-	if elsewhere, err := leadElsewhere(ctx, v.reader, shoot); elsewhere || err != nil {
+	if kubeconfig, err := kubeconfigOf(ctx, v.reader, shoot); kubeconfig != nil || err != nil {
 		return errs, err
 	}
 	return append(errs, inSeed...), nil

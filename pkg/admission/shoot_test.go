@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	securityv1alpha1 "github.com/gardener/gardener/pkg/apis/security/v1alpha1"
 
@@ -63,6 +64,13 @@ func TestShoots(t *testing.T) {
 		silent = NewShoot(silent())
 		inSeed = changed(good, func(s *s) { s.Spec.Networking.Nodes = new("10.1.0.0/24") })
 		bare   = changed(good, func(s *s) { s.Spec.Provider.Workers = nil })
+		// moved has another binding, for a server.
+		moved = func(server string) extensionswebhook.Validator {
+			secret := credentialsSecret(map[string][]byte{"kubeconfig": kubeconfig(server)})
+			secret.Name = "moved"
+			other := changed(binding(), func(b *securityv1alpha1.CredentialsBinding) { b.Name, b.CredentialsRef.Name = "moved", "moved" })
+			return NewShoot(reader(cloudProfile(), seed(), binding(), credentialsSecret(map[string][]byte{"kubeconfig": kubeconfig("https://elsewhere")}), other, secret))
+		}
 	)
 	run(t, map[string]test[*gardencorev1beta1.Shoot]{
 		"a good one":                           {validator: v, obj: good},
@@ -110,6 +118,9 @@ func TestShoots(t *testing.T) {
 			validator: NewShoot(reader(cloudProfile(), seed(), binding(), credentialsSecret(map[string][]byte{"kubeconfig": kubeconfig("https://elsewhere")})))},
 		"the same by a SecretBinding": {obj: changed(inSeed, func(s *s) { s.Spec.CredentialsBindingName, s.Spec.SecretBindingName = nil, new("old") }),
 			validator: NewShoot(reader(cloudProfile(), seed(), secretBinding(), credentialsSecret(map[string][]byte{"kubeconfig": kubeconfig("https://elsewhere")})))},
+		"credentials for the machines' cluster that are others": {validator: moved("https://elsewhere"), old: good, obj: changed(good, func(s *s) { s.Spec.CredentialsBindingName = new("moved") })},
+		"credentials for another cluster": {validator: moved("https://another"), old: good, obj: changed(good, func(s *s) { s.Spec.CredentialsBindingName = new("moved") }),
+			errs: []string{"spec.credentialsBindingName: Forbidden: the server of its kubeconfig must stay the same"}},
 		"nodes among the seed's pods, and credentials that are missing": {obj: inSeed, validator: NewShoot(reader(cloudProfile(), seed(), binding())), errs: []string{"it overlaps"}},
 		"nodes among the seed's pods, and no binding":                   {obj: inSeed, validator: NewShoot(reader(cloudProfile(), seed())), errs: []string{"it overlaps"}},
 	})

@@ -231,6 +231,13 @@ var _ = Describe("Shoots", func() {
 		bad := shoot("in-seed")
 		bad.Spec.SeedName, bad.Spec.Networking.Nodes = new("local"), new("10.1.0.0/24")
 		refuse(ctx, bad, `spec.networking.nodes: Invalid value: "10.1.0.0/24": it overlaps spec.networks.pods of the Seed local (10.1.0.0/16)`)
+
+		By("refusing them when a scheduler chooses the Seed, too")
+		scheduled := shoot("scheduled")
+		scheduled.Spec.Networking.Nodes = new("10.1.0.0/24")
+		create(ctx, scheduled)
+		scheduled.Spec.SeedName = new("local")
+		Expect(c.SubResource("binding").Update(ctx, scheduled)).To(MatchError(ContainSubstring("it overlaps spec.networks.pods of the Seed local")))
 	})
 })
 

@@ -117,10 +117,10 @@ func installChart(ctx context.Context, name, namespace string, gardener map[stri
 	GinkgoHelper()
 	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.3"})
 	Expect(err).NotTo(HaveOccurred())
-	rendered, err := renderer.Render(ctx, chart.Embedded(os.DirFS(filepath.Join("..", "..", "..", "charts", "admission-local")), name),
+	objects, err := renderer.Render(ctx, chart.Embedded(os.DirFS(filepath.Join("..", "..", "..", "charts", "admission-local")), name),
 		chart.Release{Name: "provider-local", Namespace: namespace}, map[string]any{"gardener": gardener, "image": "operator-extension:test"})
 	Expect(err).NotTo(HaveOccurred())
-	for _, obj := range rendered.Objects {
+	for _, obj := range objects {
 		switch kind := obj.GetObjectKind().GroupVersionKind().Kind; kind {
 		case "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
 			Expect(c.Create(ctx, obj)).To(Succeed())
