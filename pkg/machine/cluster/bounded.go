@@ -38,6 +38,9 @@ const (
 	watchTimeout = 15 * time.Minute
 	// bodyMax is the size in bytes of the largest answer that is read, and of what is read of one watch.
 	bodyMax = 8 << 20
+	// elementsMax is how many commas that may have. Each stands for an element of a list or a field, which may be empty, and takes a
+	// kilobyte and more in memory.
+	elementsMax = 1 << 16
 	// errorMax is the size in bytes of what is read of an answer that is an error, and messageMax of what is logged of it.
 	errorMax, messageMax = 64 << 10, 2 << 10
 )
@@ -91,16 +94,19 @@ func acceptJSON(accept string) string {
 	return cmp.Or(strings.Join(types, ","), runtime.ContentTypeJSON)
 }
 
-// hugeNumber is a value in JSON that resource.Quantity would write out, digit by digit, which may take hours.
-var hugeNumber = regexp.MustCompile(`(?:^|["\s:,\[])[\s\v\x{85}\pZ]*[+-]?[0-9.]+[eE](?:-[0-9]{3,}|\+?[0-9]{5,})[\s\v\x{85}\pZ]*["\s,\]}]`)
+// hugeNumber is a value in JSON that resource.Quantity would write out, digit by digit, or read in a time that grows with the square of
+// its length, which may take hours.
+var hugeNumber = regexp.MustCompile(`(?:^|["\s:,\[])[\s\v\x{85}\pZ]*[+-]?(?:[0-9.]{65}|[0-9.]+[eE](?:-[0-9]{3,}|\+?[0-9]{5,})[\s\v\x{85}\pZ]*["\s,\]}])`)
 
 // checkedBody lets through one line after the other, which is an event of a watch or more, and none with a hugeNumber: these
-// would be parsed.
+// would be parsed. All of them together have elementsMax at most.
 type checkedBody struct {
 	io.Closer
 	lines *bufio.Reader
 	// checked is what has not been read yet.
 	checked []byte
+	// elements is how many commas there were.
+	elements int
 }
 
 // Read implements io.Reader.
@@ -108,7 +114,10 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	if len(b.checked) == 0 {
 		line, err := b.lines.ReadBytes('\n')
 		if hugeNumber.Match(line) {
-			return 0, errors.New("the server's answer has a number whose exponent is too large")
+			return 0, errors.New("the server's answer has a number that is too long, or whose exponent is too large")
+		}
+		if b.elements += bytes.Count(line, []byte(",")); b.elements > elementsMax {
+			return 0, fmt.Errorf("the server's answer has more than %d elements", elementsMax)
 		}
 		if b.checked = line; len(line) == 0 {
 			return 0, err

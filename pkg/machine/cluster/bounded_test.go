@@ -90,8 +90,9 @@ func TestAnAnswerWithoutEndIsNotRead(t *testing.T) {
 func TestQuantitiesThatTakeHoursAreNotParsed(t *testing.T) {
 	for quantity, isRefused := range map[string]bool{
 		`"1e-999999999"`: true, `1e-999999999`: true, "\"\u00a0 -.1E-0300000\u2003\"": true, `"123456789012345678901e+999999999"`: true, `"1e99999"`: true,
-		"\n1e-999999999\n": true,
-		`"1e-99"`:          false, `"1e9999"`: false, `"110Mi"`: false, `"1234567e-4123-4123-8123-123456789012"`: false,
+		"\n1e-999999999\n": true, `"` + strings.Repeat("1", 1<<20) + `"`: true, `{"a": -.` + strings.Repeat("1", 1<<20) + `}`: true,
+		`"` + strings.Repeat("1", 64) + `"`: false,
+		`"1e-99"`:                           false, `"1e9999"`: false, `"110Mi"`: false, `"1234567e-4123-4123-8123-123456789012"`: false,
 	} {
 		t.Run(quantity, func(t *testing.T) {
 			g := NewWithT(t)
@@ -100,11 +101,25 @@ func TestQuantitiesThatTakeHoursAreNotParsed(t *testing.T) {
 			})
 			ended := make(chan error, 1)
 			go func() { ended <- c.Get(t.Context(), client.ObjectKey{Namespace: "any", Name: "any"}, &corev1.Pod{}) }()
-			refused := MatchError(ContainSubstring("a number whose exponent is too large"))
+			refused := MatchError(ContainSubstring("a number that is too long, or whose exponent is too large"))
 			if !isRefused {
 				refused = Or(BeNil(), Not(refused))
 			}
 			g.Eventually(ended, "10s").Should(Receive(refused))
+		})
+	}
+}
+
+func TestEmptyElementsAreNotDecoded(t *testing.T) {
+	for name, elements := range map[string]string{"on one line": "{},", "on lines of their own": "null,\n"} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := hostile(t, func(w http.ResponseWriter, _ *http.Request) {
+				writeJSON(w, http.StatusOK, `{"kind":"PodList","apiVersion":"v1","items":[`+strings.Repeat(elements, 1<<20)+`{}]}`)
+			})
+			pods := &corev1.PodList{}
+			g.Expect(c.List(t.Context(), pods)).To(MatchError(ContainSubstring("more than 65536 elements")))
+			g.Expect(pods.Items).To(BeEmpty())
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -35,6 +36,9 @@ const (
 	// bytesInFlight is how many bytes the requests may have that a webhook serves at a time. Decoded, they take several times
 	// as much.
 	bytesInFlight = 16 << 20
+	// bytesPerElement is how many bytes of its limit a request has for each of its commas. Each stands for an element of a list or a
+	// field, which may be empty, and takes a kilobyte and more in memory.
+	bytesPerElement = 16
 	// minBytes is what a request counts at least: a webhook serves at most bytesInFlight/minBytes requests at a time.
 	minBytes = 128 << 10
 
@@ -45,7 +49,8 @@ const (
 	maxYAML = 256 << 10
 )
 
-// Handler serves a webhook within limits. A request is refused with 413 if it is longer than maxBytes, and with 503 while
+// Handler serves a webhook within limits. A request is refused with 413 if it is longer than maxBytes, with an error if it has more
+// than a comma for 16 of these bytes, and with 503 while
 // the webhook serves as many requests as it may. Requests have a deadline, in their context and for their body: timeout, or
 // less if the API server says so. The webhook is next; limits of one webhook do not touch others.
 func Handler(next http.Handler, maxBytes int64, timeout time.Duration) http.Handler {
@@ -80,9 +85,24 @@ func Handler(next http.Handler, maxBytes int64, timeout time.Duration) http.Hand
 		ctx, cancel := context.WithDeadline(r.Context(), deadline)
 		defer cancel()
 		r = r.WithContext(ctx)
-		r.Body = http.MaxBytesReader(w, r.Body, maxBytes)
+		r.Body = &elements{ReadCloser: http.MaxBytesReader(w, r.Body, maxBytes), left: maxBytes / bytesPerElement}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// elements ends a body that has too many of them.
+type elements struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (e *elements) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if e.left -= int64(bytes.Count(p[:n], []byte(","))); e.left < 0 {
+		return 0, errors.New("the request has too many elements")
+	}
+	return n, err
 }
 
 // CheckYAML refuses YAML that is long or has aliases, before it is decoded. With aliases a document of some kilobytes can

@@ -174,6 +174,30 @@ func TestABodyThatDoesNotComeEndsWithTheDeadline(t *testing.T) {
 	g.Eventually(result, "30s").Should(Receive(MatchError(ContainSubstring("timeout"))))
 }
 
+func TestABodyOfManyElementsIsNotDecoded(t *testing.T) {
+	for name, test := range map[string]struct {
+		elements int
+		wrong    string
+	}{
+		"as many as there may be": {SmallObject/16 - 1, ""},
+		"more":                    {SmallObject / 16, "the request has too many elements"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			body := `[` + strings.Repeat("{},", test.elements) + `{},{}]`
+			next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, err := io.ReadAll(r.Body)
+				if test.wrong == "" {
+					g.Expect(err).NotTo(HaveOccurred())
+				} else {
+					g.Expect(err).To(MatchError(test.wrong))
+				}
+			})
+			Handler(next, SmallObject, time.Second).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
+		})
+	}
+}
+
 func TestYAMLIsShortAndHasNoAliases(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(CheckYAML([]byte("a: 1\nb: '*'"))).To(Succeed())
