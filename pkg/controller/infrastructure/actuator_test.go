@@ -92,7 +92,7 @@ func TestWithMachinesInAnotherCluster(t *testing.T) {
 
 	e.ask("reconcile")
 	e.mustReconcile()
-	g.Expect(e.only()).To(Equal([]string{"apply NetworkPolicy"}))
+	g.Expect(e.only()).To(Equal([]string{"apply NetworkPolicy", "apply NetworkPolicy", "apply NetworkPolicy"}))
 	g.Expect(e.other.requests).To(Equal([]string{"get Namespace", "apply NetworkPolicy", "list IPPoolList"}))
 
 	// An API server deletes a namespace when what is in it is gone.
@@ -441,8 +441,8 @@ func TestSpendsFewRequests(t *testing.T) {
 		},
 		"in another cluster": {
 			remote:   true,
-			create:   []string{"patch Infrastructure", "apply NetworkPolicy", "status Infrastructure"},
-			again:    []string{"patch Infrastructure", "apply NetworkPolicy", "status Infrastructure"},
+			create:   []string{"patch Infrastructure", "apply NetworkPolicy", "apply NetworkPolicy", "apply NetworkPolicy", "status Infrastructure"},
+			again:    []string{"patch Infrastructure", "apply NetworkPolicy", "apply NetworkPolicy", "apply NetworkPolicy", "status Infrastructure"},
 			deletion: nil,
 			elsewhere: map[string][]string{
 				"create":   {"create Namespace", "apply NetworkPolicy", "list IPPoolList", "apply IPPool"},

@@ -163,46 +163,49 @@ func (r reach) egressRules() []networkingv1.NetworkPolicyEgressRule {
 	return out
 }
 
-// controlPlanePolicy is nil if the control plane is not in a seed, where no policy but this one would select its pods, or
-// if there is nothing by which it could tell the machines.
+// controlPlanePolicy is nil if the control plane is not in a seed, where no policy but this one would select its pods. It lets nothing
+// through if there is nothing by which it could tell the machines.
 func (r reach) controlPlanePolicy() *networkingv1.NetworkPolicy {
 	if r.seed == nil {
 		return nil
 	}
 	to := pods(machines())
 	if r.remote {
-		// It is up to a user which private range that is.
-		to = blocksExcept(slices.DeleteFunc(slices.Clone(r.nodes), func(nodes netip.Prefix) bool { return r.refusal(nodes) != "" }), r.seed.blocked)
-	}
-	if len(to) == 0 {
-		return nil
+		// It is up to a user which private range that is, and Gardener lets it overlap those of the seed.
+		to = blocksExcept(slices.DeleteFunc(slices.Clone(r.nodes), func(nodes netip.Prefix) bool { return r.refusal(nodes) != "" }),
+			slices.Concat(r.seed.nodes, r.seed.pods, r.seed.services, r.seed.blocked, r.loadBalancers, r.resolvers))
 	}
 	return newPolicy(r.namespace, ControlPlanePolicy, "Lets the components of the shoot's control plane reach its machines.", networkingv1.NetworkPolicySpec{
 		PodSelector: controlPlane(),
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
-		Egress:      []networkingv1.NetworkPolicyEgressRule{{To: to}},
+		Egress:      rule(to),
 	})
 }
 
 // serverPolicies are for clusters that Gardener's policies leave out, as those in the network of the seed's nodes. A user says by
-// a kubeconfig where the server is, so they open only what the operator has listed.
+// a kubeconfig where the server is, so they open only what the operator has listed. They let nothing through if there is nothing.
 func (r reach) serverPolicies() []*networkingv1.NetworkPolicy {
 	if r.seed == nil || !r.remote {
 		return nil
 	}
 	to := blocksExcept(r.servers, r.seed.blocked)
-	if len(to) == 0 {
-		return nil
-	}
 	var out []*networkingv1.NetworkPolicy
 	for _, name := range slices.Sorted(maps.Keys(clients())) {
 		out = append(out, newPolicy(r.namespace, ServersPolicy+name, "Lets "+name+" reach the API server of the cluster in which the machines are.", networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: clients()[name]},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
-			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: to, Ports: []networkingv1.NetworkPolicyPort{portRange(corev1.ProtocolTCP, 1, 65535)}}},
+			Egress:      rule(to, portRange(corev1.ProtocolTCP, 1, 65535)),
 		}))
 	}
 	return out
+}
+
+// rule has no rule for nothing: that would let everything through. A policy without rules stays, as it takes the place of one with.
+func rule(to []networkingv1.NetworkPolicyPeer, ports ...networkingv1.NetworkPolicyPort) []networkingv1.NetworkPolicyEgressRule {
+	if len(to) == 0 {
+		return nil
+	}
+	return []networkingv1.NetworkPolicyEgressRule{{To: to, Ports: ports}}
 }
 
 func newPolicy(namespace, name, description string, spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
