@@ -407,7 +407,7 @@ func (l location) explain(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return l.waitFor(fmt.Errorf("%w (in the cluster of the shoot's credentials): %w", err, errNoNamespace))
 	}
-	return fmt.Errorf("%w (in the cluster of the shoot's credentials)", err)
+	return reconciler.ExplainRemote(fmt.Errorf("%w (in the cluster of the shoot's credentials)", err))
 }
 
 func (l location) waitFor(cause error) error {

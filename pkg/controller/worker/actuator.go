@@ -212,7 +212,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) (err error) {
 	if err := recordImages(w, machines); err != nil {
 		return err
 	}
-	deployed, err := a.deployDeployments(ctx, w, machines, existing, hibernated)
+	deployed, err := a.deployDeployments(ctx, op, machines, existing)
 	if err != nil {
 		return err
 	}
@@ -260,8 +260,8 @@ func (a *actuator) observe(ctx context.Context, namespace string) (*observed, er
 	return out, nil
 }
 
-// asleep reports whether no machine is wanted of any deployment, as after a hibernation. If there are none that may be since
-// the cache is behind, as after a restoration; those that are new indeed need no waking.
+// asleep reports whether no machine is wanted of any deployment, as after a hibernation. If there are none, they are new, and need no
+// waking.
 func (o *observed) asleep() bool {
 	isWanted := func(d machinev1alpha1.MachineDeployment) bool { return d.Spec.Replicas != 0 }
 	return len(o.deployments.Items) > 0 && !slices.ContainsFunc(o.deployments.Items, isWanted)
@@ -347,14 +347,19 @@ func (a *actuator) deploy(ctx context.Context, obj client.Object, change func())
 // deployDeployments deploys the MachineDeployments and returns them as the API server has them then. Its answers are newer
 // than the cache, so nothing is taken for the outcome of this that is from before. They are patched, not applied: replicas are
 // cluster-autoscaler's as well, and only a change of ours may overwrite what it has set meanwhile.
-func (a *actuator) deployDeployments(ctx context.Context, w *extensionsv1alpha1.Worker, machines []zoned, existing *observed, hibernated bool) ([]machinev1alpha1.MachineDeployment, error) {
+func (a *actuator) deployDeployments(ctx context.Context, op *operation, machines []zoned, existing *observed) ([]machinev1alpha1.MachineDeployment, error) {
+	w, hibernated := op.Object, op.Cluster.IsHibernated()
 	if hibernated {
 		if err := a.forceDeletion(ctx, existing.machines.Items); err != nil {
 			return nil, err
 		}
 	}
 
-	scale := scaling{hibernated: hibernated, autoscaled: extensionsv1alpha1helper.ClusterAutoscalerRequired(w.Spec.Pools), awake: !hibernated && existing.asleep()}
+	scale := scaling{
+		hibernated: hibernated, autoscaled: extensionsv1alpha1helper.ClusterAutoscalerRequired(w.Spec.Pools),
+		// After a migration the cache may have some of the restored deployments yet, such as those without machines.
+		awake: !hibernated && op.Type != gardencorev1beta1.LastOperationTypeRestore && existing.asleep(),
+	}
 	out := make([]machinev1alpha1.MachineDeployment, len(machines))
 	var tasks []flow.TaskFn
 	for i := range machines {
@@ -768,7 +773,8 @@ var (
 			return exhausted.MatchString(message) && !quotaExceeded.MatchString(message)
 		},
 		gardencorev1beta1.ErrorConfigurationProblem: regexp.MustCompile(`(?i)code = \[InvalidArgument\]`).MatchString,
-		gardencorev1beta1.ErrorInfraUnauthorized:    regexp.MustCompile(`(?i)code = \[(Unauthenticated|PermissionDenied)\]`).MatchString,
+		gardencorev1beta1.ErrorInfraUnauthenticated: regexp.MustCompile(`(?i)code = \[Unauthenticated\]`).MatchString,
+		gardencorev1beta1.ErrorInfraUnauthorized:    regexp.MustCompile(`(?i)code = \[PermissionDenied\]`).MatchString,
 	}
 )
 

@@ -35,6 +35,8 @@ const (
 	retrySecret = 2 * time.Second
 	// settledAfter is when the cache has all that was deployed.
 	settledAfter = 10 * time.Second
+	// remoteTimeout bounds what a forced deletion spends on a cluster that a user has named.
+	remoteTimeout = 20 * time.Second
 )
 
 // stage is one kind of what machines are made of.
@@ -244,7 +246,7 @@ func (a *actuator) deleteUnwanted(ctx context.Context, op *operation, machines [
 
 // ForceDelete implements reconciler.Actuator. It deletes all that machines are made of in the seed, whether or not anybody
 // wants to take a finalizer off, and then the machines themselves. It waits for nothing. Machines in another cluster that
-// does not answer are left there.
+// does not answer within remoteTimeout are left there.
 func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
 	w := op.Object
 	live := reconciler.Target{Client: a.client, Live: a.reader}
@@ -263,16 +265,19 @@ func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
 		return err
 	}
 
-	if a.Clusters != nil {
-		found, err := a.Clusters.Get(ctx, w.Spec.SecretRef, w.Namespace)
-		if err == nil && found.Remote {
-			err = deletePods(ctx, found.Client, found.Client, found.Namespace)
-		}
-		if err != nil {
-			op.Log.Error(err, "Machines are left in the cluster of the credentials, if there is one")
-		}
+	if err := deletePods(ctx, a.reader, a.client, w.Namespace); err != nil || a.Clusters == nil {
+		return err
 	}
-	return deletePods(ctx, a.reader, a.client, w.Namespace)
+	ctx, cancel := context.WithTimeout(ctx, remoteTimeout)
+	defer cancel()
+	found, err := a.Clusters.Get(ctx, w.Spec.SecretRef, w.Namespace)
+	if err == nil && found.Remote {
+		err = deletePods(ctx, found.Client, found.Client, found.Namespace)
+	}
+	if err != nil {
+		op.Log.Error(err, "Machines are left in the cluster of the credentials, if there is one")
+	}
+	return nil
 }
 
 // releaseCredentials takes the finalizers of machine-controller-manager off the credentials, which are gardenlet's to

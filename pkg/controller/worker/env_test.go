@@ -51,6 +51,8 @@ type seed struct {
 	opts  Options
 	// fail may return an error for a request.
 	fail func(verb string, obj client.Object) error
+	// behind tells which MachineDeployments the cache does not have yet.
+	behind func(machinev1alpha1.MachineDeployment) bool
 	// requests are those that would reach an API server, in the form "VERB KIND". Some are sent in parallel.
 	requests []string
 	lock     sync.Mutex
@@ -194,7 +196,11 @@ func (c *seed) restart() {
 			if metadata, ok := list.(*metav1.PartialObjectMetadataList); ok {
 				c.note("list " + strings.TrimSuffix(metadata.Kind, "List"))
 			}
-			return inner.List(ctx, list, opts...)
+			err := inner.List(ctx, list, opts...)
+			if deployments, ok := list.(*machinev1alpha1.MachineDeploymentList); ok && c.behind != nil {
+				deployments.Items = slices.DeleteFunc(deployments.Items, c.behind)
+			}
+			return err
 		},
 		Create: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return c.request("create", obj, func() error {

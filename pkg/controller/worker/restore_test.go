@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gardener/gardener/extensions/pkg/controller/worker"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/gardener/shootstate"
@@ -126,8 +125,18 @@ func TestAMistakeInTheWorkerStopsTheRestoration(t *testing.T) {
 }
 
 func TestReplicasThatWereRestoredAreKeptThoughTheCacheIsBehind(t *testing.T) {
-	g := NewWithT(t)
-	d := &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{UID: "1"}, Spec: machinev1alpha1.MachineDeploymentSpec{Replicas: 3}}
-	scale := scaling{autoscaled: true, awake: (&observed{}).asleep()}
-	g.Expect(scale.replicas(d, &worker.MachineDeployment{Minimum: 1, Maximum: 5})).To(BeEquivalentTo(3))
+	for name, behind := range map[string]func(machinev1alpha1.MachineDeployment) bool{
+		"and has no deployment":          func(machinev1alpha1.MachineDeployment) bool { return true },
+		"and has those without machines": func(d machinev1alpha1.MachineDeployment) bool { return d.Spec.Replicas > 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newSeed(t, restored(t))
+			c.scaleManager(0)
+			c.create(&machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: namespace + "-b-z1"}})
+			c.behind = behind
+			c.mustReconcile()
+			g.Expect(c.replicas()).To(HaveKeyWithValue("a-z1", int32(3)))
+		})
+	}
 }
