@@ -23,6 +23,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/operatingsystemconfig"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/selfhostedshootexposure"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/worker"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes/kubelet"
@@ -137,7 +138,7 @@ func (s *seed) addMockNodes() (mock.Nodes, error) {
 	}
 	port := *s.Config.Mock.Nodes.KubeletPort
 	fleet, err := nodes.New(nodes.Options{
-		Connect:         nodes.FromSecrets(s.GetClient()),
+		Connect:         extensioncluster.ShootAccess(s.GetClient()),
 		Kubelet:         nodes.KubeletEndpoint{Host: Name + "." + s.Options.Namespace + ".svc", Port: int32(port)}, // #nosec G115 -- validated
 		GPUResourceName: s.Config.Machines.GPUResourceName,
 		Log:             s.GetLogger().WithName("mock-nodes"),

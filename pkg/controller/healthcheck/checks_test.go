@@ -5,9 +5,14 @@
 package healthcheck
 
 import (
+	"compress/gzip"
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -19,6 +24,8 @@ import (
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -342,7 +349,7 @@ users: [{name: it, user: {token: secret}}]
 	}{
 		{"takes the internal access first", []client.Object{secret("gardener-internal")}, ""},
 		{"takes the other one if there is no internal one", []client.Object{secret("gardener")}, ""},
-		{"says that there is none", nil, "the Secret with its kubeconfig is missing"},
+		{"says that there is none", nil, "gardenlet has written no credentials"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -359,4 +366,42 @@ users: [{name: it, user: {token: secret}}]
 			g.Expect(err).To(MatchError(ContainSubstring("/api/v1/nodes")), "the first request is the one for Nodes")
 		})
 	}
+}
+
+func TestAShootCannotMakeUsReadNodesOfAnySize(t *testing.T) {
+	g := NewWithT(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.Expect(r.Header.Get("Accept-Encoding")).To(Equal("gzip"))
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		packed := gzip.NewWriter(w)
+		_, _ = io.WriteString(packed, `{"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": "`)
+		_, _ = io.Copy(packed, io.LimitReader(endless('a'), 64<<20))
+		_, _ = io.WriteString(packed, `"}}]}`)
+		_ = packed.Close()
+	}))
+	t.Cleanup(server.Close)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["it"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+	config.AuthInfos["it"] = &clientcmdapi.AuthInfo{Token: "secret"}
+	config.Contexts["it"] = &clientcmdapi.Context{Cluster: "it", AuthInfo: "it"}
+	config.CurrentContext = "it"
+	kubeconfig, err := clientcmd.Write(*config)
+	g.Expect(err).NotTo(HaveOccurred())
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gardener"}, Data: map[string][]byte{"kubeconfig": kubeconfig}}
+
+	nodes, err := nodesBySecret(fakeclient.NewClientBuilder().WithObjects(secret).Build())(t.Context(), namespace)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = listNodes(t.Context(), nodes)
+	g.Expect(err).To(MatchError("100 Nodes take more than 16 MiB: make them smaller"))
+}
+
+// endless is a text of one letter.
+type endless byte
+
+func (e endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(e)
+	}
+	return len(p), nil
 }

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"regexp"
 	"slices"
@@ -47,10 +48,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	extensionsconfigv1alpha1 "github.com/gardener/gardener/extensions/pkg/apis/config/v1alpha1"
 	library "github.com/gardener/gardener/extensions/pkg/controller/healthcheck"
 	"github.com/gardener/gardener/extensions/pkg/controller/healthcheck/worker"
-	"github.com/gardener/gardener/extensions/pkg/util"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -60,6 +59,7 @@ import (
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
@@ -82,8 +82,8 @@ const (
 	scaleDownThreshold = 15 * time.Minute
 	// namesMax is how many Nodes a message names.
 	namesMax = 5
-	// pageSize is the number of Nodes in one answer, at some 10 KB each.
-	pageSize = 100
+	// pageSize is the number of Nodes in one answer, at some 10 KB each, and answerMax how many bytes it may have at most.
+	pageSize, answerMax = 100, 16 << 20
 	// shootsMax is how many clients are kept. The least recently used one goes first.
 	shootsMax = 512
 	// requestTimeout is how long a shoot's API server may take for all its Nodes.
@@ -578,7 +578,8 @@ type node struct {
 	created time.Time
 }
 
-// listNodes returns the Nodes of machine-controller-manager. It keeps no more than one page of them in memory.
+// listNodes returns the Nodes of machine-controller-manager. It keeps no more than two pages of them in memory: the next one is read
+// meanwhile.
 func listNodes(ctx context.Context, c corev1client.NodeInterface) ([]node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -593,8 +594,12 @@ func listNodes(ctx context.Context, c corev1client.NodeInterface) ([]node, error
 		}
 		return nil
 	})
-	if errors.Is(err, context.DeadlineExceeded) {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s", requestTimeout)
+	case errors.As(err, &tooLarge):
+		err = fmt.Errorf("%d Nodes take more than %d MiB: make them smaller", pageSize, answerMax>>20)
 	}
 	return out, err
 }
@@ -606,24 +611,34 @@ func isReady(condition corev1.NodeCondition) bool {
 // openNodes returns a client for the Nodes of the shoot whose control plane is in a namespace.
 type openNodes func(ctx context.Context, namespace string) (corev1client.NodeInterface, error)
 
-// nodesBySecret uses the Secret gardener-internal or gardener, which gardenlet writes for extensions.
+// nodesBySecret uses the credentials that gardenlet writes for extensions.
 func nodesBySecret(seed client.Client) openNodes {
+	access := extensioncluster.ShootAccess(seed)
 	return func(ctx context.Context, namespace string) (corev1client.NodeInterface, error) {
-		config, _, err := util.NewClientForShoot(ctx, seed, namespace, client.Options{}, extensionsconfigv1alpha1.RESTOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("the Secret with its kubeconfig is missing: %w", err)
-		}
+		config, err := access(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}
-		// The API server limits the rate, and the library's client makes a discovery request.
+		// The API server limits the rate.
 		config.QPS, config.ContentType = -1, runtime.ContentTypeProtobuf
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 		c, err := corev1client.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}
 		return c.Nodes(), nil
 	}
+}
+
+// bounded ends an answer that is larger than answerMax, unpacked: who owns the shoot decides how large its Nodes are.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(request)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, answerMax)
+	}
+	return response, err
 }
 
 // shoots lists the Nodes of shoots. It keeps a client for each of them until a request fails, since nothing else shows that

@@ -63,3 +63,17 @@ func TestTrim(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(other).To(Equal("something else"))
 }
+
+func TestTrimPod(t *testing.T) {
+	g := NewWithT(t)
+	pod := testPod(func(p *corev1.Pod) {
+		p.Labels, p.Annotations = map[string]string{"app": "a"}, map[string]string{"large": "text"}
+		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "d", Args: []string{"large"}}}}
+	})
+	want := pod.DeepCopy()
+	want.Labels, want.Annotations, want.Spec.EphemeralContainers[0].Args = nil, nil, nil
+	trimmed, err := trimPod(pod)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(trimmed.(*corev1.Pod).ObjectMeta).To(Equal(want.ObjectMeta))
+	g.Expect(trimmed.(*corev1.Pod).Spec.EphemeralContainers).To(Equal(want.Spec.EphemeralContainers))
+}

@@ -16,8 +16,6 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/oauth2"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,10 +26,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	extensionsconfigv1alpha1 "github.com/gardener/gardener/extensions/pkg/apis/config/v1alpha1"
-	"github.com/gardener/gardener/extensions/pkg/util"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/utils/flow"
 
@@ -41,6 +36,9 @@ import (
 const (
 	// Type is the type of Workers whose Nodes are fake.
 	Type = "mock"
+
+	// nodesMax is how many Nodes a shoot may have: the most that Kubernetes is made for.
+	nodesMax = 5000
 
 	// isBound selects the pods that have a Node.
 	isBound = "spec.nodeName!="
@@ -52,7 +50,7 @@ const (
 
 // Options are what a Fleet needs.
 type Options struct {
-	// Connect returns the access to shoots, as FromSecrets does.
+	// Connect returns the access to shoots, as extensioncluster.ShootAccess does.
 	Connect Connector
 	// Kubelet is where kube-apiservers reach the stand-in for kubelets (package kubelet), if there is one.
 	Kubelet KubeletEndpoint
@@ -188,7 +186,7 @@ func (f *Fleet) Delete(ctx context.Context, log logr.Logger, w *extensionsv1alph
 	ctx, cancel := context.WithTimeout(ctx, removalTimeout)
 	defer cancel()
 	config, err := f.opts.Connect(ctx, w.Namespace)
-	if errors.Is(err, ErrNoCredentials) {
+	if errors.Is(err, extensioncluster.ErrNoCredentials) {
 		return nil
 	}
 	var clients kubernetes.Interface
@@ -252,30 +250,8 @@ func removeAll(ctx context.Context, c kubernetes.Interface, worker string) error
 	return nil
 }
 
-// ErrNoCredentials is the error of a Connector for a shoot without credentials: it has no API server yet, or no more.
-var ErrNoCredentials = errors.New("the shoot has no credentials for us")
-
 // Connector returns the access to the API server of the shoot with a namespace in the seed, as it is at present.
 type Connector func(ctx context.Context, namespace string) (*rest.Config, error)
-
-// FromSecrets returns a Connector for the credentials that gardenlet leaves in the namespace of a shoot, as Gardener's extension
-// library reads them: the Secret gardener-internal, or gardener if there is none, or if the variable GARDENER_SHOOT_CLIENT is
-// "external". The library's client is of no use, as it does not see later changes of its config. c reads from the API server or from
-// a cache of these Secrets.
-func FromSecrets(c client.Client) Connector {
-	unused := client.Options{Mapper: meta.NewDefaultRESTMapper(nil)} // The client is made without a request.
-	return func(ctx context.Context, namespace string) (*rest.Config, error) {
-		config, _, err := util.NewClientForShoot(ctx, c, namespace, unused, extensionsconfigv1alpha1.RESTOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("shoot %s: %w", namespace, ErrNoCredentials)
-		case err != nil:
-			return nil, fmt.Errorf("reading the credentials in Secret %[1]s/%[2]s or %[1]s/%[3]s: %[4]w", namespace,
-				v1beta1constants.SecretNameGardenerInternal, v1beta1constants.SecretNameGardener, err)
-		}
-		return config, nil
-	}
-}
 
 // keyOf returns a key that changes when open connections become useless, because of another address or other certificates. It
 // does not depend on tokens.

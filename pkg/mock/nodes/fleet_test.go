@@ -369,8 +369,8 @@ func TestAccess(t *testing.T) {
 	t.Run("without credentials nothing is applied, and nothing has to be deleted", func(t *testing.T) {
 		g := NewWithT(t)
 		f := newTestFleet(t, nil)
-		f.err = ErrNoCredentials
-		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(testCluster()))).To(MatchError(ErrNoCredentials))
+		f.err = extensioncluster.ErrNoCredentials
+		g.Expect(f.Apply(t.Context(), logr.Discard(), testWorker(1), applied(testCluster()))).To(MatchError(extensioncluster.ErrNoCredentials))
 		g.Expect(f.Delete(t.Context(), logr.Discard(), testWorker(1), false)).To(Succeed())
 	})
 	t.Run("a deletion without access fails, unless it is forced", func(t *testing.T) {

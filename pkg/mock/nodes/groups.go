@@ -82,6 +82,7 @@ func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, g
 	if profile == nil || cluster.Shoot() == nil {
 		return nil, fmt.Errorf("the Cluster %s has no shoot or no CloudProfile, which gardenlet writes", w.Namespace)
 	}
+	total := int64(0)
 	for _, pool := range w.Spec.Pools {
 		machineType := v1beta1helper.FindMachineTypeByName(profile.Spec.MachineTypes, pool.MachineType)
 		if machineType == nil {
@@ -89,6 +90,9 @@ func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, g
 		}
 		if pool.Minimum < 0 {
 			return nil, problem(pool, "a minimum of %d Nodes: it is at least zero", pool.Minimum)
+		}
+		if total += int64(pool.Minimum); total > nodesMax {
+			return nil, problem(pool, "with it, the shoot has %d Nodes: more than %d are not served", total, nodesMax)
 		}
 		// As with real machines, the hash changes with the minor version of Kubernetes, the machine type, the machine image, and
 		// everything else for which Gardener replaces machines. Nodes of a pool that is updated in place stay.

@@ -174,6 +174,8 @@ func TestGroupsRoll(t *testing.T) {
 func TestGroupsOfMistakes(t *testing.T) {
 	noProfile := testCluster()
 	noProfile.CloudProfile = nil
+	huge := testWorker(1)
+	huge.Spec.Pools = append(huge.Spec.Pools, testWorker(2_000_000_000).Spec.Pools...)
 	for name, test := range map[string]struct {
 		worker  *extensionsv1alpha1.Worker
 		cluster *extensionscontroller.Cluster
@@ -182,6 +184,7 @@ func TestGroupsOfMistakes(t *testing.T) {
 	}{
 		"a machine type that is not there": {testWorker(1, func(p *extensionsv1alpha1.WorkerPool) { p.MachineType = "huge" }), testCluster(), `CloudProfile mock has no machine type "huge"`, []gardencorev1beta1.ErrorCode{gardencorev1beta1.ErrorConfigurationProblem}},
 		"fewer than no Nodes":              {testWorker(-1), testCluster(), "minimum of -1", []gardencorev1beta1.ErrorCode{gardencorev1beta1.ErrorConfigurationProblem}},
+		"more Nodes than are served":       {huge, testCluster(), "2000000001 Nodes", []gardencorev1beta1.ErrorCode{gardencorev1beta1.ErrorConfigurationProblem}},
 		"no Secret of the node agent":      {testWorker(1, func(p *extensionsv1alpha1.WorkerPool) { p.NodeAgentSecretName = nil }), testCluster(), "node-agent secret name", nil},
 		"no CloudProfile":                  {testWorker(1), noProfile, "no CloudProfile", nil},
 		"no Cluster":                       {testWorker(1), nil, "no shoot", nil},

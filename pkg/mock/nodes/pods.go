@@ -74,6 +74,7 @@ func isOfJob(pod *corev1.Pod) bool {
 func (s *shoot) syncPod(ctx context.Context, key item) error {
 	obj, isThere, _ := s.pods.GetStore().GetByKey(key.String()) // It has no errors.
 	if !isThere {
+		s.forget(key)
 		return nil
 	}
 	pod := obj.(*corev1.Pod)

@@ -341,16 +341,21 @@ func trimPod(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	pod.ManagedFields = nil
+	// Who owns the shoot decides how large the rest is.
+	pod.ManagedFields, pod.Labels, pod.Annotations = nil, nil, nil
 	trim := func(containers []corev1.Container) (out []corev1.Container) {
 		for _, c := range containers {
 			out = append(out, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Resources: c.Resources})
 		}
 		return out
 	}
+	var ephemeral []corev1.EphemeralContainer
+	for _, c := range pod.Spec.EphemeralContainers {
+		ephemeral = append(ephemeral, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: c.Name, Image: c.Image}})
+	}
 	pod.Spec = corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates,
-		Containers: trim(pod.Spec.Containers), InitContainers: trim(pod.Spec.InitContainers), EphemeralContainers: pod.Spec.EphemeralContainers,
+		Containers: trim(pod.Spec.Containers), InitContainers: trim(pod.Spec.InitContainers), EphemeralContainers: ephemeral,
 	}
 	return pod, nil
 }
@@ -406,10 +411,11 @@ func (s *shoot) podsOn(node string) (pods []*corev1.Pod) {
 func (s *shoot) podChanged(before, after any) {
 	old, pod := lastState[*corev1.Pod](before), lastState[*corev1.Pod](after)
 	s.addresses.replace(ipsOf(old), ipsOf(pod))
+	if pod == nil {
+		pod = old // The queue forgets it after what it does with it at present.
+	}
 	if pod != nil {
 		s.queue.Add(client.ObjectKeyFromObject(pod))
-	} else if old != nil {
-		s.forget(client.ObjectKeyFromObject(old))
 	}
 }
 

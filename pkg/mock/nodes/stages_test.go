@@ -258,3 +258,24 @@ func existingNode(s *shoot, g *group) *corev1.Node {
 	node.Status = s.nodeStatus(g, node)
 	return node
 }
+
+func TestAPodThatIsGoneIsForgottenThoughItsEventCameDuringTheWrite(t *testing.T) {
+	g := NewWithT(t)
+	f := newTestFleet(t, nil)
+	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
+	t.Cleanup(s.stop)
+	pod := runningPod(deleting)
+	g.Expect(s.nodes.GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: pod.Spec.NodeName}})).To(Succeed())
+	g.Expect(s.pods.GetStore().Add(pod)).To(Succeed())
+	f.shoot.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		g.Expect(s.pods.GetStore().Delete(pod)).To(Succeed())
+		s.podChanged(pod, nil)
+		return true, nil, nil
+	})
+
+	key := client.ObjectKeyFromObject(pod)
+	g.Expect(s.syncPod(t.Context(), key)).To(Succeed())
+	g.Expect(s.queue.Len()).To(Equal(1), "the event has queued it")
+	g.Expect(s.syncPod(t.Context(), key)).To(Succeed())
+	g.Expect(s.writes).To(BeEmpty())
+}

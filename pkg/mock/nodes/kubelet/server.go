@@ -13,12 +13,7 @@
 package kubelet
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,6 +21,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -38,7 +34,7 @@ const (
 	headerTimeout   = 10 * time.Second
 	shutdownTimeout = 2 * time.Second
 	certificateLife = 10 * 365 * 24 * time.Hour
-	// idleTimeout ends an idle port-forward.
+	// idleTimeout ends an idle port-forward, and a connection without requests.
 	idleTimeout = 10 * time.Minute
 )
 
@@ -56,7 +52,7 @@ func New(address string) (*manager.Server, error) {
 	}
 	return &manager.Server{
 		Name:            "mock-kubelet",
-		Server:          &http.Server{Handler: handler(), ReadHeaderTimeout: headerTimeout},
+		Server:          &http.Server{Handler: handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout},
 		Listener:        listener,
 		ShutdownTimeout: new(shutdownTimeout),
 	}, nil
@@ -104,15 +100,9 @@ func portForward(w http.ResponseWriter, request *http.Request) {
 
 // selfSigned returns a certificate that nobody can verify.
 func selfSigned() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certificate, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: "mock-kubelet", MaxAge: certificateLife})
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	now := time.Now()
-	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "mock-kubelet"}, DNSNames: []string{"mock-kubelet"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife),
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
+	return tls.X509KeyPair(certificate, key)
 }
