@@ -78,11 +78,11 @@ func (c component) render(t *testing.T) ([]client.Object, error) {
 	t.Helper()
 	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	rendered, err := renderer.Render(t.Context(), chart.Embedded(components.FS, c.chart), c.release, c.values)
+	objects, err := renderer.Render(t.Context(), chart.Embedded(components.FS, c.chart), c.release, c.values)
 	if err != nil {
 		return nil, err
 	}
-	return rendered.Objects, nil
+	return objects, nil
 }
 
 func (c component) mustRender(t *testing.T) []client.Object {

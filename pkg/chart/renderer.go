@@ -54,16 +54,6 @@ type Release struct {
 	Name, Namespace string
 }
 
-// Rendered is the result of a rendering.
-type Rendered struct {
-	// Objects are *unstructured.Unstructured: first those of the folders crds, then those of the templates, by file
-	// name. They belong to the caller.
-	Objects []client.Object
-	// Key is a hash of the chart's digest, the release, the values and the capabilities. The same Key means the same
-	// Objects.
-	Key string
-}
-
 // ValuesError tells that a chart refuses values, by its values.schema.json or by its kubeVersion.
 type ValuesError struct {
 	// Chart is the name of the chart.
@@ -112,12 +102,13 @@ func (r *Renderer) For(capabilities Capabilities) (*Renderer, error) {
 	return &Renderer{capabilities: helm, cache: r.cache, metrics: r.metrics}, nil
 }
 
-// Render renders the chart. Values may be anything that JSON can hold; they are put over those of the chart and checked
+// Render renders the chart. It returns *unstructured.Unstructured: first those of the folder crds, then those of the templates, by file
+// name. They belong to the caller. Values may be anything that JSON can hold; they are put over those of the chart and checked
 // against its values.schema.json, and they are not changed. Nothing is rendered if the same was before.
 //
 // Errors: a *ValuesError (use errors.As), what the Source said, what is wrong with a template or with what it rendered
 // to, a chart with hooks, which would not be run here, or the context's.
-func (r *Renderer) Render(ctx context.Context, source Source, release Release, values map[string]any) (*Rendered, error) {
+func (r *Renderer) Render(ctx context.Context, source Source, release Release, values map[string]any) ([]client.Object, error) {
 	archive, err := source.Load(ctx)
 	if err != nil {
 		return nil, err
@@ -133,7 +124,7 @@ func (r *Renderer) Render(ctx context.Context, source Source, release Release, v
 	}
 	if objects, ok := r.cache.Get(key); ok {
 		r.metrics.Cached()
-		return &Rendered{Objects: copied(objects.([]client.Object)), Key: key}, nil
+		return copied(objects.([]client.Object)), nil
 	}
 
 	if err := ctx.Err(); err != nil {
@@ -147,7 +138,7 @@ func (r *Renderer) Render(ctx context.Context, source Source, release Release, v
 	}
 
 	r.cache.Add(key, objects)
-	return &Rendered{Objects: copied(objects), Key: key}, nil
+	return copied(objects), nil
 }
 
 // inputs returns the values as JSON types, and the key. Helm's templates and schemas know no others: a map of strings

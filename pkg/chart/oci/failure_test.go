@@ -16,6 +16,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart/oci"
@@ -173,6 +175,28 @@ func TestALongRetryAfterIsNotWaitedForButLeftAlone(t *testing.T) {
 	w.refused(config, oci.ReasonUnreachable, "503")
 	g.Expect(registry.asked()).To(HaveLen(1))
 	w.clock.Step(time.Second)
+	w.expect(config, "1.0.0")
+}
+
+func TestARetryAfterIsNotThatOfALaterFailure(t *testing.T) {
+	registry, w := newRegistry(t), newWorld(t)
+	registry.push(t, "v1", pack(t, "1.0.0", nil))
+	config := withPullSecret(ref(registry.host(), "v1"))
+	w.login(registry.host(), "user", "secret")
+	registry.guard(func(writer http.ResponseWriter, _ *http.Request) bool {
+		writer.Header().Set("Retry-After", "300")
+		writer.WriteHeader(http.StatusTooManyRequests)
+		return false
+	})
+	w.refused(config, oci.ReasonUnreachable, "429")
+	w.clock.Step(5 * time.Minute)
+
+	registry.guard(nil)
+	pull := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "pull", Namespace: namespace}}
+	NewWithT(t).Expect(w.client.Delete(t.Context(), pull)).To(Succeed())
+	w.refused(config, oci.ReasonConfiguration, "Secret instance/pull does not exist")
+	w.login(registry.host(), "user", "secret")
+	w.clock.Step(5 * time.Second)
 	w.expect(config, "1.0.0")
 }
 

@@ -293,6 +293,7 @@ func (s *source) refresh(ctx context.Context) (stale Reason, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
+	s.retryAfter.Store(0)
 	if s.current == nil && s.restore() && (!s.tagged || s.within(s.current.checked, s.current.checked.Add(checkInterval))) {
 		return "", nil
 	}

@@ -265,7 +265,6 @@ func chartLayer(got *remote.Descriptor) (layer v1.Descriptor, err error) {
 // ask asks one registry after the other until one answers. The first request to each is the method for the manifest.
 func (s *source) ask(ctx context.Context, method string, timeout time.Duration, request func(context.Context, *remote.Puller, name.Reference) error) error {
 	var failures []error
-	s.retryAfter.Store(0)
 	for _, ref := range s.refs {
 		client, err := s.client(ref)
 		if err != nil {

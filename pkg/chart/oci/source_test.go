@@ -50,9 +50,9 @@ func TestAPulledChartRendersAsAnyOther(t *testing.T) {
 	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
 	g.Expect(err).NotTo(HaveOccurred())
 
-	rendered, err := renderer.Render(t.Context(), w.source(ref(registry.host(), "v1")), chart.Release{Name: "a", Namespace: "b"}, nil)
+	objects, err := renderer.Render(t.Context(), w.source(ref(registry.host(), "v1")), chart.Release{Name: "a", Namespace: "b"}, nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(rendered.Objects).To(HaveLen(1))
+	g.Expect(objects).To(HaveLen(1))
 }
 
 func TestAWarmDigestIsNotAskedForAgain(t *testing.T) {

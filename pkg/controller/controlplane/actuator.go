@@ -421,15 +421,13 @@ func (a *actuator) renderCloudController(ctx context.Context, op *operation, sec
 }
 
 func render(ctx context.Context, renderer *chart.Renderer, source chart.Source, release chart.Release, values map[string]any) ([]client.Object, error) {
-	rendered, err := renderer.Render(ctx, source, release, values)
+	objects, err := renderer.Render(ctx, source, release, values)
 	if refused := (*chart.ValuesError)(nil); errors.As(err, &refused) {
-		// Only another configuration of this extension helps.
-		return nil, reconciler.ConfigurationProblem(err, reconciler.RetryMistake)
+		// Only another configuration of this extension helps. It has no code, as the mistake is not that of the shoot's owner: with one,
+		// gardenlet would give up until they ask for another attempt.
+		return nil, &reconcilerutils.RequeueAfterError{Cause: err, RequeueAfter: reconciler.RetryMistake}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return rendered.Objects, nil
+	return objects, err
 }
 
 // machineCluster are the values of the chart of cloud-controller that say where the machines are.

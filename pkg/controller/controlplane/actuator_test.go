@@ -308,13 +308,14 @@ func TestAReconcileWaitsForADeletionThatIsStillUnderWay(t *testing.T) {
 	}
 }
 
-func TestAChartThatRefusesTheValuesIsAMistake(t *testing.T) {
+func TestAChartThatRefusesTheValuesIsNoMistakeOfTheOwner(t *testing.T) {
 	g := NewWithT(t)
 	c := newServedCluster(t)
 	c.opts.Images.LocalPathProvisioner = "not an image"
 	c.restart()
 	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(10 * time.Minute))
-	g.Expect(c.controlPlane().Status.LastError.Codes).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+	g.Expect(c.controlPlane().Status.LastError.Description).To(ContainSubstring("refuses the values"))
+	g.Expect(c.controlPlane().Status.LastError.Codes).To(BeEmpty(), "gardenlet would give up")
 }
 
 func TestARestoreDeploysAgainAndKeepsTheSecrets(t *testing.T) {

@@ -9,7 +9,6 @@
 package extension
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,8 +43,8 @@ const (
 	// wait until it is ready.
 	TypeShootAfterWorker = "local-ext-shoot-after-worker"
 
-	// DefaultPauseImage is the image of the Deployment by default. Nodes have it anyway, for the sandboxes of pods.
-	DefaultPauseImage = "registry.k8s.io/pause:3.10"
+	// pauseImage is the image of its Deployment. Nodes have it anyway, for the sandboxes of pods.
+	pauseImage = "registry.k8s.io/pause:3.10"
 )
 
 // Options are what the controllers need.
@@ -54,9 +53,6 @@ type Options struct {
 
 	// Resources writes the ManagedResources. It is to use the client of the manager.
 	Resources *resources.Writer
-	// PauseImage is the image of the Deployment of TypeShootAfterWorker: one that does nothing until it is told to end, as
-	// any user. Default: DefaultPauseImage.
-	PauseImage string
 	// ForceDeleteTest lets a Shoot ask for leftovers (see AnnotationForceDeleteTest). Those that exist are removed in any case.
 	ForceDeleteTest bool
 }
@@ -67,7 +63,7 @@ type Options struct {
 // Needed permissions, beyond those of reconciler.Reconciler and of resources.Writer: list and watch on ManagedResources; with
 // class shoot, get on Namespaces, and create, patch and delete on NetworkPolicies (see AnnotationForceDeleteTest).
 func AddToManager(mgr manager.Manager, opts Options) error {
-	for _, kind := range kinds(cmp.Or(opts.PauseImage, DefaultPauseImage)) {
+	for _, kind := range kinds() {
 		r := newReconciler(mgr, opts, kind)
 		err := r.AddToManager(mgr, kind.extensionType, r.WatchManagedResources(kind.managedResources()))
 		if err != nil {
@@ -155,8 +151,8 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 
 // Migrate deletes the ManagedResource, but not what is in the shoot: that goes on without this seed.
 func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
-	if a.asksForLeftovers(op) {
-		// The other seed gets its own, and the namespace here has to go.
+	if a.kind.hasLeftovers && (a.ForceDeleteTest || a.asksForLeftovers(op)) {
+		// The other seed gets its own, and the namespace here has to go. There may be some of a former request.
 		if err := a.removeLeftovers(ctx, op); err != nil {
 			return err
 		}

@@ -319,7 +319,7 @@ func TestOnlyTheEndOfItsOwnManagedResourceWakesAnExtension(t *testing.T) {
 }
 
 func TestOnlyWhoWaitsIsToldWhatBecomesOfAManagedResource(t *testing.T) {
-	for _, kind := range kinds("pause:test") {
+	for _, kind := range kinds() {
 		t.Run(kind.extensionType, func(t *testing.T) {
 			g := NewWithT(t)
 			predicate := kind.managedResources().Predicate()

@@ -66,7 +66,7 @@ func (m *fakeManager) GetAPIReader() client.Reader { return m.reader }
 
 func kindOf(t testing.TB, extensionType string) kind {
 	t.Helper()
-	for _, kind := range kinds("pause:test") {
+	for _, kind := range kinds() {
 		if kind.extensionType == extensionType {
 			return kind
 		}
@@ -237,12 +237,18 @@ func (c *cluster) report(applied, healthy gardencorev1beta1.ConditionStatus) {
 // hibernate changes the shoot in the Cluster.
 func (c *cluster) hibernate(enabled bool) {
 	c.t.Helper()
+	hibernated := shoot(nil)
+	hibernated.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: &enabled}
+	c.setShoot(hibernated)
+}
+
+// setShoot replaces the shoot in the Cluster.
+func (c *cluster) setShoot(shoot *gardencorev1beta1.Shoot) {
+	c.t.Helper()
 	cluster := &extensionsv1alpha1.Cluster{}
 	NewWithT(c.t).Expect(c.Get(c.t.Context(), client.ObjectKey{Name: c.key.Namespace}, cluster)).To(Succeed())
-	hibernated := shoot(nil)
-	hibernated.TypeMeta = metav1.TypeMeta{APIVersion: "core.gardener.cloud/v1beta1", Kind: "Shoot"}
-	hibernated.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: &enabled}
-	raw, err := json.Marshal(hibernated)
+	shoot.TypeMeta = metav1.TypeMeta{APIVersion: "core.gardener.cloud/v1beta1", Kind: "Shoot"}
+	raw, err := json.Marshal(shoot)
 	NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
 	cluster.Spec.Shoot.Raw = raw
 	NewWithT(c.t).Expect(c.Update(c.t.Context(), cluster)).To(Succeed())

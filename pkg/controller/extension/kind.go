@@ -42,7 +42,7 @@ type kind struct {
 	objects func(namespace string) []client.Object
 }
 
-func kinds(pauseImage string) []kind {
+func kinds() []kind {
 	inShoot := map[string]string{v1beta1constants.ShootNoCleanup: "true"}
 	return []kind{
 		{

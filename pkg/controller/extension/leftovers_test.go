@@ -73,6 +73,17 @@ func TestAMigrationTakesTheLeftoversAway(t *testing.T) {
 	g.Expect(c.networkPolicies()).To(BeEmpty(), "the namespace in the old seed has to go")
 }
 
+func TestAMigrationTakesThemAwayThoughTheShootAsksNoMore(t *testing.T) {
+	g := NewWithT(t)
+	c := newShootCluster(t, shoot(forceDeleteTest))
+	c.mustReconcile()
+	g.Expect(c.networkPolicies()).To(HaveLen(2))
+	c.setShoot(shoot(nil))
+	c.ask("migrate")
+	c.mustReconcile()
+	g.Expect(c.networkPolicies()).To(BeEmpty())
+}
+
 func TestWhatWasLeftIsTakenAwayThoughTheSwitchIsOffByThen(t *testing.T) {
 	for name, leave := range map[string]func(*cluster){
 		"by a migration":       func(c *cluster) { c.ask("migrate") },

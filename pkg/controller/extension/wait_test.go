@@ -102,7 +102,7 @@ func TestTypeShootAfterWorkerDeploysADeploymentThatRunsOnAnyNode(t *testing.T) {
 	g.Expect(deployment.Spec.Selector.MatchLabels).To(Equal(deployment.Spec.Template.Labels))
 	pod := deployment.Spec.Template.Spec
 	g.Expect(pod.NodeSelector).To(BeEmpty())
-	g.Expect(pod.Containers).To(HaveExactElements(HaveField("Image", "pause:test")))
+	g.Expect(pod.Containers).To(HaveExactElements(HaveField("Image", pauseImage)))
 	g.Expect(pod.SecurityContext.RunAsNonRoot).To(HaveValue(BeTrue()))
 	g.Expect(c.extension().Finalizers).To(ConsistOf("extensions.gardener.cloud/local-ext-shoot-after-worker"))
 }

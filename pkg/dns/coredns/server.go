@@ -114,7 +114,7 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 		return s.join(ctx, current, owner)
 	}
 
-	rendered, err := s.Renderer.Render(ctx, s.Chart, chart.Release{Name: "coredns", Namespace: s.DNS.CoreDNS.Namespace}, s.values())
+	objects, err := s.Renderer.Render(ctx, s.Chart, chart.Release{Name: "coredns", Namespace: s.DNS.CoreDNS.Namespace}, s.values())
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 		Class:           classSeed,
 		Labels:          map[string]string{LabelDeployedBy: owner.Name},
 		OwnerReferences: withOwner(owners, owner),
-		Objects:         rendered.Objects,
+		Objects:         objects,
 	})
 }
 

@@ -186,10 +186,10 @@ func TestNothingIsWrittenToACoreDNSThatIsBeingDeleted(t *testing.T) {
 func TestTheChartRendersToTheGoldenFile(t *testing.T) {
 	g := NewWithT(t)
 	server := newServer(t, fake.NewFakeClient(), "garden", gardenNamespace, "registry.example.org/coredns@sha256:0123")
-	rendered, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.DNS.CoreDNS.Namespace}, server.values())
+	objects, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.DNS.CoreDNS.Namespace}, server.values())
 	g.Expect(err).NotTo(HaveOccurred())
 	var out bytes.Buffer
-	for _, object := range rendered.Objects {
+	for _, object := range objects {
 		data, err := yaml.Marshal(object)
 		g.Expect(err).NotTo(HaveOccurred())
 		out.WriteString("---\n")
@@ -202,11 +202,11 @@ func TestTheCorefileOfSeveralZones(t *testing.T) {
 	g := NewWithT(t)
 	server := newServer(t, fake.NewFakeClient(), "garden", gardenNamespace, "coredns:1")
 	server.DNS.Zones = []string{testZone, "other.example"}
-	rendered, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.DNS.CoreDNS.Namespace}, server.values())
+	objects, err := server.Renderer.Render(ctx, server.Chart, chart.Release{Name: "coredns", Namespace: server.DNS.CoreDNS.Namespace}, server.values())
 	g.Expect(err).NotTo(HaveOccurred())
 
 	blocks := map[string][]string{}
-	for _, object := range rendered.Objects {
+	for _, object := range objects {
 		corefile, _, err := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "data", "Corefile")
 		g.Expect(err).NotTo(HaveOccurred())
 		for block := range strings.SplitSeq(corefile, "\n}") {

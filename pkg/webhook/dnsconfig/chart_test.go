@@ -27,10 +27,10 @@ func TestNetworkPolicyLabels(t *testing.T) {
 	g := NewWithT(t)
 	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.0"})
 	g.Expect(err).NotTo(HaveOccurred())
-	rendered, err := renderer.Render(t.Context(), chart.Embedded(components.FS, components.CoreDNS), chart.Release{Name: "coredns", Namespace: dnsNamespace}, map[string]any{"image": "coredns"})
+	objects, err := renderer.Render(t.Context(), chart.Embedded(components.FS, components.CoreDNS), chart.Release{Name: "coredns", Namespace: dnsNamespace}, map[string]any{"image": "coredns"})
 	g.Expect(err).NotTo(HaveOccurred())
 	service := &corev1.Service{}
-	for _, obj := range rendered.Objects {
+	for _, obj := range objects {
 		if obj.GetObjectKind().GroupVersionKind().Kind == "Service" && obj.GetName() == coredns.ServiceName {
 			raw, err := json.Marshal(obj)
 			g.Expect(err).NotTo(HaveOccurred())

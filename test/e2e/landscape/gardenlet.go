@@ -191,10 +191,10 @@ func (l *Landscape) render(ctx context.Context, ref string, values map[string]an
 	Expect(err).NotTo(HaveOccurred())
 	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: version.GitVersion})
 	Expect(err).NotTo(HaveOccurred())
-	rendered, err := renderer.Render(ctx, source, chart.Release{Name: registration, Namespace: InstanceNamespace}, values)
+	objects, err := renderer.Render(ctx, source, chart.Release{Name: registration, Namespace: InstanceNamespace}, values)
 	Expect(err).NotTo(HaveOccurred())
 
-	for i, obj := range rendered.Objects {
+	for i, obj := range objects {
 		if obj.GetObjectKind().GroupVersionKind().Kind != "Deployment" {
 			continue
 		}
@@ -203,9 +203,9 @@ func (l *Landscape) render(ctx context.Context, ref string, values map[string]an
 		kubernetesutils.VisitContainers(&deployment.Spec.Template.Spec, func(container *corev1.Container) {
 			kubernetesutils.AddEnvVar(container, corev1.EnvVar{Name: v1beta1constants.EnvSeedName, Value: SeedName}, true)
 		})
-		rendered.Objects[i] = deployment
+		objects[i] = deployment
 	}
-	return rendered.Objects
+	return objects
 }
 
 // uninstall takes the instance away and expects that nothing is left of it, and that the garden's instance still has its

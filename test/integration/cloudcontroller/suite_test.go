@@ -90,13 +90,13 @@ func install(ctx SpecContext, seedEnv, shootEnv *environment.Environment) (*rest
 	Expect(seedEnv.CreateNamespaces(ctx, technicalID)).To(Succeed())
 	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.3"})
 	Expect(err).NotTo(HaveOccurred())
-	rendered, err := renderer.Render(ctx, chart.Embedded(components.FS, components.CloudController), chart.Release{Name: "cloud-controller", Namespace: technicalID}, map[string]any{
+	objects, err := renderer.Render(ctx, chart.Embedded(components.FS, components.CloudController), chart.Release{Name: "cloud-controller", Namespace: technicalID}, map[string]any{
 		"image":        "gardenlet-extension:test",
 		"shootAccess":  map[string]any{"kubeconfigSecret": "kubeconfig", "tokenSecret": "token"},
 		"serverSecret": "server",
 	})
 	Expect(err).NotTo(HaveOccurred())
-	for _, object := range rendered.Objects {
+	for _, object := range objects {
 		switch object.GetObjectKind().GroupVersionKind().Kind {
 		case "Role", "RoleBinding":
 			Expect(client.IgnoreAlreadyExists(seedEnv.Client.Create(ctx, object))).To(Succeed())

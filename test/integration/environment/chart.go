@@ -43,14 +43,14 @@ func (e *Environment) InstallChart(ctx context.Context, namespace string, values
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := renderer.Render(ctx, chart.Embedded(os.DirFS(filepath.Join(root, "charts")), "provider-local"),
+	objects, err := renderer.Render(ctx, chart.Embedded(os.DirFS(filepath.Join(root, "charts")), "provider-local"),
 		chart.Release{Name: "provider-local", Namespace: namespace}, values)
 	if err != nil {
 		return nil, err
 	}
 
 	release := &Release{Namespace: namespace}
-	for _, obj := range rendered.Objects {
+	for _, obj := range objects {
 		kind := obj.GetObjectKind().GroupVersionKind().Kind
 		switch {
 		case rbacKinds[kind]:

@@ -177,7 +177,7 @@ func objectSets(ctx context.Context) ([]objectSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := renderer.Render(ctx, chart.Embedded(components.FS, components.CoreDNS), chart.Release{Name: "coredns", Namespace: world.GardenNamespace}, map[string]any{"image": "coredns:bench"})
+	objects, err := renderer.Render(ctx, chart.Embedded(components.FS, components.CoreDNS), chart.Release{Name: "coredns", Namespace: world.GardenNamespace}, map[string]any{"image": "coredns:bench"})
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func objectSets(ctx context.Context) ([]objectSet, error) {
 	}
 	return []objectSet{
 		{"one ServiceAccount", []client.Object{&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: world.GardenNamespace, Name: "bench"}}}},
-		{"a chart's objects", rendered.Objects},
+		{"a chart's objects", objects},
 		{"the extension CRDs", crds},
 	}, nil
 }

@@ -72,12 +72,12 @@ func renderCorefile(ctx context.Context, namespace string, zones []string) (stri
 	if err != nil {
 		return "", err
 	}
-	rendered, err := renderer.Render(ctx, chart.Embedded(components.FS, components.CoreDNS), chart.Release{Name: "coredns", Namespace: namespace},
+	objects, err := renderer.Render(ctx, chart.Embedded(components.FS, components.CoreDNS), chart.Release{Name: "coredns", Namespace: namespace},
 		map[string]any{"image": "coredns:bench", "zones": anySlice(zones)})
 	if err != nil {
 		return "", err
 	}
-	for _, obj := range rendered.Objects {
+	for _, obj := range objects {
 		if obj.GetObjectKind().GroupVersionKind().Kind != "ConfigMap" {
 			continue
 		}
