@@ -58,7 +58,7 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 			return one(machinecontrollermanager.New(s))
 		}},
 		{"node", switches.Node, func() ([]*extensionswebhook.Webhook, error) {
-			return node.New(s, node.Options{Capacity: config.Nodes.Capacity, GPUResourceName: config.Machines.GPUResourceName})
+			return node.New(s, node.Options{Capacity: config.Nodes.Capacity, GPUResourceName: config.Machines.GPUResourceName}), nil
 		}},
 		{"shoot", switches.Shoot, func() ([]*extensionswebhook.Webhook, error) {
 			return one(shoot.New(s))
@@ -79,8 +79,10 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 	if _, shoots := s.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !shoots {
 		webhooks = slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return w.Target == extensionswebhook.TargetShoot })
 	}
-	if err := webhook.CheckFailurePolicies(s.GetClient(), webhooks); err != nil || !config.SelfHostedShootCluster {
-		return webhooks, err
+	if !config.SelfHostedShootCluster {
+		// The seed of a ManagedSeed has a webhook for its Nodes here, which says what their machine types have.
+		isShoot, err := s.InShoot()
+		return slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return isShoot && w.Name == node.NameSeed }), err
 	}
 	// The cluster is the shoot: its webhooks are registered in it. That for its Nodes is there already. Gardener reports one that may
 	// refuse ConfigMaps in kube-system as a problem of the shoot.
@@ -117,7 +119,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !switches.Node.Disabled {
+	if slices.ContainsFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return w.Name == node.NameSeed }) {
 		if err := node.AddTouchToManager(s, config.Nodes.Capacity, registered.Registered()); err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -106,6 +107,9 @@ func Run(ctx context.Context, opts instance.Options, place string, allowed []ext
 		return err
 	}
 	_, noVPA := inst.GetRESTMapper().RESTMapping(schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"})
+	if noVPA != nil && !meta.IsNoMatchError(noVPA) {
+		return fmt.Errorf("looking for VerticalPodAutoscalers: %w", noVPA)
+	}
 	if err := add(&Program{
 		Instance: inst, Options: opts, Config: opts.Config, Classes: classes.WithObserver(m.Classes), Metrics: m, Charts: charts,
 		Renderer: renderer.WithMetrics(m.Charts), Resources: resources.New(inst.GetClient()).WithMetrics(m.Resources), VPA: noVPA == nil,
@@ -169,7 +173,7 @@ func (p *Program) AddCommonControllers(nodes mock.Nodes) error {
 // addServices adds the controller of load balancers, unless the cluster is a shoot (as with a ManagedSeed): then they are the
 // matter of that shoot's cloud-controller, and two that write to one status never come to an end.
 func (p *Program) addServices(shared reconciler.Shared) error {
-	shoot, err := isShoot(p.GetAPIReader())
+	shoot, err := p.InShoot()
 	if err != nil {
 		return err
 	}
@@ -186,6 +190,9 @@ func (p *Program) addServices(shared reconciler.Shared) error {
 		Garden:           isGarden,
 	})
 }
+
+// InShoot reports whether the cluster is a Gardener shoot, such as a ManagedSeed.
+func (p *Program) InShoot() (bool, error) { return isShoot(p.GetAPIReader()) }
 
 // isShoot reports whether a cluster is a Gardener shoot: only those have the ConfigMap kube-system/shoot-info.
 func isShoot(reader client.Reader) (bool, error) {

@@ -10,8 +10,8 @@
 // of every webhook. Replicas follow these Secrets by a watch and hold the serving certificate in memory, so a new one serves
 // at once. Package certificate explains the rotation.
 //
-// A webhook may be down, or not yet up, at any time. So the webhooks of the seed instance have failure policy Ignore, unless
-// CheckFailurePolicies accepts Fail: a seed must never wait for this extension.
+// A webhook may be down, or not yet up, at any time, and a seed must never wait for this extension to start. So the webhooks of the
+// seed instance have failure policy Ignore, but for those that see nothing in the namespaces kube-system and garden.
 package webhook
 
 import (
@@ -33,7 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
@@ -51,7 +50,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
 	"github.com/gardener/gardener/pkg/utils"
@@ -504,43 +502,6 @@ func (s *ShootWebhooks) updateOne(ctx context.Context, namespace string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("updating ManagedResource %s/%s: %w", namespace, ManagedResourceName, err)
-	}
-	return nil
-}
-
-// CheckFailurePolicies returns an error if a webhook could keep a seed from starting without this extension: one with
-// failure policy Fail that matches objects in the namespaces kube-system or garden, or objects without a namespace.
-func CheckFailurePolicies(c client.Client, webhooks []*extensionswebhook.Webhook) error {
-	for _, webhook := range webhooks {
-		if webhook.Target != extensionswebhook.TargetSeed || ptr.Deref(webhook.FailurePolicy, admissionregistrationv1.Fail) != admissionregistrationv1.Fail {
-			continue
-		}
-		if err := checkFail(c, webhook); err != nil {
-			return fmt.Errorf("webhook %s with failure policy Fail: %w", webhook.Name, err)
-		}
-	}
-	return nil
-}
-
-func checkFail(c client.Client, webhook *extensionswebhook.Webhook) error {
-	if webhook.NamespaceSelector == nil {
-		return errors.New("it needs a namespace selector")
-	}
-	selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
-	if err != nil {
-		return fmt.Errorf("namespace selector: %w", err)
-	}
-	for _, namespace := range []string{metav1.NamespaceSystem, v1beta1constants.GardenNamespace} {
-		if selector.Matches(labels.Set{corev1.LabelMetadataName: namespace}) {
-			return fmt.Errorf("the namespace selector matches namespace %s", namespace)
-		}
-	}
-	for _, t := range webhook.Types {
-		if namespaced, err := c.IsObjectNamespaced(t.Obj); err != nil {
-			return fmt.Errorf("looking up %T: %w", t.Obj, err)
-		} else if !namespaced {
-			return fmt.Errorf("no namespace selector applies to %T", t.Obj)
-		}
 	}
 	return nil
 }

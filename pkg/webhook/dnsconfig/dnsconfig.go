@@ -119,6 +119,7 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 	}
 
 	reader, c := mgr.GetAPIReader(), mgr.GetClient()
+	opts.Controller.NewQueue = nil // It would leave the limiter out.
 	opts.Controller.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)
 	admitter := newAdmitter(mgr.GetLogger().WithName("webhook").WithName(Name), mgr.GetScheme(), services, opts)
 	return webhooks(admitter), errors.Join(

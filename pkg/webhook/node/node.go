@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node holds the webhooks that set how much a Node has, in a seed and in its shoots, and the Runnable that has the
+// Package node holds the webhooks that set how much a Node has, in a seed and in its shoots, and the controller that has the
 // webhook see the Nodes that are older than it.
 //
 // A kubelet reports what the host has that all Nodes of a local Gardener share. Gardener's pods request more than that
@@ -31,12 +31,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
@@ -55,8 +58,6 @@ const (
 	NameSeed = "node-seed"
 	// NameShoot is the name of the webhook for the Nodes of shoots.
 	NameShoot = "node-shoot"
-	// DefaultGPUResourceName is the resource for GPUs by default.
-	DefaultGPUResourceName corev1.ResourceName = "nvidia.com/gpu"
 
 	// timeoutSeconds is half the time between two updates of a kubelet, and within what Gardener allows for Nodes in shoots.
 	timeoutSeconds int32 = 5
@@ -72,27 +73,20 @@ const (
 
 // Options are what the webhooks need.
 type Options struct {
-	// Capacity is what a Node has unless its machine type says so; both quantities are needed.
+	// Capacity is what a Node has unless its machine type says so.
 	Capacity configv1alpha1.NodeCapacity
 	// GPUResourceName is the resource of which a Node has as many as its machine type has GPUs: that of the machines
-	// themselves. Default: DefaultGPUResourceName.
+	// themselves.
 	GPUResourceName corev1.ResourceName
 }
 
-// New returns the webhook for the seed and the one for shoots. It is an error if the capacity is incomplete.
+// New returns the webhook for the seed and the one for shoots.
 //
 // Needed permissions: get, list and watch on Clusters, which are read by the manager's client.
-func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error) {
-	capacity, err := resourcesOf(opts.Capacity)
-	if err != nil {
-		return nil, err
-	}
-	if opts.GPUResourceName == "" {
-		opts.GPUResourceName = DefaultGPUResourceName
-	}
+func New(mgr manager.Manager, opts Options) []*extensionswebhook.Webhook {
 	handler := &handler{
 		reader:   mgr.GetClient(),
-		fallback: capacity,
+		fallback: resourcesOf(opts.Capacity),
 		gpu:      opts.GPUResourceName,
 		shoots:   lru.New(maxShoots),
 		profiles: lru.New(maxProfiles),
@@ -100,7 +94,7 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 	return []*extensionswebhook.Webhook{
 		newWebhook(NameSeed, extensionswebhook.TargetSeed, handler),
 		newWebhook(NameShoot, extensionswebhook.TargetShoot, handler),
-	}, nil
+	}
 }
 
 func newWebhook(name, target string, handler admission.Handler) *extensionswebhook.Webhook {
@@ -120,11 +114,8 @@ func newWebhook(name, target string, handler admission.Handler) *extensionswebho
 	}
 }
 
-func resourcesOf(capacity configv1alpha1.NodeCapacity) (corev1.ResourceList, error) {
-	if capacity.CPU == nil || capacity.Memory == nil {
-		return nil, errors.New("the capacity of Nodes (nodes.capacity) needs cpu and memory")
-	}
-	return corev1.ResourceList{corev1.ResourceCPU: *capacity.CPU, corev1.ResourceMemory: *capacity.Memory}, nil
+func resourcesOf(capacity configv1alpha1.NodeCapacity) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: *capacity.CPU, corev1.ResourceMemory: *capacity.Memory}
 }
 
 // handler answers the API server. It does without the handler of Gardener's extension library for two reasons: that one
@@ -359,95 +350,52 @@ func equal[L ~map[corev1.ResourceName]resource.Quantity](a, b L) bool {
 	return maps.EqualFunc(a, b, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 }
 
-// AddTouchToManager adds a Runnable of the leader that sends an empty patch for the status of each Node of the seed, which
-// changes nothing by itself, but has the API server ask the webhook. It starts when registered is closed, and repeats this
-// every few minutes: a webhook that is ignored while it cannot be reached may miss any write, by a timeout as well, and
-// neither the API server nor the writer tells. Nodes for which it failed, or which do not have the capacity thereafter, are
-// tried again earlier. It is an error if the capacity is incomplete.
+// AddTouchToManager adds a controller that sends an empty patch for the status of each Node of the seed, which changes nothing by
+// itself, but has the API server ask the webhook. It starts when registered is closed, and repeats this every few minutes: a webhook
+// that is ignored while it cannot be reached may miss any write, by a timeout as well, and neither the API server nor the writer
+// tells. If it failed for a Node, or one does not have the capacity thereafter, it is tried again earlier.
 //
 // Needed permissions: list on Nodes, patch on nodes/status.
 func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapacity, registered <-chan struct{}) error {
-	capacity, err := resourcesOf(nodeCapacity)
-	if err != nil {
-		return err
-	}
-	toucher := &toucher{reader: mgr.GetAPIReader(), client: mgr.GetClient(), capacity: capacity}
-	return mgr.Add(&runnable{registered: registered, touch: toucher.touch, clock: clock.RealClock{}})
-}
-
-// runnable calls touch once registered is closed, and every few minutes from then on. After an error it calls it again with
-// a back-off.
-type runnable struct {
-	registered <-chan struct{}
-	touch      func(ctx context.Context) error
-	clock      clock.Clock
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*runnable) NeedLeaderElection() bool { return true }
-
-// Start implements manager.Runnable. It returns nil whatever has happened, as nothing of this is a reason to stop the
-// instance.
-func (r *runnable) Start(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
+	toucher := &toucher{reader: mgr.GetAPIReader(), client: mgr.GetClient(), capacity: resourcesOf(nodeCapacity)}
+	once := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		go func() {
+			select {
+			case <-ctx.Done():
+			case <-registered:
+				queue.Add(reconcile.Request{})
+			}
+		}()
 		return nil
-	case <-r.registered:
-	}
-
-	newBackoff := func() wait.Backoff {
-		return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: touchPeriod}
-	}
-	for backoff := newBackoff(); ; {
-		delay := touchPeriod
-		if err := r.touch(ctx); err != nil {
-			delay = backoff.Step()
-			logf.FromContext(ctx).WithName("touch").Info("Some Nodes are yet to be sent through the webhooks", "reason", err.Error(), "retryAfter", delay.String())
-		} else {
-			backoff = newBackoff()
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.clock.After(delay):
-		}
-	}
+	})
+	return builder.ControllerManagedBy(mgr).
+		Named("node-touch").
+		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)}).
+		WatchesRawSource(once).
+		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			return reconcile.Result{RequeueAfter: touchPeriod}, toucher.touch(ctx)
+		}))
 }
 
-// toucher touches Nodes until all of them have been touched.
+// toucher touches Nodes.
 type toucher struct {
 	reader   client.Reader
 	client   client.StatusClient
 	capacity corev1.ResourceList
-	// left are the names of the Nodes that need another attempt; nil if all do.
-	left []string
 }
 
-// touch makes one attempt. The error is about the Nodes that are left.
+// touch touches all Nodes.
 func (t *toucher) touch(ctx context.Context) error {
-	names := t.left
-	if names == nil {
-		// Metadata will do, and needs neither an informer nor memory for what all Nodes say about their images.
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-		if err := t.reader.List(ctx, list); err != nil {
-			return fmt.Errorf("listing Nodes: %w", err)
-		}
-		for _, item := range list.Items {
-			names = append(names, item.Name)
-		}
+	// Metadata will do, and needs neither an informer nor memory for what all Nodes say about their images.
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	if err := t.reader.List(ctx, list); err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
 	}
-
-	var (
-		left []string
-		errs []error
-	)
-	for _, name := range names {
-		if err := t.touchNode(ctx, name); err != nil {
-			left, errs = append(left, name), append(errs, err)
-		}
+	var errs []error
+	for _, item := range list.Items {
+		errs = append(errs, t.touchNode(ctx, item.Name))
 	}
-	t.left = left
 	return errors.Join(errs...)
 }
 

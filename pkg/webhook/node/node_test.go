@@ -68,7 +68,6 @@ type environment struct {
 
 func newEnvironment(t testing.TB, objects ...client.Object) *environment {
 	t.Helper()
-	g := NewWithT(t)
 	e := &environment{}
 	e.client = fakeclient.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -80,8 +79,7 @@ func newEnvironment(t testing.TB, objects ...client.Object) *environment {
 		},
 	}).Build()
 
-	webhooks, err := node.New(fakeManager{client: e.client}, node.Options{Capacity: defaultCapacity()})
-	g.Expect(err).NotTo(HaveOccurred())
+	webhooks := node.New(fakeManager{client: e.client}, node.Options{Capacity: defaultCapacity(), GPUResourceName: "nvidia.com/gpu"})
 	for _, w := range webhooks {
 		switch w.Target {
 		case extensionswebhook.TargetSeed:
@@ -202,8 +200,7 @@ func defaultChanges() map[string]any {
 
 func TestNewMakesOneWebhookForTheSeedAndOneForShoots(t *testing.T) {
 	g := NewWithT(t)
-	webhooks, err := node.New(fakeManager{}, node.Options{Capacity: defaultCapacity()})
-	g.Expect(err).NotTo(HaveOccurred())
+	webhooks := node.New(fakeManager{}, node.Options{Capacity: defaultCapacity()})
 	g.Expect(webhooks).To(HaveLen(2))
 
 	for i, want := range []struct{ name, target string }{{"node-seed", "seed"}, {"node-shoot", "shoot"}} {
@@ -219,14 +216,6 @@ func TestNewMakesOneWebhookForTheSeedAndOneForShoots(t *testing.T) {
 			extensionswebhook.Type{Obj: &corev1.Node{}},
 			extensionswebhook.Type{Obj: &corev1.Node{}, Subresource: new("status")},
 		))
-	}
-}
-
-func TestNewNeedsACompleteCapacity(t *testing.T) {
-	g := NewWithT(t)
-	for _, capacity := range []configv1alpha1.NodeCapacity{{}, {CPU: defaultCapacity().CPU}, {Memory: defaultCapacity().Memory}} {
-		_, err := node.New(fakeManager{}, node.Options{Capacity: capacity})
-		g.Expect(err).To(MatchError(ContainSubstring("nodes.capacity")))
 	}
 }
 
@@ -291,8 +280,7 @@ func TestANodeKeepsWhatItsOwnMachineTypeSaysWhenThePoolHasAnother(t *testing.T) 
 func TestGPUsHaveTheNameThatIsConfigured(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnvironment(t, shootCluster(t, "4"))
-	webhooks, err := node.New(fakeManager{client: e.client}, node.Options{Capacity: defaultCapacity(), GPUResourceName: "example.org/gpu"})
-	g.Expect(err).NotTo(HaveOccurred())
+	webhooks := node.New(fakeManager{client: e.client}, node.Options{Capacity: defaultCapacity(), GPUResourceName: "example.org/gpu"})
 	e.shoot = webhooks[1].Webhook
 	g.Expect(e.ask(t, nodeOf("gpus", measured, allocatable))).To(HaveKeyWithValue("/status/capacity/example.org~1gpu", "2"))
 }
@@ -414,8 +402,7 @@ func TestAShootOfWhichNothingIsKnownHasTheDefault(t *testing.T) {
 	}
 
 	t.Run("a webhook that panics", func(t *testing.T) {
-		webhooks, err := node.New(fakeManager{}, node.Options{Capacity: defaultCapacity()})
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		webhooks := node.New(fakeManager{}, node.Options{Capacity: defaultCapacity()})
 
 		response := webhooks[1].Webhook.Handle(webhook.WithShootNamespace(t.Context(), shootNamespace), statusUpdate(nodeOf("small", measured, allocatable)))
 		NewWithT(t).Expect(changes(t, response)).To(BeNil(), "there is no client to read with")
@@ -525,9 +512,5 @@ func environmentWithReader(b *testing.B, s *stored) *admission.Webhook {
 			return s.Get(ctx, key, obj, opts...)
 		},
 	})
-	webhooks, err := node.New(fakeManager{client: c}, node.Options{Capacity: defaultCapacity()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return webhooks[1].Webhook
+	return node.New(fakeManager{client: c}, node.Options{Capacity: defaultCapacity()})[1].Webhook
 }

@@ -10,9 +10,13 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeletconfigv1beta1 "k8s.io/kubelet/config/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +44,33 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Eventually(get(ctx, seed, named[*corev1.Node]("", oldNode))).Should(capacity("100", "100Gi"))
 		node := create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "young"}})
 		Expect(get(ctx, seed, node)()).To(capacity("100", "100Gi"))
+	})
+
+	It("never keep the seed from starting: those that fail closed see nothing in the namespaces kube-system and garden", func(ctx SpecContext) {
+		registered := named[*admissionregistrationv1.MutatingWebhookConfiguration]("", "gardener-extension-provider-local-seed")
+		Expect(seed.Get(ctx, client.ObjectKeyFromObject(registered), registered)).To(Succeed())
+		var closed int
+		for _, webhook := range registered.Webhooks {
+			if *webhook.FailurePolicy != admissionregistrationv1.Fail {
+				continue
+			}
+			closed++
+			selector, err := metav1.LabelSelectorAsSelector(webhook.NamespaceSelector)
+			Expect(err).NotTo(HaveOccurred())
+			for _, namespace := range []string{metav1.NamespaceSystem, "garden"} {
+				Expect(selector.Matches(labels.Set{corev1.LabelMetadataName: namespace})).To(BeFalse(), "%s sees namespace %s", webhook.Name, namespace)
+			}
+			for _, rule := range webhook.Rules {
+				for _, resource := range rule.Resources {
+					kind, err := seed.RESTMapper().KindFor(schema.GroupVersionResource{Group: rule.APIGroups[0], Version: rule.APIVersions[0], Resource: resource})
+					Expect(err).NotTo(HaveOccurred())
+					mapping, err := seed.RESTMapper().RESTMapping(kind.GroupKind())
+					Expect(err).NotTo(HaveOccurred())
+					Expect(mapping.Scope.Name()).To(Equal(meta.RESTScopeNameNamespace), "a selector of namespaces does not keep %s from %s", webhook.Name, resource)
+				}
+			}
+		}
+		Expect(closed).To(BeNumerically(">=", 1))
 	})
 
 	It("make the kubelets of machines start on this machine, and their containerd ask the mirrors", func(ctx SpecContext) {

@@ -59,8 +59,7 @@ var _ = Describe("Webhooks for Nodes", Ordered, func() {
 		var err error
 		mgr, err = manager.New(config, manager.Options{Scheme: scheme, Controller: suite.Controllers(), Metrics: metricsserver.Options{BindAddress: "0"}})
 		Expect(err).NotTo(HaveOccurred())
-		webhooks, err = node.New(mgr, node.Options{Capacity: capacity})
-		Expect(err).NotTo(HaveOccurred())
+		webhooks = node.New(mgr, node.Options{Capacity: capacity, GPUResourceName: "nvidia.com/gpu"})
 		Expect(node.AddTouchToManager(mgr, capacity, registered)).To(Succeed())
 
 		admin, err := client.New(env.Config, client.Options{Scheme: scheme})

@@ -9,45 +9,10 @@ import (
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 )
-
-func TestFailurePoliciesOfASeed(t *testing.T) {
-	selecting := func(selector *metav1.LabelSelector) func(*extensionswebhook.Webhook) {
-		return func(w *extensionswebhook.Webhook) { w.NamespaceSelector = selector }
-	}
-	shoots := selecting(&metav1.LabelSelector{MatchLabels: map[string]string{"gardener.cloud/role": "shoot"}})
-
-	for name, test := range map[string]struct {
-		webhook *extensionswebhook.Webhook
-		wrong   string
-	}{
-		"Ignore":                           {webhook: seedWebhook()},
-		"Fail in shoots":                   {webhook: shootWebhook(failing)},
-		"Fail in the namespaces of shoots": {webhook: seedWebhook(failing, shoots)},
-		"Fail without a selector":          {webhook: seedWebhook(failing), wrong: "needs a namespace selector"},
-		"Fail by default":                  {webhook: seedWebhook(func(w *extensionswebhook.Webhook) { w.FailurePolicy = nil }), wrong: "needs a namespace selector"},
-		"Fail with a selector of all":      {webhook: seedWebhook(failing, selecting(&metav1.LabelSelector{})), wrong: "matches namespace kube-system"},
-		"Fail with a selector of garden":   {webhook: seedWebhook(failing, selecting(&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "garden"}})), wrong: "matches namespace garden"},
-		"Fail with a selector of all but those with some label": {webhook: seedWebhook(failing, selecting(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpDoesNotExist}}})), wrong: "matches namespace kube-system"},
-		"Fail with a selector that is none":                     {webhook: seedWebhook(failing, selecting(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "?"}}})), wrong: "namespace selector"},
-		"Fail for what has no namespace":                        {webhook: seedWebhook(failing, shoots, ofTypes(&corev1.Pod{}, &rbacv1.ClusterRole{})), wrong: "no namespace selector applies to *v1.ClusterRole"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := newEnv(t)
-			err := CheckFailurePolicies(e.client, []*extensionswebhook.Webhook{seedWebhook(), test.webhook})
-			if test.wrong == "" {
-				e.Expect(err).NotTo(HaveOccurred())
-			} else {
-				e.Expect(err).To(MatchError(ContainSubstring(test.wrong)))
-			}
-		})
-	}
-}
 
 func TestRegistrationByDefault(t *testing.T) {
 	e := newEnv(t)
