@@ -36,6 +36,8 @@ type Credentials struct {
 	list func(ctx context.Context) (map[string]corev1.SecretReference, error)
 	// held has the Secrets that have got the finalizer, as long as that is believed.
 	held *utilcache.Expiring
+	// finalizers is held by whoever may write one, so that none is taken off while another object puts it on.
+	finalizers sync.Mutex
 
 	mu sync.Mutex
 	// users are the objects with the Secrets that they refer to or have referred to before, which may have the finalizer
@@ -68,6 +70,8 @@ func (c *Credentials) Hold(ctx context.Context, user string, ref corev1.SecretRe
 	if !isComplete(ref) {
 		return ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"), RetryMistake)
 	}
+	c.finalizers.Lock()
+	defer c.finalizers.Unlock()
 	refs, err := c.use(ctx, user, ref)
 	if err != nil {
 		return err
@@ -85,6 +89,8 @@ func (c *Credentials) Release(ctx context.Context, user string, ref corev1.Secre
 	if !isComplete(ref) {
 		return false, nil
 	}
+	c.finalizers.Lock()
+	defer c.finalizers.Unlock()
 	refs, err := c.use(ctx, user, ref)
 	if err != nil {
 		return false, err
@@ -96,6 +102,8 @@ func (c *Credentials) Release(ctx context.Context, user string, ref corev1.Secre
 // forget lets go of the Secrets of an object that is gone, which it may be without Release: one without our finalizer, as it was
 // deleted soon after its creation, or one that was gone already when an old cache listed it.
 func (c *Credentials) forget(ctx context.Context, user string) error {
+	c.finalizers.Lock()
+	defer c.finalizers.Unlock()
 	c.mu.Lock()
 	refs := c.users[user].Clone()
 	c.mu.Unlock()

@@ -5,9 +5,12 @@
 package reconciler
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +42,29 @@ func finalizersOf(t *testing.T, c client.Client) []string {
 	secret := &corev1.Secret{}
 	NewWithT(t).Expect(c.Get(t.Context(), client.ObjectKeyFromObject(newShared()), secret)).To(Succeed())
 	return secret.Finalizers
+}
+
+func TestCredentialsAreHeldForAUserThatComesWhileAnotherOneGoes(t *testing.T) {
+	g := NewWithT(t)
+	held := make(chan error, 1)
+	secrets, _ := counted(t, newShared())
+	var credentials *Credentials
+	var once sync.Once
+	hold := func() {
+		go func() { held <- credentials.Hold(t.Context(), "comes", sharedRef) }()
+		time.Sleep(50 * time.Millisecond) // As long as it would take if it did not wait.
+	}
+	c := interceptor.NewClient(secrets, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		if data, _ := patch.Data(obj); bytes.Contains(data, []byte("deleteFromPrimitiveList")) {
+			once.Do(hold)
+		}
+		return c.Patch(ctx, obj, patch, opts...)
+	}})
+	credentials = newCredentials(c, testFinalizer, func(context.Context) (map[string]corev1.SecretReference, error) { return nil, nil })
+	g.Expect(credentials.Hold(t.Context(), "goes", sharedRef)).To(Succeed())
+	g.Expect(credentials.Release(t.Context(), "goes", sharedRef)).To(BeTrue())
+	g.Expect(<-held).To(Succeed())
+	g.Expect(finalizersOf(t, c)).To(ContainElement(testFinalizer))
 }
 
 func TestCredentialsAreHeldUntilTheLastUserHasGone(t *testing.T) {
