@@ -63,10 +63,15 @@ func runCloudController(ctx context.Context, log logr.Logger, config *configv1al
 	if err != nil {
 		return err
 	}
+	watches := instance.NewWatches(0)
 	mgr, err := shoot.New(shoot.Options{
-		Log: log, Shoot: shootConfig, Seed: seedConfig, Namespace: config.Seed.Namespace, OneNode: config.Seed.OneNode,
+		NewInformer: watches.NewInformer,
+		Log:         log, Shoot: shootConfig, Seed: seedConfig, Namespace: config.Seed.Namespace, OneNode: config.Seed.OneNode,
 		ConcurrentSyncs: *config.ConcurrentSyncs, Server: server, Healthy: unchanged,
 	})
+	if err == nil {
+		err = mgr.Add(watches)
+	}
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func New(opts Options) (*Instance, error) {
 		}
 	}
 
-	scheme, watches := runtime.NewScheme(), newWatches(opts.WatchTimeout)
+	scheme, watches := runtime.NewScheme(), NewWatches(opts.WatchTimeout)
 	if err := opts.Kinds.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
@@ -207,14 +207,14 @@ func (i *Instance) addHealth(log logr.Logger) error {
 	})
 }
 
-func managerOptions(opts Options, scheme *runtime.Scheme, watches *watches) manager.Options {
+func managerOptions(opts Options, scheme *runtime.Scheme, watches *Watches) manager.Options {
 	options := ManagerOptions(opts.Config.Server, opts.Config.LeaderElection, opts.Name, opts.Namespace)
 	options.Logger = opts.Log
 	options.Scheme = scheme
 	options.Cache = cache.Options{
 		ByObject:         opts.ByObject,
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer:      watches.newInformer,
+		NewInformer:      watches.NewInformer,
 	}
 	options.NewClient = NewClient
 	options.Client = client.Options{Cache: &client.CacheOptions{

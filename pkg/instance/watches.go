@@ -29,28 +29,29 @@ const (
 // errRestored ends an instance whose API server has gone back to an older state.
 var errRestored = errors.New("the API server has an older state than before, as after etcd was restored from a backup: ending, so that the next start reads everything anew")
 
-// watches make the informers of an instance. They bound two faults that client-go leaves unbounded:
+// Watches make the informers of a program. They bound two faults that client-go leaves unbounded:
 //
 //   - A watch that hangs while its connection is open. client-go tells only the server when a watch is to end, so the end
 //     may get lost as well. Here the client ends it, too.
 //   - An API server whose resource versions went back, because etcd was restored from a backup. It takes a watch from a
 //     resource version that it does not have yet for one of the future and sends nothing. Here a look at the current one
 //     precedes each further list and watch. What an instance remembers may be wrong then, so it ends rather than lists again.
-type watches struct {
+type Watches struct {
 	timeout time.Duration
 	// restored has room for one.
 	restored chan error
 }
 
-func newWatches(timeout time.Duration) *watches {
+// NewWatches returns Watches that last for timeout or twice as long, by default DefaultWatchTimeout. The manager has to run them.
+func NewWatches(timeout time.Duration) *Watches {
 	if timeout == 0 {
 		timeout = DefaultWatchTimeout
 	}
-	return &watches{timeout: timeout, restored: make(chan error, 1)}
+	return &Watches{timeout: timeout, restored: make(chan error, 1)}
 }
 
 // Start implements manager.Runnable. It returns an error when the API server has gone back to an older state.
-func (w *watches) Start(ctx context.Context) error {
+func (w *Watches) Start(ctx context.Context) error {
 	select {
 	case err := <-w.restored:
 		return err
@@ -60,10 +61,10 @@ func (w *watches) Start(ctx context.Context) error {
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: who waits for the Lease has informers, too.
-func (*watches) NeedLeaderElection() bool { return false }
+func (*Watches) NeedLeaderElection() bool { return false }
 
-// newInformer is for cache.Options.
-func (w *watches) newInformer(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+// NewInformer is for cache.Options.
+func (w *Watches) NewInformer(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	inner := toolscache.ToListerWatcherWithContext(lw)
 	return toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -82,7 +83,7 @@ func (w *watches) newInformer(lw toolscache.ListerWatcher, example runtime.Objec
 }
 
 // watch starts a watch that ends in time.
-func (w *watches) watch(ctx context.Context, inner toolscache.WatcherWithContext, options metav1.ListOptions) (watch.Interface, error) {
+func (w *Watches) watch(ctx context.Context, inner toolscache.WatcherWithContext, options metav1.ListOptions) (watch.Interface, error) {
 	timeout := w.timeout + time.Duration(rand.Int64N(int64(w.timeout))) // #nosec G404 -- spreads requests
 	options.TimeoutSeconds = new(int64(max(timeout.Round(time.Second).Seconds(), 1)))
 	ctx, cancel := context.WithTimeout(ctx, timeout+watchGrace)
@@ -95,7 +96,7 @@ func (w *watches) watch(ctx context.Context, inner toolscache.WatcherWithContext
 }
 
 // isRestored reports whether a list or a watch is to go on where the API server has not been yet.
-func (w *watches) isRestored(ctx context.Context, inner toolscache.ListerWithContext, options metav1.ListOptions) bool {
+func (w *Watches) isRestored(ctx context.Context, inner toolscache.ListerWithContext, options metav1.ListOptions) bool {
 	if options.ResourceVersion == "" || options.ResourceVersion == "0" {
 		return false
 	}

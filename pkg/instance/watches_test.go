@@ -46,7 +46,7 @@ func TestAnInstanceEndsWhenTheAPIServerHasAnOlderState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			w := newWatches(0)
+			w := NewWatches(0)
 			// Many informers find out.
 			for range 2 {
 				g.Expect(w.isRestored(t.Context(), at(test.current, test.err), test.options)).To(Equal(test.ends))
@@ -65,8 +65,8 @@ func TestAnInstanceEndsWhenTheAPIServerHasAnOlderState(t *testing.T) {
 
 func TestAnInformerListsAnewWhenTheAPIServerHasAnOlderState(t *testing.T) {
 	g := NewWithT(t)
-	w, lists, watches := newWatches(0), 0, make(chan struct{}, 10)
-	informer := w.newInformer(&toolscache.ListWatch{
+	w, lists, watches := NewWatches(0), 0, make(chan struct{}, 10)
+	informer := w.NewInformer(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			lists++
 			if lists == 1 {
@@ -104,7 +104,7 @@ func TestAWatchEndsInTime(t *testing.T) {
 	const timeout = time.Minute
 	hanging := watch.NewFake()
 	var ofWatch context.Context
-	started, err := newWatches(timeout).watch(t.Context(), &toolscache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	started, err := NewWatches(timeout).watch(t.Context(), &toolscache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		ofWatch = ctx
 		g.Expect(options.TimeoutSeconds).To(HaveValue(And(BeNumerically(">=", timeout.Seconds()), BeNumerically("<=", 2*timeout.Seconds()))), "the server is told")
 		return hanging, nil

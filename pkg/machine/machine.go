@@ -71,6 +71,12 @@ func PodName(name string) string {
 	return strings.TrimRight(pod[:validation.DNS1123LabelMaxLength-1-hashLength], "-.") + "-" + hash
 }
 
+// HasEnded reports whether a pod has ended, as one that was evicted. It stays, and so do the addresses in its status, which may be
+// another pod's by now.
+func HasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
 // Name is the name of the Machine, given that of its pod if it was short enough. The label LabelMachine always has it.
 func Name(podName string) string { return strings.TrimPrefix(podName, podPrefix) }
 

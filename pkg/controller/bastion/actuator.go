@@ -330,7 +330,7 @@ func (a *actuator) applyPod(ctx context.Context, op *operation, at location, pod
 // isOutdated reports whether a Pod must be replaced. One to which people may have connected is not replaced just because
 // the CloudProfile has another image by now.
 func isOutdated(pod, wanted *corev1.Pod) bool {
-	if hasEnded(pod) || pod.Annotations[AnnotationUserData] != wanted.Annotations[AnnotationUserData] {
+	if machine.HasEnded(pod) || pod.Annotations[AnnotationUserData] != wanted.Annotations[AnnotationUserData] {
 		return true
 	}
 	hasImage := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Image == wanted.Spec.Containers[0].Image })
@@ -440,7 +440,7 @@ func problem(obj client.Object) string {
 }
 
 func podProblem(pod *corev1.Pod) string {
-	if hasEnded(pod) {
+	if machine.HasEnded(pod) {
 		return "it has ended"
 	}
 	for _, condition := range pod.Status.Conditions {
@@ -460,10 +460,6 @@ func podProblem(pod *corev1.Pod) string {
 		}
 	}
 	return "it does not run yet"
-}
-
-func hasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // addressOf returns the first address of a Service, or nil.

@@ -195,6 +195,9 @@ func (l location) objects(port int32) (*corev1.Service, *networkingv1.NetworkPol
 func endpoints(wanted []extensionsv1alpha1.ControlPlaneEndpoint, pods []corev1.Pod, family discoveryv1.AddressType) []discoveryv1.Endpoint {
 	found := []discoveryv1.Endpoint{}
 	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil || machine.HasEnded(&pod) {
+			continue
+		}
 		for _, ip := range pod.Status.PodIPs {
 			address, err := netip.ParseAddr(ip.IP)
 			if err != nil || address.Is4() != (family == discoveryv1.AddressTypeIPv4) {

@@ -314,11 +314,15 @@ func TestTrafficIsLedToMachinesOfTheShootOnly(t *testing.T) {
 	e := newEnv(t, func(exposure *extensionsv1alpha1.SelfHostedShootExposure) {
 		exposure.Spec.Endpoints = []extensionsv1alpha1.ControlPlaneEndpoint{
 			endpoint("machine-a", "10.0.0.1", "10.1.0.9"), endpoint("machine-b", "10.0.0.1"), endpoint("coredns", "10.1.0.10"), endpoint("machine-b", "nonsense"),
+			endpoint("machine-d", "10.0.0.4"),
 		}
 	})
-	other := pod("coredns", "10.1.0.10")
+	other, evicted := pod("coredns", "10.1.0.10"), pod("machine-d", "10.0.0.4")
 	other.Labels = nil
-	g.Expect(e.machines.Create(t.Context(), other)).To(Succeed())
+	evicted.Status.Phase = corev1.PodFailed
+	for _, pod := range []*corev1.Pod{other, evicted} {
+		g.Expect(e.machines.Create(t.Context(), pod)).To(Succeed())
+	}
 	e.reconcile()
 	g.Expect(e.addresses("ipv4")).To(ConsistOf("10.0.0.1"))
 }

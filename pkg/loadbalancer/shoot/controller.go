@@ -84,6 +84,8 @@ type Options struct {
 	OneNode bool
 	// ConcurrentSyncs is how many Services are reconciled in parallel. Default 1.
 	ConcurrentSyncs int
+	// NewInformer makes the informers. Default: that of controller-runtime.
+	NewInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 	// Server serves /metrics, /healthz and /readyz.
 	Server metricsserver.Options
 	// Healthy is what /healthz checks.
@@ -100,12 +102,12 @@ func New(opts Options) (manager.Manager, error) {
 	if opts.Namespace == "" {
 		return nil, errors.New("the namespace of the machines is not known")
 	}
-	mgr, err := manager.New(opts.Shoot, manager.Options{Logger: opts.Log, MapperProvider: newMapper, Cache: newCache(), Metrics: opts.Server})
+	mgr, err := manager.New(opts.Shoot, manager.Options{Logger: opts.Log, MapperProvider: newMapper, Cache: opts.cache(), Metrics: opts.Server})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager of the shoot: %w", err)
 	}
 	seed, err := crcluster.New(opts.Seed, func(o *crcluster.Options) {
-		o.Logger, o.MapperProvider, o.Cache = opts.Log, newMapper, newCache()
+		o.Logger, o.MapperProvider, o.Cache = opts.Log, newMapper, opts.cache()
 		o.Cache.DefaultNamespaces = map[string]cache.Config{opts.Namespace: {}}
 		o.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.SelectorFromSet(machine.Selector())}}
 	})
@@ -166,8 +168,8 @@ func newMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
-func newCache() cache.Options {
-	return cache.Options{DefaultTransform: strip, DefaultUnsafeDisableDeepCopy: new(true)}
+func (o Options) cache() cache.Options {
+	return cache.Options{NewInformer: o.NewInformer, DefaultTransform: strip, DefaultUnsafeDisableDeepCopy: new(true)}
 }
 
 // strip drops what takes memory and is not read. Services and EndpointSlices stay whole, since they are the base of patches.
@@ -206,7 +208,7 @@ func ofService(s *corev1.Service) any {
 func ofNode(n *corev1.Node) any { return []any{takesTraffic(n), n.Status.Addresses} }
 
 func ofPod(p *corev1.Pod) any {
-	return []any{p.UID, p.Spec.NodeName, hasEnded(p), p.Status.PodIPs, p.DeletionTimestamp}
+	return []any{p.UID, p.Spec.NodeName, machine.HasEnded(p), p.Status.PodIPs, p.DeletionTimestamp}
 }
 
 // all returns every Service that is served.
@@ -313,6 +315,15 @@ func (r *reconciler) ensure(ctx context.Context, service *corev1.Service) error 
 	seed, err := desiredService(existing, service, r.namespace, local && r.oneNode && onOneNode(backends))
 	if err != nil {
 		return err
+	}
+	if existing == nil {
+		served := &corev1.ServiceList{}
+		if err := r.seed.List(ctx, served, client.InNamespace(r.namespace), client.HasLabels{LabelUID}); err != nil {
+			return err
+		}
+		if len(served.Items) >= maxServices {
+			return waiting{error: fmt.Errorf("the shoot has %d load balancers already, which are all that it may have: delete another one", len(served.Items))}
+		}
 	}
 	if existing != nil && isFor(existing, service) && mustBeReplaced(existing, seed) {
 		return errors.Join(r.delete(ctx, existing), waiting{errors.New("the seed's Service is replaced"), time.Now()})

@@ -6,6 +6,8 @@ package shoot
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -36,6 +38,23 @@ func TestAServiceIsWrittenOnce(t *testing.T) {
 	g.Expect(b.mustReconcile()).To(BeEmpty())
 	g.Expect(b.shoot.requests()).To(BeEmpty(), "although the cache shows neither the finalizer nor the status")
 	g.Expect(b.reasons()).To(BeEmpty())
+}
+
+func TestAShootHasABoundedNumberOfLoadBalancers(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench(t, newService())
+	var others []client.Object
+	for i := range maxServices {
+		others = append(others, &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("lb-%d", i), Labels: map[string]string{LabelUID: strconv.Itoa(i)},
+		}})
+	}
+	b.seed.show(others...)
+	g.Expect(b.mustReconcile()).To(BeEmpty())
+	g.Expect(b.reasons()).To(Equal([]string{"SyncLoadBalancerFailed"}))
+
+	b.seed.show(others[1:]...)
+	g.Expect(b.mustReconcile()).To(Equal([]string{"create services", "create endpointslices"}))
 }
 
 func TestAServiceWithoutMachinesIsTold(t *testing.T) {

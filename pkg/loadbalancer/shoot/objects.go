@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
 // conditionReady is the condition by which pkg/controller/service tells why a Service has no address. Others that serve
@@ -45,6 +46,12 @@ func desiredService(existing, service *corev1.Service, namespace string, local b
 	ranges, err := sourceRanges(service)
 	if err != nil {
 		return nil, err
+	}
+	if asked := service.Spec.LoadBalancerIP; asked != "" {
+		// The API server takes a text of any length.
+		if _, err := netip.ParseAddr(asked); err != nil {
+			return nil, waiting{error: fmt.Errorf("spec.loadBalancerIP of Service %s is no IP address: %.64q", client.ObjectKeyFromObject(service), asked)}
+		}
 	}
 
 	out := existing.DeepCopy()
@@ -113,12 +120,23 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 		return nil, waiting{error: fmt.Errorf("the source ranges of Service %s: %w", client.ObjectKeyFromObject(service), err)}
 	}
 	out := loadbalancer.CloseFamilies(ranges.StringSlice(), service.Spec.IPFamilies...)
+	if rules := len(out) * len(service.Spec.Ports); rules > maxRules {
+		return nil, waiting{error: fmt.Errorf("the %d source ranges of Service %s are too many for its %d ports: at most %d rules are made, one for each port and range",
+			len(out), client.ObjectKeyFromObject(service), len(service.Spec.Ports), maxRules)}
+	}
 	slices.Sort(out)
 	return out, nil
 }
 
-// maxRanges is how many source ranges a Service may have. Each is a rule for each port on each node of the seed.
-const maxRanges = 256
+const (
+	// maxRanges is how many source ranges a Service may have.
+	maxRanges = 256
+	// maxRules is how many it may have for all of its ports: each is a rule on each node of the seed.
+	maxRules = 4096
+	// maxServices is how many Services of a shoot are served: each has an address of the seed's Services, of which all control planes
+	// need some.
+	maxServices = 256
+)
 
 // mustBeReplaced reports whether an existing Service can't be changed into the desired one: its first family stays for good.
 func mustBeReplaced(existing, desired *corev1.Service) bool {
@@ -255,7 +273,7 @@ func takesTraffic(node *corev1.Node) bool {
 // of the machine, whatever the Node says. Nor is that of a pod that has ended, as one that was evicted: it stays in the
 // status, but may be another pod's by now. It returns false if no address is left or if the pod is about to go.
 func backendOf(node *corev1.Node, pod *corev1.Pod) (backend, bool) {
-	if pod == nil || pod.DeletionTimestamp != nil || hasEnded(pod) {
+	if pod == nil || pod.DeletionTimestamp != nil || machine.HasEnded(pod) {
 		return backend{}, false
 	}
 	var own []netip.Addr
@@ -280,10 +298,6 @@ func backendOf(node *corev1.Node, pod *corev1.Pod) (backend, bool) {
 		}
 	}
 	return out, len(out.addresses) > 0
-}
-
-func hasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
 // localNodes returns the Nodes on which a Service has endpoints of a family that kube-proxy sends to: ready ones or, if

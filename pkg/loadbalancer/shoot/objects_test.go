@@ -193,12 +193,18 @@ func TestAServiceThatCannotBeServedIsAMistake(t *testing.T) {
 		"with an annotation of too many": func(s *corev1.Service) {
 			s.Annotations = map[string]string{corev1.AnnotationLoadBalancerSourceRangesKey: strings.Repeat("10.0.0.0/8,", maxRanges) + "10.0.0.0/8"}
 		},
+		"with an address that is a text of any length": func(s *corev1.Service) { s.Spec.LoadBalancerIP = strings.Repeat("a", 1<<20) },
+		"with more rules than nodes should have": func(s *corev1.Service) {
+			s.Spec.Ports = slices.Repeat(s.Spec.Ports, maxRules/2+1)
+			s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8", "172.16.0.0/12"}
+		},
 		"without a UID":              func(s *corev1.Service) { s.UID = "" },
 		"with a UID that is no name": func(s *corev1.Service) { s.UID = types.UID(strings.Repeat("a", 64)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := desiredService(nil, newService(change), namespace, false)
 			NewWithT(t).Expect(errors.As(err, &waiting{})).To(BeTrue(), "%v", err)
+			NewWithT(t).Expect(len(err.Error())).To(BeNumerically("<", 400))
 		})
 	}
 }

@@ -428,7 +428,7 @@ func (t *target) existing(ctx context.Context, name, wantedImage string) (*corev
 		return nil, taken(pod, name)
 	}
 	// A pod with another image is of the time before the class was changed.
-	if pod.DeletionTimestamp == nil && !isOver(pod) && (pod.Status.Phase == corev1.PodRunning || image(pod) == wantedImage) {
+	if pod.DeletionTimestamp == nil && !machine.HasEnded(pod) && (pod.Status.Phase == corev1.PodRunning || image(pod) == wantedImage) {
 		return pod, nil
 	}
 	if err := client.IgnoreNotFound(t.client.Delete(ctx, pod, client.Preconditions{UID: new(pod.UID)})); err != nil {

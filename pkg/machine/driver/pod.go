@@ -153,12 +153,6 @@ func newContainer(podName string, spec *localv1alpha1.MachineProviderSpec) corev
 	}
 }
 
-// isOver reports whether a pod has ended. Containers of a machine's pod start again whenever they end, so its node gave it up:
-// it was evicted, or there was no room after all.
-func isOver(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
-}
-
 // isRunning reports whether a pod runs and says where.
 func isRunning(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning && len(pod.Status.PodIPs) > 0 && waiting(pod) == nil
@@ -217,7 +211,7 @@ func progress(pod *corev1.Pod) string {
 //
 // A first ErrImagePull may be a hiccup and is not one: kubelet tries again and reports ImagePullBackOff in between.
 func failure(pod *corev1.Pod) error {
-	if reason := pod.Status.Reason; isOver(pod) {
+	if reason := pod.Status.Reason; machine.HasEnded(pod) {
 		code := codes.Aborted
 		// kubelet's reasons for a lack of room are OutOfcpu and the like.
 		if strings.HasPrefix(reason, "OutOf") || reason == "Evicted" || reason == "UnexpectedAdmissionError" {
