@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +63,7 @@ func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*ex
 		Types:     []string{dns.Type},
 		ExistsFor: class.All(),
 		Finalizer: dnsrecord.FinalizerName,
-		Actuator:  newActuator(opts, mgr.GetAPIReader()),
+		Actuator:  newActuator(opts, mgr.GetClient(), mgr.GetAPIReader()),
 	})
 }
 
@@ -109,15 +110,15 @@ type attempt = reconciler.Operation[*extensionsv1alpha1.DNSRecord]
 
 type actuator struct {
 	Options
-	// reader asks the API server.
-	reader client.Reader
+	// client reads from the cache, reader asks the API server.
+	client, reader client.Reader
 	// retry says when to try again. It remembers the DNSRecords that fail, and no others.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
-func newActuator(opts Options, reader client.Reader) *actuator {
+func newActuator(opts Options, c, reader client.Reader) *actuator {
 	return &actuator{
-		Options: opts, reader: reader,
+		Options: opts, client: c, reader: reader,
 		retry: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryServer, retryServerMax),
 	}
 }
@@ -149,6 +150,14 @@ func (a *actuator) apply(ctx context.Context, op *attempt) error {
 	}
 
 	request := a.request(op, record, config)
+	isFormer := func(written localv1alpha1.WrittenRecord) bool { return written.Name != record.Name || written.Type != record.Type }
+	if slices.ContainsFunc(request.Written, isFormer) {
+		isShared, err := a.shared(ctx, object)
+		if err != nil {
+			return err
+		}
+		request.Written = slices.DeleteFunc(slices.Clone(request.Written), func(written localv1alpha1.WrittenRecord) bool { return isFormer(written) && isShared(written) })
+	}
 	if err := record.CheckReserved(a.reserved(op.Cluster.Seed())); err != nil {
 		return a.outcome(request, errors.Join(err, a.withdraw(ctx, op, request)))
 	}
@@ -201,6 +210,7 @@ func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Re
 // become invalid since. A record that was never written has nothing to delete.
 func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 	if isNeverWritten(op.Object) {
+		a.retry.Forget(client.ObjectKeyFromObject(op.Object))
 		return nil
 	}
 	object := op.Object
@@ -211,6 +221,18 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 	}
 	request := a.request(op, record, config)
 
+	if name == configv1alpha1.DNSProviderRFC2136 {
+		isShared, err := a.shared(ctx, object)
+		if err != nil {
+			return err
+		}
+		own := localv1alpha1.WrittenRecord{Name: record.Name, Type: record.Type, Values: record.Values}
+		wasWritten := len(request.Written) > 0
+		request.Written = slices.DeleteFunc(slices.Clone(request.Written), isShared)
+		if len(request.Written) == 0 && (wasWritten || isShared(own)) {
+			return a.outcome(request, nil)
+		}
+	}
 	var errs []error
 	if name != configv1alpha1.DNSProviderRFC2136 {
 		errs = append(errs, a.removeWritten(ctx, request))
@@ -260,6 +282,28 @@ func (a *actuator) serving(object *extensionsv1alpha1.DNSRecord) (configv1alpha1
 		return configv1alpha1.DNSProvider(last), config
 	}
 	return a.DefaultProvider, config
+}
+
+// shared returns whether another DNSRecord of the holder wants the same record on the same server, so that it isn't removed there with
+// this one: the server has it once. CoreDNS has what each of them wants.
+func (a *actuator) shared(ctx context.Context, object *extensionsv1alpha1.DNSRecord) (func(localv1alpha1.WrittenRecord) bool, error) {
+	list := &extensionsv1alpha1.DNSRecordList{}
+	if err := a.client.List(ctx, list, client.InNamespace(object.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing DNSRecords in %s: %w", object.Namespace, err)
+	}
+	isSibling := func(other *extensionsv1alpha1.DNSRecord, written localv1alpha1.WrittenRecord) bool {
+		return other.Name != object.Name && other.DeletionTimestamp == nil && other.Spec.Type == object.Spec.Type && other.Spec.SecretRef == object.Spec.SecretRef &&
+			string(other.Spec.RecordType) == written.Type && strings.EqualFold(strings.TrimSuffix(other.Spec.Name, "."), written.Name)
+	}
+	return func(written localv1alpha1.WrittenRecord) bool {
+		return slices.ContainsFunc(list.Items, func(other extensionsv1alpha1.DNSRecord) bool {
+			if !isSibling(&other, written) {
+				return false
+			}
+			record, err := dns.Parse(&other, a.DefaultTTL)
+			return err == nil && slices.Equal(record.Values, written.Values) && record.Holder() == dns.Identify(object).Holder()
+		})
+	}, nil
 }
 
 // removeWritten removes what was sent to servers, which only dynamic updates are.

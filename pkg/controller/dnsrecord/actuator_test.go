@@ -118,7 +118,7 @@ func newScenario(t *testing.T, object *extensionsv1alpha1.DNSRecord, status ...l
 		Providers:       map[configv1alpha1.DNSProvider]dns.Provider{coreDNS: s.coreDNS, updates: s.updates},
 		DefaultProvider: coreDNS,
 		DefaultTTL:      60,
-	}, s.client)
+	}, s.client, s.client)
 	for _, status := range status {
 		keepStatus(object, status)
 		g.Expect(s.save(t.Context())).To(Succeed())
@@ -411,6 +411,51 @@ func TestDeletionGoesByWhatWasWritten(t *testing.T) {
 			g.Expect(s.updates.removed).To(HaveLen(test.updates))
 		})
 	}
+}
+
+func TestDeletionLeavesWhatAnotherDNSRecordOfTheHolderWants(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*extensionsv1alpha1.DNSRecord)
+		left   bool
+	}{
+		"the same":                 {func(o *extensionsv1alpha1.DNSRecord) { o.Spec.Name = "API.local.gardener.cloud." }, true},
+		"other values":             {func(o *extensionsv1alpha1.DNSRecord) { o.Spec.Values = []string{"1.2.3.5"} }, false},
+		"another type":             {func(o *extensionsv1alpha1.DNSRecord) { o.Spec.RecordType, o.Spec.Values = "TXT", []string{"1.2.3.4"} }, false},
+		"another Secret":           {func(o *extensionsv1alpha1.DNSRecord) { o.Spec.SecretRef.Name = "other" }, false},
+		"one of another class":     {func(o *extensionsv1alpha1.DNSRecord) { o.Spec.Class = new(extensionsv1alpha1.ExtensionClassGarden) }, false},
+		"one in another namespace": {func(o *extensionsv1alpha1.DNSRecord) { o.Namespace = "other" }, false},
+		"one that is being deleted": {func(o *extensionsv1alpha1.DNSRecord) {
+			o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"a/b"}
+		}, false},
+	} {
+		for _, status := range [][]localv1alpha1.DNSRecordStatus{{written()}, nil} {
+			t.Run(name, func(t *testing.T) {
+				g := NewWithT(t)
+				sibling := servedBy(updates)
+				sibling.Name = "sibling"
+				test.change(sibling)
+				s := newScenario(t, servedBy(updates), status...)
+				c := fake.NewClientBuilder().WithScheme(s.client.Scheme()).WithObjects(servedBy(updates), sibling).Build()
+				s.actuator.client = c
+				g.Expect(s.Delete(t.Context(), s.attempt())).To(Succeed())
+				if test.left {
+					g.Expect(s.updates.removed).To(BeEmpty())
+				} else {
+					g.Expect(s.updates.removed).To(HaveLen(1))
+				}
+			})
+		}
+	}
+}
+
+func TestANewNameLeavesTheFormerOneToAnotherDNSRecordThatWantsIt(t *testing.T) {
+	g := NewWithT(t)
+	renamed, sibling := servedBy(updates), servedBy(updates)
+	renamed.Spec.Name, sibling.Name = "new.local.gardener.cloud", "sibling"
+	s := newScenario(t, renamed, written())
+	g.Expect(s.client.Create(t.Context(), sibling)).To(Succeed())
+	g.Expect(s.reconcile(t)).To(Succeed())
+	g.Expect(s.updates.applied).To(ConsistOf(HaveField("Written", BeEmpty())))
 }
 
 func TestDeletionByForceIsNotHeldUp(t *testing.T) {

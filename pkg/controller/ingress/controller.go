@@ -5,6 +5,7 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -270,7 +271,7 @@ func (r *ingresses) recordsIn(ctx context.Context, ingress *networkingv1.Ingress
 	}
 
 	out := &records{own: map[string]*extensionsv1alpha1.DNSRecord{}, others: map[string]*extensionsv1alpha1.DNSRecord{}}
-	first := ""
+	var first *extensionsv1alpha1.DNSRecord
 	for i := range list.Items {
 		record := &list.Items[i]
 		if metav1.IsControlledBy(record, ingress) {
@@ -282,11 +283,23 @@ func (r *ingresses) recordsIn(ctx context.Context, ingress *networkingv1.Ingress
 			continue
 		}
 		out.leaving = out.leaving || isLeaving(record)
-		if record.Spec.SecretRef.Name != "" && !isDeleted(record) && (first == "" || record.Name < first) {
-			first, out.secret = record.Name, &record.Spec.SecretRef
+		if record.Spec.SecretRef.Name != "" && !isDeleted(record) && (first == nil || comesBefore(record, first)) {
+			first, out.secret = record, &record.Spec.SecretRef
 		}
 	}
 	return out, nil
+}
+
+// comesBefore reports whether the Secret of a DNSRecord is to be used rather than that of another one. That of the internal domain is the
+// operator's, and stays until the others are gone; that of the external one may be the shoot owner's.
+func comesBefore(a, b *extensionsv1alpha1.DNSRecord) bool {
+	rank := func(record *extensionsv1alpha1.DNSRecord) int {
+		if record.Labels[v1beta1constants.LabelRole] == v1beta1constants.LabelDNSRecordInternal {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name)) < 0
 }
 
 // reconcile makes the DNSRecords of an Ingress in the namespace of a shoot what they should be. What is in the way is told

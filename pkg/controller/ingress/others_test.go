@@ -251,15 +251,19 @@ func TestTheSecretIsThatOfGardenletsRecords(t *testing.T) {
 	f.Expect(f.seed.Delete(t.Context(), ofIngress)).To(Succeed())
 	f.Expect(secretName()).To(Equal(noSecret))
 
-	external, internal := newForeign("it-external", "external"), newForeign("it-internal", secret)
-	f.Expect(f.seed.Create(t.Context(), internal)).To(Succeed())
-	f.Expect(secretName()).To(Equal(secret))
+	external, ingress, internal := newForeign("it-external", "external"), newForeign("it-ingress", "ingress"), newForeign("it-internal", secret)
+	internal.Labels = map[string]string{"role": "internal"}
+	f.Expect(f.seed.Create(t.Context(), ingress)).To(Succeed())
+	f.Expect(secretName()).To(Equal("ingress"))
 	f.Expect(f.seed.Create(t.Context(), external)).To(Succeed())
 	f.Expect(secretName()).To(Equal("external"), "the first by name")
+	f.Expect(f.seed.Create(t.Context(), internal)).To(Succeed())
+	f.Expect(secretName()).To(Equal(secret), "the operator's")
 
-	f.Expect(f.seed.Delete(t.Context(), external)).To(Succeed())
-	f.Expect(f.seed.Delete(t.Context(), internal)).To(Succeed())
-	f.Expect(secretName()).To(Equal("external"), "what is known is not forgotten at the end of a shoot")
+	for _, obj := range []client.Object{external, ingress, internal} {
+		f.Expect(f.seed.Delete(t.Context(), obj)).To(Succeed())
+		f.Expect(secretName()).To(Equal(secret), "what is known is not forgotten at the end of a shoot")
+	}
 }
 
 func TestDeletionIsConfirmedFirst(t *testing.T) {

@@ -34,8 +34,12 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 )
 
-// maxConnections is how many connections to one server are open at a time.
-const maxConnections = 8
+const (
+	// maxConnections is how many connections to one server are open at a time.
+	maxConnections = 8
+	// writtenMax is how many places are remembered in which a record may be.
+	writtenMax = 8
+)
 
 // DialFunc connects to an address; net.Dialer.DialContext is one.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
@@ -145,6 +149,10 @@ func (p *Provider) serve(ctx context.Context, request dns.Request, key *key, cha
 	if err != nil || change.plan(request.Written, current) {
 		return err
 	}
+	if len(change.pending) > writtenMax {
+		return dns.ConfigurationProblem(fmt.Errorf("%s record %s may still be at %d former servers or zones, from where it could not be removed: have %s answer, or delete the DNSRecord by force",
+			request.Record.Type, request.Record.Name, len(change.pending)-1, change.pending[0].Server))
+	}
 	claim, err := server.claim(ctx, request, change.wanted.Zone)
 	if err != nil {
 		return err
@@ -233,8 +241,11 @@ func (p *Provider) Remove(ctx context.Context, request dns.Request) (err error) 
 	return p.removeAll(ctx, credentials.key, request.Written)
 }
 
-// removeAll removes records from where they are, as far as they are still as they were written.
+// removeAll removes records from where they are, as far as they are still as they were written. All of it takes no longer than one
+// session: servers that are slow on purpose are not to keep a worker.
 func (p *Provider) removeAll(ctx context.Context, key *key, written []localv1alpha1.WrittenRecord) error {
+	ctx, cancel := context.WithTimeout(ctx, sessionTimeouts*p.Timeout)
+	defer cancel()
 	remove := func(record localv1alpha1.WrittenRecord) error {
 		server, err := p.connect(ctx, record.Server, key)
 		if errors.Is(err, errNotAllowed) {

@@ -599,6 +599,21 @@ func TestARecordOfAZoneThatTheServerHasNoMoreIsGone(t *testing.T) {
 	g.Expect(o.status.Written).To(ConsistOf(HaveField("Zone", testZone)))
 }
 
+func TestNoMorePlacesAreRememberedThanCanBeSeenTo(t *testing.T) {
+	g := NewWithT(t)
+	s := startServer(t)
+	o := newOwner(newProvider(t, s.address), record("a.example.org", "A", "192.0.2.1"))
+	for i := range writtenMax {
+		o.status.Written = append(o.status.Written, localv1alpha1.WrittenRecord{
+			Server: fmt.Sprintf("192.0.2.%d:53", i), Zone: "example.net", Name: "a.example.net", Type: "A", Values: []string{"192.0.2.1"},
+		})
+	}
+	err := o.apply(t)
+	g.Expect(err).To(MatchError(ContainSubstring("may still be at 8 former servers or zones")))
+	g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+	g.Expect(o.saved).To(BeEmpty())
+}
+
 func TestSignaturesAreVerified(t *testing.T) {
 	other := "b3RoZXI="
 	for _, test := range []struct {

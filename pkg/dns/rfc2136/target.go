@@ -82,14 +82,16 @@ func (p *Provider) target(ctx context.Context, request dns.Request) (target, err
 		return target{}, err
 	}
 	server, zones := cmp.Or(out.server, p.Server), p.Zones
-	if out.zone != "" {
+	config := request.Config.RFC2136
+	if config != nil {
+		server = cmp.Or(config.Server, server)
+	}
+	// The instance's own server may trust it by its address: without a key, a Secret doesn't say in which of the zones it writes there.
+	if out.zone != "" && (out.key != nil || len(zones) == 0 || !isSameServer(server, p.Server)) {
 		zones = []string{out.zone}
 	}
-	if config := request.Config.RFC2136; config != nil {
-		server = cmp.Or(config.Server, server)
-		if len(config.Zones) > 0 {
-			zones = config.Zones
-		}
+	if config != nil && len(config.Zones) > 0 {
+		zones = config.Zones
 	}
 
 	switch {
@@ -106,6 +108,12 @@ func (p *Provider) target(ctx context.Context, request dns.Request) (target, err
 		return target{}, dns.ConfigurationProblem(err)
 	}
 	return out, nil
+}
+
+func isSameServer(a, b string) bool {
+	first, errFirst := ParseServer(a)
+	second, errSecond := ParseServer(b)
+	return errFirst == nil && errSecond == nil && first == second
 }
 
 // record returns what is written there for a request.

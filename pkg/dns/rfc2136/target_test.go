@@ -33,6 +33,8 @@ func TestTheTargetIsThatOfTheProviderConfigThenOfTheSecretThenTheDefault(t *test
 		{"the default", nil, nil, "default.example.org:53", "example.org"},
 		{"the Secret", map[string]string{KeyServer: "secret.example.org:5353\n", KeyZone: "Example.NET."}, nil, "secret.example.org:5353", "example.net"},
 		{"the providerConfig", map[string]string{KeyServer: "secret.example.org", KeyZone: "example.net"}, &localv1alpha1.RFC2136Config{Server: "192.0.2.53", Zones: []string{"a.example.org", "example.org."}}, "192.0.2.53:53", "a.example.org"},
+		{"a zone on the instance's own server by a key", map[string]string{KeyZone: "example.net", KeyTSIGKeyName: "seed", KeyTSIGSecret: testSecret}, nil, "default.example.org:53", "example.net"},
+		{"no zone on the instance's own server without a key", map[string]string{KeyServer: "Default.example.org:53", KeyZone: "org"}, nil, "default.example.org:53", "example.org"},
 		{"a part of each", map[string]string{KeyZone: "example.net"}, &localv1alpha1.RFC2136Config{Server: "ns"}, "ns:53", "example.net"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -40,6 +42,7 @@ func TestTheTargetIsThatOfTheProviderConfigThenOfTheSecretThenTheDefault(t *test
 			p := newProvider(t, "default.example.org", func(o *Options) { o.Reader = reader(t, newSecret(test.secret)) })
 			actual, err := p.target(t.Context(), dns.Request{Record: record("x."+test.zone, "A", "192.0.2.1"), Secret: secretRef, Config: localv1alpha1.DNSRecordConfig{RFC2136: test.config}})
 			g.Expect(err).NotTo(HaveOccurred())
+			actual.key = nil
 			g.Expect(actual).To(Equal(target{server: test.server, zone: test.zone}))
 		})
 	}
