@@ -10,7 +10,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +51,7 @@ func TestCredentialsAreHeldForAUserThatComesWhileAnotherOneGoes(t *testing.T) {
 	var once sync.Once
 	hold := func() {
 		go func() { held <- credentials.Hold(t.Context(), "comes", sharedRef) }()
-		time.Sleep(50 * time.Millisecond) // As long as it would take if it did not wait.
+		g.Consistently(held, "50ms").ShouldNot(Receive(), "it waits")
 	}
 	c := interceptor.NewClient(secrets, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if data, _ := patch.Data(obj); bytes.Contains(data, []byte("deleteFromPrimitiveList")) {

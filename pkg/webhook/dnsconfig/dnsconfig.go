@@ -131,7 +131,10 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 			WithOptions(opts.Controller).
 			WatchesRawSource(source.Kind(services, &corev1.Service{}, &handler.TypedEnqueueRequestForObject[*corev1.Service]{}, addressChanges())).
 			Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-				return reconcile.Result{RequeueAfter: touchPeriod}, Touch(ctx, reader, c, opts.Namespace)
+				if err := Touch(ctx, reader, c, opts.Namespace); err != nil {
+					return reconcile.Result{}, err
+				}
+				return reconcile.Result{RequeueAfter: touchPeriod}, nil
 			})),
 	)
 }

@@ -373,7 +373,10 @@ func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapa
 		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)}).
 		WatchesRawSource(once).
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-			return reconcile.Result{RequeueAfter: touchPeriod}, toucher.touch(ctx)
+			if err := toucher.touch(ctx); err != nil {
+				return reconcile.Result{}, err
+			}
+			return reconcile.Result{RequeueAfter: touchPeriod}, nil
 		}))
 }
 
