@@ -223,8 +223,8 @@ func TestGardenerAcceptsTheCloudProfile(t *testing.T) {
 func TestEveryMachineImageOfTheCloudProfileHasAnImage(t *testing.T) {
 	g := NewWithT(t)
 	profile := read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml")
-	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
-	g.Expect(err).NotTo(HaveOccurred())
+	config, problem := localv1alpha1.CloudProfileConfigAt(profile.Spec.ProviderConfig, nil)
+	g.Expect(problem).To(BeNil())
 
 	offered, served := map[string][]string{}, map[string][]string{}
 	for _, image := range profile.Spec.MachineImages {

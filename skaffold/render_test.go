@@ -406,8 +406,8 @@ func expectGardenlet(t *testing.T, gardenlet *seedmanagementv1alpha1.Gardenlet) 
 func expectProfile(t *testing.T, profile *gardencorev1beta1.CloudProfile) {
 	t.Helper()
 	g := NewWithT(t)
-	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
-	g.Expect(err).NotTo(HaveOccurred())
+	config, problem := localv1alpha1.CloudProfileConfigAt(profile.Spec.ProviderConfig, nil)
+	g.Expect(problem).To(BeNil())
 	for _, image := range config.MachineImages {
 		for _, version := range image.Versions {
 			g.Expect(version.Image).To(And(HavePrefix(repository), HaveSuffix(digest)))

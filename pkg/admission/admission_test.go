@@ -52,14 +52,14 @@ func TestEachWebhookIsCalledForOneKindOfOurTypeAndFailsClosed(t *testing.T) {
 		g.Expect(*webhook.FailurePolicy).To(Equal(admissionregistrationv1.Fail))
 		g.Expect(*webhook.MatchPolicy).To(Equal(admissionregistrationv1.Equivalent))
 		g.Expect(webhook.ObjectSelector.MatchLabels).To(HaveLen(1))
-		g.Expect(webhook.Rules).To(HaveLen(1))
-		rule := webhook.Rules[0]
-		g.Expect(rule.Operations).To(ConsistOf(admissionregistrationv1.Create, admissionregistrationv1.Update))
-		rules = append(rules, rule.APIGroups[0]+"/"+rule.APIVersions[0]+"/"+rule.Resources[0])
-		g.Expect(*webhook.ClientConfig.URL).To(Equal("https://gardener-extension-admission-local.garden.svc:443/validate/" + rule.Resources[0]))
+		for _, rule := range webhook.Rules {
+			g.Expect(rule.Operations).To(ConsistOf(admissionregistrationv1.Create, admissionregistrationv1.Update))
+			rules = append(rules, rule.APIGroups[0]+"/"+rule.APIVersions[0]+"/"+rule.Resources[0])
+		}
+		g.Expect(*webhook.ClientConfig.URL).To(Equal("https://gardener-extension-admission-local.garden.svc:443/validate/" + webhook.Rules[0].Resources[0]))
 	}
 	g.Expect(rules).To(HaveExactElements("core.gardener.cloud/v1beta1/cloudprofiles", "core.gardener.cloud/v1beta1/namespacedcloudprofiles",
-		"core.gardener.cloud/v1beta1/shoots", "core.gardener.cloud/v1beta1/seeds", "security.gardener.cloud/v1alpha1/credentialsbindings",
+		"core.gardener.cloud/v1beta1/shoots", "core.gardener.cloud/v1beta1/shoots/binding", "core.gardener.cloud/v1beta1/seeds", "security.gardener.cloud/v1alpha1/credentialsbindings",
 		"core.gardener.cloud/v1beta1/secretbindings", "security.gardener.cloud/v1alpha1/workloadidentities", "/v1/secrets", "core.gardener.cloud/v1beta1/internalsecrets"))
 
 	g.Expect(configs.MutatingWebhookConfig.Webhooks).To(HaveLen(1))

@@ -252,15 +252,7 @@ func ManagerOptions(server configv1alpha1.ServerConfiguration, leaderElection co
 }
 
 func restConfigFor(connection componentbaseconfigv1alpha1.ClientConnectionConfiguration) (*rest.Config, error) {
-	var (
-		config *rest.Config
-		err    error
-	)
-	if connection.Kubeconfig == "" {
-		config, err = rest.InClusterConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", connection.Kubeconfig)
-	}
+	config, err := clientcmd.BuildConfigFromFlags("", connection.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster to serve (clientConnection.kubeconfig, or the pod's service account): %w", err)
 	}

@@ -93,9 +93,9 @@ func findImage(profile *gardencorev1beta1.CloudProfile) (image, error) {
 	if err != nil {
 		return mistake("no machine type and machine image for bastions: %w; name them in spec.bastion", err)
 	}
-	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
-	if err != nil {
-		return mistake("%w", err)
+	config, problem := localv1alpha1.CloudProfileConfigAt(profile.Spec.ProviderConfig, field.NewPath("spec", "providerConfig"))
+	if problem != nil {
+		return mistake("%w", problem)
 	}
 	version := findVersion(config, spec.ImageBaseName, spec.ImageVersion)
 	if version == nil {

@@ -150,7 +150,9 @@ func (a *actuator) apply(ctx context.Context, op *attempt) error {
 	}
 
 	request := a.request(op, record, config)
-	isFormer := func(written localv1alpha1.WrittenRecord) bool { return written.Name != record.Name || written.Type != record.Type }
+	isFormer := func(written localv1alpha1.WrittenRecord) bool {
+		return written.Name != record.Name || written.Type != record.Type
+	}
 	if slices.ContainsFunc(request.Written, isFormer) {
 		isShared, err := a.shared(ctx, object)
 		if err != nil {

@@ -35,7 +35,14 @@ func TestAnswers(t *testing.T) {
 		{"an address rather than a host name", []string{"10.0.0.1", ""}, []string{"", "lb.example.org"}, []answer{{"A", []string{"10.0.0.1"}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			NewWithT(t).Expect(answers(test.ips, test.hostnames)).To(Equal(test.expected))
+			points := make([]corev1.LoadBalancerIngress, max(len(test.ips), len(test.hostnames)))
+			for i, ip := range test.ips {
+				points[i].IP = ip
+			}
+			for i, name := range test.hostnames {
+				points[i].Hostname = name
+			}
+			NewWithT(t).Expect(answers(points)).To(Equal(test.expected))
 		})
 	}
 }

@@ -7,7 +7,6 @@ package ingress
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -245,11 +245,7 @@ func (r *ingresses) report(key client.ObjectKey, ingress *networkingv1.Ingress, 
 
 // isConflict reports whether an error is a conflict, or several are nothing else.
 func isConflict(err error) bool {
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) {
-		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !isConflict(err) })
-	}
-	return apierrors.IsConflict(err)
+	return err != nil && utilerrors.FilterOut(err, apierrors.IsConflict) == nil
 }
 
 // records are the DNSRecords in the namespace of an Ingress. They are the cache's own, so they are never changed.
@@ -358,7 +354,7 @@ func (r *ingresses) reconcile(ctx context.Context, ingress *networkingv1.Ingress
 				"Host %s gets no %s record: DNSRecord %s is in its place and not this Ingress's, delete it", want.Spec.Name, want.Spec.RecordType, want.Name)})
 		}
 	}
-	return problems, errors.Join(errs...)
+	return problems, utilerrors.NewAggregate(errs)
 }
 
 func (r *ingresses) noAddress() string {
@@ -438,7 +434,7 @@ func (r *ingresses) migrateAll(ctx context.Context, own map[string]*extensionsv1
 			errs = append(errs, r.patch(ctx, "Migrating", have, record))
 		}
 	}
-	return errors.Join(errs...)
+	return utilerrors.NewAggregate(errs)
 }
 
 func (r *ingresses) removeAll(ctx context.Context, own map[string]*extensionsv1alpha1.DNSRecord, obsolete func(*extensionsv1alpha1.DNSRecord) bool) error {
@@ -448,7 +444,7 @@ func (r *ingresses) removeAll(ctx context.Context, own map[string]*extensionsv1a
 			errs = append(errs, r.remove(ctx, record))
 		}
 	}
-	return errors.Join(errs...)
+	return utilerrors.NewAggregate(errs)
 }
 
 func (r *ingresses) remove(ctx context.Context, record *extensionsv1alpha1.DNSRecord) error {
@@ -495,33 +491,33 @@ func (r *ingresses) answersFor(ctx context.Context, ingress *networkingv1.Ingres
 }
 
 func answersOfIngress(ingress *networkingv1.Ingress) []answer {
-	var ips, hostnames []string
+	var points []corev1.LoadBalancerIngress
 	for _, point := range ingress.Status.LoadBalancer.Ingress {
-		ips, hostnames = append(ips, point.IP), append(hostnames, point.Hostname)
+		points = append(points, corev1.LoadBalancerIngress{IP: point.IP, Hostname: point.Hostname})
 	}
-	return answers(ips, hostnames)
+	return answers(points)
 }
 
 func answersOfService(service *corev1.Service) []answer {
 	if service.Spec.Type != corev1.ServiceTypeLoadBalancer || service.DeletionTimestamp != nil {
 		return nil
 	}
-	var ips, hostnames []string
-	for _, point := range service.Status.LoadBalancer.Ingress {
-		ips, hostnames = append(ips, point.IP), append(hostnames, point.Hostname)
-	}
-	return answers(ips, hostnames)
+	return answers(service.Status.LoadBalancer.Ingress)
 }
 
 // answers sorts addresses by their family. A name can't have an address and be an alias (RFC 1034, section 3.6.2), nor be
 // an alias of several names, so one host name counts if there are no addresses.
-func answers(ips, hostnames []string) []answer {
+func answers(points []corev1.LoadBalancerIngress) []answer {
 	values := map[extensionsv1alpha1.DNSRecordType][]string{}
-	for _, ip := range ips {
-		if address, err := netip.ParseAddr(ip); err == nil {
+	var names []string
+	for _, point := range points {
+		if address, err := netip.ParseAddr(point.IP); err == nil {
 			value := address.Unmap().WithZone("").String()
 			recordType := extensionsv1alpha1helper.GetDNSRecordType(value)
 			values[recordType] = append(values[recordType], value)
+		}
+		if point.Hostname != "" {
+			names = append(names, strings.ToLower(strings.TrimSuffix(point.Hostname, ".")))
 		}
 	}
 	var out []answer
@@ -532,12 +528,8 @@ func answers(ips, hostnames []string) []answer {
 		}
 	}
 
-	names := slices.DeleteFunc(slices.Clone(hostnames), func(name string) bool { return name == "" })
 	if len(out) > 0 || len(names) == 0 {
 		return out
-	}
-	for i := range names {
-		names[i] = strings.ToLower(strings.TrimSuffix(names[i], "."))
 	}
 	return []answer{{extensionsv1alpha1.DNSRecordTypeCNAME, []string{slices.Min(names)}}}
 }

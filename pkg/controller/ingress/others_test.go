@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -365,8 +366,8 @@ func TestOnlyConflictsAreNoErrors(t *testing.T) {
 		{"nothing", nil, false},
 		{"another error", other, false},
 		{"a conflict", conflict, true},
-		{"conflicts", errors.Join(conflict, errors.Join(conflict, nil)), true},
-		{"a conflict and another error", errors.Join(conflict, errors.Join(other)), false},
+		{"conflicts", utilerrors.NewAggregate([]error{conflict, utilerrors.NewAggregate([]error{conflict, nil})}), true},
+		{"a conflict and another error", utilerrors.NewAggregate([]error{conflict, utilerrors.NewAggregate([]error{other})}), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			NewWithT(t).Expect(isConflict(test.err)).To(Equal(test.expected))

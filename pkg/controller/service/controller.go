@@ -62,8 +62,6 @@ const (
 
 	// reconciliationTimeout is far more than the few requests of a Service take.
 	reconciliationTimeout = time.Minute
-	// pageSize is how many Services are read at a time.
-	pageSize = 500
 	// writtenMax is the number of Services of which the last write is remembered.
 	writtenMax = 4096
 	// retryMistake is how long a mistake in a Service is left alone. Correcting it makes an event anyway.
@@ -353,14 +351,11 @@ func (r *reconciler) restore(ctx context.Context) error {
 func (r *reconciler) list(ctx context.Context, serviceTypes ...corev1.ServiceType) ([]corev1.Service, error) {
 	var out []corev1.Service
 	for _, serviceType := range serviceTypes {
-		for next, isLast := "", false; !isLast; isLast = next == "" {
-			page := &corev1.ServiceList{}
-			if err := r.live.List(ctx, page, client.MatchingFields{"spec.type": string(serviceType)}, client.Limit(pageSize), client.Continue(next)); err != nil {
-				return nil, fmt.Errorf("listing Services of type %s: %w", serviceType, err)
-			}
-			out = append(out, page.Items...)
-			next = page.Continue
+		list := &corev1.ServiceList{}
+		if err := r.live.List(ctx, list, client.MatchingFields{"spec.type": string(serviceType)}); err != nil {
+			return nil, fmt.Errorf("listing Services of type %s: %w", serviceType, err)
 		}
+		out = append(out, list.Items...)
 	}
 	return out, nil
 }

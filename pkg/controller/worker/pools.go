@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
@@ -67,9 +68,9 @@ func (o *Options) machinesOf(w *extensionsv1alpha1.Worker, cluster *extensionclu
 	if profile == nil || cluster.Shoot() == nil {
 		return nil, reconciler.NoCluster(w.Namespace, "a shoot and a CloudProfile")
 	}
-	config, err := localv1alpha1.DecodeCloudProfileConfig(profile.Spec.ProviderConfig)
-	if err != nil {
-		return nil, reconciler.ConfigurationProblem(fmt.Errorf("CloudProfile %s: %w", profile.Name, err), reconciler.RetryMissing)
+	config, problem := localv1alpha1.CloudProfileConfigAt(profile.Spec.ProviderConfig, field.NewPath("spec", "providerConfig"))
+	if problem != nil {
+		return nil, reconciler.ConfigurationProblem(fmt.Errorf("CloudProfile %s: %w", profile.Name, problem), reconciler.RetryMissing)
 	}
 	infrastructure := &localv1alpha1.InfrastructureStatus{}
 	if raw := w.Spec.InfrastructureProviderStatus; raw != nil && len(raw.Raw) > 0 {
@@ -90,6 +91,7 @@ func (o *Options) machinesOf(w *extensionsv1alpha1.Worker, cluster *extensionclu
 		if machineType == nil {
 			return nil, p.problem("the CloudProfile %s has no machine type %q: add it to spec.machineTypes, or choose another one for the pool", profile.Name, spec.MachineType)
 		}
+		var err error
 		if p.image, err = findImage(spec.MachineImage, machineType, config, profile.Spec.MachineCapabilities, used); err != nil {
 			return nil, p.problem("%w", err)
 		}
@@ -122,9 +124,9 @@ func (p *pool) problem(format string, args ...any) error {
 // setProviderSpec sets what the machine driver is told. The admission refuses that the machines mount the folder of the seed's
 // backup buckets where they must not, but need not be there.
 func (o *Options) setProviderSpec(p *pool, w *extensionsv1alpha1.Worker, infrastructure *localv1alpha1.InfrastructureStatus, shootNamespace string) error {
-	config, err := localv1alpha1.DecodeWorkerConfig(p.ProviderConfig)
-	if err != nil {
-		return p.problem("%w", err)
+	config, problem := localv1alpha1.WorkerConfigAt(p.ProviderConfig, field.NewPath("providerConfig"))
+	if problem != nil {
+		return p.problem("%w", problem)
 	}
 	if config.Sizing != "" && !slices.Contains(o.AllowedSizings, config.Sizing) {
 		return p.problem("the operator does not allow sizing %s: choose one of %v in the pool's providerConfig", config.Sizing, o.AllowedSizings)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	miekgdns "github.com/miekg/dns"
+	"k8s.io/apimachinery/pkg/types"
 
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
@@ -115,7 +116,7 @@ func (s *session) claim(ctx context.Context, request dns.Request, zone string) (
 		case other.isOfSame(out.own):
 			isOwn = true
 		case other.rank() >= out.own.rank():
-			return out, conflict(record, other, "the name is taken; choose another domain")
+			return out, record.Conflict(dns.Holder{Class: other.class}, types.NamespacedName{}, "the name is taken; choose another domain")
 		default:
 			out.lower = append(out.lower, other)
 		}
@@ -134,15 +135,11 @@ func (s *session) claim(ctx context.Context, request dns.Request, zone string) (
 		}
 		for _, other := range marks {
 			if !other.isOfSame(out.own) && other.rank() >= out.own.rank() {
-				return out, conflict(record, other, "it is a wildcard that covers the name; choose another domain")
+				return out, record.Conflict(dns.Holder{Class: other.class}, types.NamespacedName{}, "it is a wildcard that covers the name; choose another domain")
 			}
 		}
 	}
 	return out, nil
-}
-
-func conflict(record dns.Record, other mark, reason string) error {
-	return &dns.ConflictError{Record: record, Other: "a DNSRecord of " + dns.Holder{Class: other.class}.String(), Reason: reason}
 }
 
 // addTo has an update fail if the name is not as it was found, take the name from lower classes and mark it. A name without

@@ -778,7 +778,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	g.Expect(s.served()).To(HaveLen(50))
 	g.Expect(counted.most).To(BeNumerically("<=", maxConnections))
 	g.Expect(counted.open).To(BeZero())
-	g.Expect(provider.slots.inUse).To(BeEmpty())
+	g.Expect(provider.slots.of(s.address).TryAcquire(maxConnections)).To(BeTrue(), "none is in use")
 }
 
 // Many at a time would all have one and wait for another.
@@ -828,7 +828,7 @@ func TestAServerThatHangsDoesNotHoldUpAnother(t *testing.T) {
 	g.Expect(provider.Apply(short, waiting.request)).To(MatchError(ContainSubstring("8 exchanges running already")))
 	cancel()
 	all.Wait()
-	g.Expect(provider.slots.inUse).To(BeEmpty())
+	g.Expect(provider.slots.of(bad.address).TryAcquire(maxConnections)).To(BeTrue(), "none is in use")
 }
 
 func BenchmarkApply(b *testing.B) {

@@ -18,6 +18,9 @@ import (
 	miekgdns "github.com/miekg/dns"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"golang.org/x/sync/semaphore"
+	"k8s.io/utils/lru"
+
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
@@ -31,48 +34,27 @@ const fudge = 300
 // sessionTimeouts is how many times the timeout of one exchange all of a session may take.
 const sessionTimeouts = 4
 
-// slots bounds how much is done at a time for each of any number of names. It forgets a name that is not in use.
+// serversMax is of how many servers it is known how many connections there are.
+const serversMax = 256
+
+// slots bounds the number of connections to each server. That to one that was not used for long is forgotten.
 type slots struct {
-	max int
-
+	max   int64
 	mu    sync.Mutex
-	freed *sync.Cond
-	inUse map[string]int
+	known *lru.Cache
 }
 
-func newSlots(limit int) *slots {
-	s := &slots{max: limit, inUse: map[string]int{}}
-	s.freed = sync.NewCond(&s.mu)
-	return s
-}
+func newSlots(limit int64) *slots { return &slots{max: limit, known: lru.New(serversMax)} }
 
-// acquire waits for one of the slots of a name. Release it after use.
-func (s *slots) acquire(ctx context.Context, name string) error {
-	stop := context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.freed.Broadcast()
-	})
-	defer stop()
+func (s *slots) of(address string) *semaphore.Weighted {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.inUse[name] >= s.max {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		s.freed.Wait()
+	if found, ok := s.known.Get(address); ok {
+		return found.(*semaphore.Weighted)
 	}
-	s.inUse[name]++
-	return nil
-}
-
-func (s *slots) release(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.inUse[name]--; s.inUse[name] == 0 {
-		delete(s.inUse, name)
-	}
-	s.freed.Broadcast()
+	slot := semaphore.NewWeighted(s.max)
+	s.known.Add(address, slot)
+	return slot
 }
 
 // session is a connection to a server.
@@ -82,6 +64,7 @@ type session struct {
 	address string
 	key     *key
 	conn    net.Conn
+	slot    *semaphore.Weighted
 	// end is when the last exchange has to be over: a server that is slow on purpose is not to keep a worker.
 	end time.Time
 }
@@ -90,12 +73,13 @@ type session struct {
 func (p *Provider) connect(ctx context.Context, address string, key *key) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
-	if err := p.slots.acquire(ctx, address); err != nil {
+	slot := p.slots.of(address)
+	if err := slot.Acquire(ctx, 1); err != nil {
 		return nil, fmt.Errorf("server %s has %d exchanges running already: %w", address, maxConnections, err)
 	}
 	conn, err := p.Dial(ctx, "tcp", address)
 	if err != nil {
-		p.slots.release(address)
+		slot.Release(1)
 	}
 	if errors.Is(err, errNotAllowed) {
 		return nil, dns.ConfigurationProblem(fmt.Errorf("server %s %w", address, errNotAllowed))
@@ -103,13 +87,13 @@ func (p *Provider) connect(ctx context.Context, address string, key *key) (*sess
 	if err != nil {
 		return nil, noAnswer(ctx, address, err)
 	}
-	return &session{Provider: p, address: address, key: key, conn: conn, end: time.Now().Add(sessionTimeouts * p.Timeout)}, nil
+	return &session{Provider: p, address: address, key: key, conn: conn, slot: slot, end: time.Now().Add(sessionTimeouts * p.Timeout)}, nil
 }
 
 func (s *session) close() {
 	// All that counts has been answered.
 	_ = s.conn.Close()
-	s.slots.release(s.address)
+	s.slot.Release(1)
 }
 
 // answer is what a server has under a name and type.

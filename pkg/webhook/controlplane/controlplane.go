@@ -95,11 +95,17 @@ func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) 
 		return nil, fmt.Errorf("asking whether the seed has VerticalPodAutoscalers: %w", err)
 	}
 
+	return NewFor(mgr, localv1alpha1.Type, types, &mutator{Options: opts, client: mgr.GetClient()}, &appsv1.Deployment{}, &vpaautoscalingv1.VerticalPodAutoscaler{})
+}
+
+// NewFor returns a webhook that fails closed for the objects that Gardener labels for it in the namespaces of a provider's shoots.
+// withQuantities are those among them that have quantities.
+func NewFor(mgr manager.Manager, provider string, types []extensionswebhook.Type, mutator extensionswebhook.Mutator, withQuantities ...client.Object) (*extensionswebhook.Webhook, error) {
 	webhook, err := controlplanewebhook.New(mgr, controlplanewebhook.Args{
 		Kind:     controlplanewebhook.KindShoot,
-		Provider: localv1alpha1.Type,
+		Provider: provider,
 		Types:    types,
-		Mutator:  &mutator{Options: opts, client: mgr.GetClient()},
+		Mutator:  mutator,
 		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
 			v1beta1constants.LabelExtensionProviderMutatedByControlplaneWebhook: "true",
 		}},
@@ -108,7 +114,7 @@ func New(mgr manager.Manager, opts Options) (*extensionswebhook.Webhook, error) 
 		return nil, err
 	}
 	webhook.Action = extensionswebhook.ActionMutating
-	webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler, &appsv1.Deployment{}, &vpaautoscalingv1.VerticalPodAutoscaler{})
+	webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler, withQuantities...)
 	webhook.FailurePolicy = new(admissionregistrationv1.Fail)
 	webhook.TimeoutSeconds = new(int32(timeoutSeconds))
 	return webhook, nil

@@ -11,18 +11,15 @@ package mockcontrolplane
 import (
 	"context"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
-	controlplanewebhook "github.com/gardener/gardener/extensions/pkg/webhook/controlplane"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/controlplane"
 )
 
 const (
@@ -38,23 +35,11 @@ const (
 // is Fail, as a kube-apiserver that starts with the wrong flags is rolled once more later; only these shoots wait for it. The
 // manager's scheme must know Deployments.
 func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
-	webhook, err := controlplanewebhook.New(mgr, controlplanewebhook.Args{
-		Kind:     controlplanewebhook.KindShoot,
-		Provider: nodes.Type,
-		Types:    []extensionswebhook.Type{{Obj: &appsv1.Deployment{}}},
-		Mutator:  &mutator{},
-		ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
-			v1beta1constants.LabelExtensionProviderMutatedByControlplaneWebhook: "true",
-		}},
-	})
+	webhook, err := controlplane.NewFor(mgr, nodes.Type, []extensionswebhook.Type{{Obj: &appsv1.Deployment{}}}, &mutator{}, &appsv1.Deployment{})
 	if err != nil {
 		return nil, err
 	}
 	webhook.Name, webhook.Path = Name, Name
-	webhook.Action = extensionswebhook.ActionMutating
-	webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler, &appsv1.Deployment{})
-	webhook.FailurePolicy = new(admissionregistrationv1.Fail)
-	webhook.TimeoutSeconds = new(int32(10))
 	return webhook, nil
 }
 

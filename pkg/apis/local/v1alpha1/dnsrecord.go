@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // What DNSRecordConfig.Provider may be.
@@ -23,8 +24,8 @@ const (
 // the path of a field that doesn't exist or is there twice, below spec.providerConfig.
 func DecodeDNSRecordConfig(raw *runtime.RawExtension) (*DNSRecordConfig, error) {
 	config := &DNSRecordConfig{}
-	if err := decode(raw, config, "spec.providerConfig"); err != nil {
-		return nil, err
+	if problem := decodeAt(raw, config, DNSRecordConfigKind, field.NewPath("spec", "providerConfig")); problem != nil {
+		return nil, problem
 	}
 
 	switch config.Provider {

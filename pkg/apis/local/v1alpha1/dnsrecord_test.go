@@ -27,7 +27,7 @@ func TestDNSRecordConfigIsDecodedStrictly(t *testing.T) {
 			expected: DNSRecordConfig{Provider: "rfc2136", RFC2136: &RFC2136Config{Server: "ns.example.org", Zones: []string{"example.org"}}}},
 		{name: "a server for the default provider", raw: "{" + header + `, "rfc2136": {"server": "ns.example.org"}}`,
 			expected: DNSRecordConfig{RFC2136: &RFC2136Config{Server: "ns.example.org"}}},
-		{name: "an unknown field", raw: "{" + header + `, "rfc2136": {"sever": "a"}}`, says: `spec.providerConfig: strict decoding error: unknown field "rfc2136.sever"`},
+		{name: "an unknown field", raw: "{" + header + `, "rfc2136": {"sever": "a"}}`, says: `spec.providerConfig: Invalid value: strict decoding error: unknown field "rfc2136.sever"`},
 		{name: "a field that is there twice", raw: "{" + header + `, "provider": "coredns", "provider": "rfc2136"}`, says: `duplicate field "provider"`},
 		{name: "a field of the wrong type", raw: "{" + header + `, "provider": 1}`, says: "DNSRecordConfig.provider"},
 		{name: "an unknown provider", raw: "{" + header + `, "provider": "bind"}`, says: `spec.providerConfig.provider: "bind" is neither coredns nor rfc2136`},

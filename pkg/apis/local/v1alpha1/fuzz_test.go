@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
@@ -30,9 +31,9 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		again(t, data, localv1alpha1.DecodeCloudProfileConfig)
+		again(t, data, at(localv1alpha1.CloudProfileConfigAt))
 		again(t, data, localv1alpha1.DecodeDNSRecordConfig)
-		again(t, data, localv1alpha1.DecodeWorkerConfig)
+		again(t, data, at(localv1alpha1.WorkerConfigAt))
 		if !bytes.Contains(data, []byte("resources")) { // What machine-controller-manager is given is written by controllers.
 			again(t, data, localv1alpha1.DecodeMachineProviderSpec)
 		}
@@ -40,6 +41,17 @@ func FuzzDecode(f *testing.F) {
 		localv1alpha1.DecodeDNSRecordStatus(&runtime.RawExtension{Raw: data})
 		localv1alpha1.DecodeWorkerStatus(&runtime.RawExtension{Raw: data})
 	})
+}
+
+// at is a function that decodes, without a path.
+func at[T any](decode func(*runtime.RawExtension, *field.Path) (*T, *field.Error)) func(*runtime.RawExtension) (*T, error) {
+	return func(raw *runtime.RawExtension) (*T, error) {
+		decoded, problem := decode(raw, nil)
+		if problem != nil {
+			return nil, problem
+		}
+		return decoded, nil
+	}
 }
 
 func again[T any](t *testing.T, data []byte, decode func(*runtime.RawExtension) (*T, error)) {

@@ -6,7 +6,6 @@ package v1alpha1
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,32 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// DecodeCloudProfileConfig decodes the providerConfig of a CloudProfile strictly; nil is an empty one. An error names the
-// path of the field that is wrong, below spec.providerConfig.
-func DecodeCloudProfileConfig(raw *runtime.RawExtension) (*CloudProfileConfig, error) {
-	config := &CloudProfileConfig{}
-	return config, decode(raw, config, "spec.providerConfig")
-}
-
-// DecodeWorkerConfig decodes and validates the providerConfig of a worker pool strictly; nil is an empty one. An error
-// names the path of the field that is wrong, below providerConfig.
-func DecodeWorkerConfig(raw *runtime.RawExtension) (*WorkerConfig, error) {
-	config := &WorkerConfig{}
-	if err := decode(raw, config, "providerConfig"); err != nil {
-		return nil, err
-	}
-	if config.Sizing == "" {
-		return config, nil
-	}
-	return config, ValidateMachineSizing(config.Sizing, field.NewPath("providerConfig", "sizing")).ToAggregate()
-}
-
 // DecodeMachineProviderSpec decodes and validates the providerSpec of a MachineClass strictly. An error names the path of
 // the field that is wrong, below providerSpec.
 func DecodeMachineProviderSpec(raw *runtime.RawExtension) (*MachineProviderSpec, error) {
 	spec := &MachineProviderSpec{}
-	if err := decode(raw, spec, "providerSpec"); err != nil {
-		return nil, err
+	if problem := decodeAt(raw, spec, MachineProviderSpecKind, field.NewPath("providerSpec")); problem != nil {
+		return nil, problem
 	}
 	if spec.Image == "" {
 		return nil, field.Required(field.NewPath("providerSpec", "image"), "name the container image of the machine")
@@ -73,14 +52,6 @@ func ValidateMachineSizing(sizing MachineSizing, path *field.Path) field.ErrorLi
 		return nil
 	}
 	return field.ErrorList{field.NotSupported(path, sizing, known)}
-}
-
-// decode decodes what is inside of an extension object strictly.
-func decode(raw *runtime.RawExtension, into runtime.Object, path string) error {
-	if err := decodeStrictly(raw, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
 }
 
 func decodeStrictly(raw *runtime.RawExtension, into runtime.Object) error {

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	. "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 )
@@ -20,32 +21,37 @@ func raw(kind, fields string) *runtime.RawExtension {
 
 func TestCloudProfileConfigIsDecodedStrictly(t *testing.T) {
 	g := NewWithT(t)
-	config, err := DecodeCloudProfileConfig(raw(CloudProfileConfigKind, `, "machineImages": [{"name": "local", "versions": [{"version": "1.0.0", "image": "node:v1"},
-		{"version": "2.0.0", "capabilityFlavors": [{"image": "node:v2", "capabilities": {"architecture": ["arm64"]}}]}]}], "loadBalancer": {"image": "envoy"}`))
-	g.Expect(err).NotTo(HaveOccurred())
+	path := field.NewPath("spec", "providerConfig")
+	config, problem := CloudProfileConfigAt(raw(CloudProfileConfigKind, `, "machineImages": [{"name": "local", "versions": [{"version": "1.0.0", "image": "node:v1"},
+		{"version": "2.0.0", "capabilityFlavors": [{"image": "node:v2", "capabilities": {"architecture": ["arm64"]}}]}]}], "loadBalancer": {"image": "envoy"}`), path)
+	g.Expect(problem).To(BeNil())
 	g.Expect(config.MachineImages).To(ConsistOf(And(HaveField("Name", "local"), HaveField("Versions", HaveExactElements(
 		HaveField("Image", "node:v1"),
 		HaveField("CapabilityFlavors", ConsistOf(HaveField("Image", "node:v2"))),
 	)))))
 
-	_, err = DecodeCloudProfileConfig(raw(CloudProfileConfigKind, `, "machineImages": [{"name": "local", "version": []}]`))
-	g.Expect(err).To(MatchError(And(ContainSubstring("spec.providerConfig"), ContainSubstring(`unknown field "machineImages[0].version"`))))
-	_, err = DecodeCloudProfileConfig(raw(WorkerConfigKind, ""))
-	g.Expect(err).To(MatchError(ContainSubstring("spec.providerConfig")))
-	g.Expect(DecodeCloudProfileConfig(nil)).To(Equal(&CloudProfileConfig{}))
+	_, problem = CloudProfileConfigAt(raw(CloudProfileConfigKind, `, "machineImages": [{"name": "local", "version": []}]`), path)
+	g.Expect(problem).To(MatchError(And(ContainSubstring("spec.providerConfig"), ContainSubstring(`unknown field "machineImages[0].version"`))))
+	_, problem = CloudProfileConfigAt(raw(WorkerConfigKind, ""), path)
+	g.Expect(problem).To(MatchError(ContainSubstring("spec.providerConfig")))
+	config, problem = CloudProfileConfigAt(nil, path)
+	g.Expect(problem).To(BeNil())
+	g.Expect(config).To(Equal(&CloudProfileConfig{}))
 }
 
-func TestWorkerConfigKnowsItsSizings(t *testing.T) {
+func TestWorkerConfigIsDecodedStrictly(t *testing.T) {
+	g := NewWithT(t)
+	_, problem := WorkerConfigAt(raw(WorkerConfigKind, `, "size": "Exact"`), nil)
+	g.Expect(problem).To(MatchError(ContainSubstring(`unknown field "size"`)))
+}
+
+func TestTheSizings(t *testing.T) {
 	g := NewWithT(t)
 	for _, sizing := range []MachineSizing{MachineSizingExact, MachineSizingOvercommit, MachineSizingUnlimited} {
-		g.Expect(DecodeWorkerConfig(raw(WorkerConfigKind, `, "sizing": "`+string(sizing)+`"`))).To(HaveField("Sizing", sizing))
+		g.Expect(ValidateMachineSizing(sizing, nil)).To(BeEmpty())
 	}
-	g.Expect(DecodeWorkerConfig(nil)).To(HaveField("Sizing", BeEmpty()))
-
-	_, err := DecodeWorkerConfig(raw(WorkerConfigKind, `, "sizing": "exact"`))
-	g.Expect(err).To(MatchError(And(ContainSubstring(`providerConfig.sizing: Unsupported value: "exact"`), ContainSubstring(`"Exact", "Overcommit", "Unlimited"`))))
-	_, err = DecodeWorkerConfig(raw(WorkerConfigKind, `, "size": "Exact"`))
-	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "size"`)))
+	g.Expect(ValidateMachineSizing("exact", field.NewPath("sizing")).ToAggregate()).To(MatchError(And(
+		ContainSubstring(`sizing: Unsupported value: "exact"`), ContainSubstring(`"Exact", "Overcommit", "Unlimited"`))))
 }
 
 func TestMachineProviderSpecNeedsAnImage(t *testing.T) {
