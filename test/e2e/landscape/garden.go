@@ -75,6 +75,14 @@ func ConnectGarden() *Garden {
 	return &Garden{Client: c, Config: config}
 }
 
+// RenewGarden gets access to the virtual garden anew: its CA is another one after a rotation.
+func RenewGarden(ctx context.Context) *Garden {
+	GinkgoHelper()
+	// What it prints is secret.
+	Expect(program(ctx, "kubeconfig", "virtual-garden").Run()).To(Succeed())
+	return ConnectGarden()
+}
+
 // Access asks the sub-resource adminkubeconfig for access to a shoot. After a rotation of credentials it must be asked anew.
 // address is that of the shoot's API server; if it is empty, the landscape's name server is asked, which knows the shoots of
 // the first seed only.

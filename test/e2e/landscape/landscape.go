@@ -8,7 +8,11 @@
 package landscape
 
 import (
+	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -74,4 +78,20 @@ func Connect() *Landscape {
 	Expect(err).NotTo(HaveOccurred())
 	l.writer = resources.New(l.Client)
 	return l
+}
+
+// Run runs a command of the program landscape.
+func Run(ctx context.Context, arguments ...string) {
+	GinkgoHelper()
+	By("landscape " + strings.Join(arguments, " "))
+	cmd := program(ctx, arguments...)
+	cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(cmd.Run()).To(Succeed())
+}
+
+func program(ctx context.Context, arguments ...string) *exec.Cmd {
+	root := filepath.Dir(State())
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "landscape", "landscape"), arguments...) // #nosec G204 -- the tests' own arguments.
+	cmd.Dir = root
+	return cmd
 }

@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -112,10 +111,10 @@ var _ = Describe("A landscape", Serial, Ordered, func() {
 	}
 
 	It("comes back after make stop and make start", specPatience, func(ctx SpecContext) {
-		run(ctx, "stop")
+		landscape.Run(ctx, "stop")
 		Expect(processes()).To(BeEmpty(), "nothing runs any more")
 		since := time.Now()
-		run(ctx, "start")
+		landscape.Run(ctx, "start")
 		expectAsBefore(ctx, since)
 	})
 
@@ -127,7 +126,7 @@ var _ = Describe("A landscape", Serial, Ordered, func() {
 			return processes()
 		}).WithContext(ctx).Should(BeEmpty(), "all are dead, also those that were just begun")
 		since := time.Now()
-		run(ctx, "up")
+		landscape.Run(ctx, "up")
 		expectAsBefore(ctx, since)
 	})
 
@@ -164,13 +163,13 @@ var _ = Describe("A landscape", Serial, Ordered, func() {
 					HaveField("State", gardencorev1beta1.LastOperationStateProcessing), HaveField("Progress", BeNumerically(">", 0))), s.Name)
 			}
 		}).WithContext(ctx).Should(Succeed())
-		run(ctx, "stop")
-		run(ctx, "save", snapshotName)
-		run(ctx, "down")
-		DeferCleanup(func(ctx SpecContext) { run(ctx, "snapshots", "--delete", snapshotName) }, NodeTimeout(time.Minute))
+		landscape.Run(ctx, "stop")
+		landscape.Run(ctx, "save", snapshotName)
+		landscape.Run(ctx, "down")
+		DeferCleanup(func(ctx SpecContext) { landscape.Run(ctx, "snapshots", "--delete", snapshotName) }, NodeTimeout(time.Minute))
 
 		By("being restored")
-		run(ctx, "up", "--from", snapshotName)
+		landscape.Run(ctx, "up", "--from", snapshotName)
 		g.EventuallyDeleted(ctx, deleted, patience)
 		g.EventuallyHealthy(ctx, machines, patience)
 		Expect(machines.Status.IsHibernated).To(BeTrue())
@@ -240,16 +239,6 @@ func eventuallyRunsSince(ctx context.Context, cluster *landscape.Cluster, pod *c
 		gm.Expect(pod.Status.ContainerStatuses).To(HaveEach(And(
 			HaveField("Ready", true), HaveField("State.Running.StartedAt.Time", BeTemporally(">=", since.Truncate(time.Second))))))
 	}).WithContext(ctx).WithTimeout(5 * time.Minute).Should(Succeed())
-}
-
-// run runs a command of the landscape.
-func run(ctx context.Context, arguments ...string) {
-	GinkgoHelper()
-	By("landscape " + strings.Join(arguments, " "))
-	root := filepath.Dir(landscape.State())
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", "landscape", "landscape"), arguments...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = root, GinkgoWriter, GinkgoWriter
-	Expect(cmd.Run()).To(Succeed())
 }
 
 // processes are those of the landscape: what it runs itself, and what is in its pods.
