@@ -129,6 +129,7 @@ func eventuallyHealthy(ctx context.Context, garden *operatorv1alpha1.Garden, pha
 			g.Expect(helper.GetCARotationPhase(garden.Status.Credentials)).To(Equal(phase))
 			g.Expect(helper.GetServiceAccountKeyRotationPhase(garden.Status.Credentials)).To(Equal(phase))
 			g.Expect(helper.GetWorkloadIdentityKeyRotationPhase(garden.Status.Credentials)).To(Equal(phase))
+			g.Expect(helper.GetETCDEncryptionKeyRotationPhase(garden.Status.Credentials)).To(Equal(gardencorev1beta1.RotationCompleted), "it completes itself")
 		}
 		g.Expect(garden.Status.LastOperation).To(HaveField("State", gardencorev1beta1.LastOperationStateSucceeded))
 		g.Expect(landscape.ConditionsProblem(garden.Status.Conditions)).To(BeEmpty())
