@@ -248,8 +248,8 @@ const (
 )
 
 // open finds the landscape of a folder, or of the clone in which the program runs. A released program, which is in none, unpacks its sources
-// to begin one.
-func open(folder string, begin bool) (up.Landscape, error) {
+// for up, and replaces those of another version.
+func open(folder, command string) (up.Landscape, error) {
 	user, err := invoker.Current()
 	if err != nil {
 		return up.Landscape{}, err
@@ -257,14 +257,22 @@ func open(folder string, begin bool) (up.Landscape, error) {
 	found, err := layout.Find(cmp.Or(folder, "."))
 	if errors.Is(err, layout.ErrNoClone) && source.Included() {
 		folder = cmp.Or(folder, ownFolder)
-		if begin {
-			if err := errors.Join(source.Unpack(folder), user.Own(folder)); err != nil {
-				return up.Landscape{}, err
-			}
+		found, err = layout.Find(folder)
+	}
+	none := errors.Is(err, layout.ErrNoClone)
+	switch {
+	case !source.Included():
+	case command == "up" && (none || source.Unpacked(found.Root)):
+		root := cmp.Or(found.Root, folder)
+		written, errUnpack := source.Unpack(root)
+		if err := errors.Join(errUnpack, user.OwnOnly(written...)); err != nil {
+			return up.Landscape{}, err
 		}
-		if found, err = layout.Find(folder); errors.Is(err, layout.ErrNoClone) {
-			err = fmt.Errorf("there is no landscape in %s; bring one up with 'landscape up'", folder)
-		}
+		found, err = layout.Find(root)
+	case command == "doctor" && none:
+		found.Root, err = filepath.Abs(folder)
+	case none:
+		err = fmt.Errorf("there is no landscape in %s; bring one up with 'landscape up'", folder)
 	}
 	return up.Landscape{Layout: found, Out: os.Stdout, Now: time.Now, Invoker: user}, err
 }
@@ -272,7 +280,7 @@ func open(folder string, begin bool) (up.Landscape, error) {
 // act has a command do something with the landscape of the clone in which the program runs, on the network of its flag if it has one.
 func act(does func(cmd *cobra.Command, l up.Landscape, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		landscape, err := open(cmd.Flag(folderFlag).Value.String(), slices.Contains([]string{"up", "doctor"}, cmd.Name()))
+		landscape, err := open(cmd.Flag(folderFlag).Value.String(), cmd.Name())
 		if err != nil {
 			return err
 		}
