@@ -479,11 +479,12 @@ test-e2e-local: e2e
 
 ##@ other
 
-## clean: remove bin/ and .landscape/, unless a landscape is up
+## clean: remove bin/ and .landscape/, unless there is a landscape, up or stopped
 .PHONY: clean
 clean:
-	@if compgen -G '.landscape/run/*.json' >/dev/null || grep -qs " $(REPO)/.landscape/" /proc/self/mounts; then \
-	  echo "make clean: a landscape is up; run 'make down' first" >&2; exit 1; \
+	@# before.json is how make down knows what to undo.
+	@if [ -e .landscape/before.json ] || compgen -G '.landscape/run/*.json' >/dev/null || grep -qs " $(REPO)/.landscape/" /proc/self/mounts; then \
+	  echo "make clean: there is a landscape; run 'make down' first" >&2; exit 1; \
 	fi
 	rm -rf bin .landscape
 
