@@ -55,6 +55,9 @@ func run() int {
 	defer cancel()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // As it is after nohup.
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	interrupted := make(chan int, 1)
 	go func() {
 		first, _ := (<-signals).(syscall.Signal)

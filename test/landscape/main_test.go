@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -113,24 +114,31 @@ func TestHelpExplainsTheSteps(t *testing.T) {
 	g.Expect(string(out)).To(And(ContainSubstring("cluster        the kind cluster is ready"), Not(ContainSubstring("etcd serves"))))
 }
 
-func TestAnInterruptExitsWith130(t *testing.T) {
-	g := NewWithT(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	g.Expect(listener.Close()).To(Succeed())
-	cmd := program(t, "registry", "--dir", t.TempDir(), "--listen", address)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	g.Expect(cmd.Start()).To(Succeed())
-	g.Eventually(func() error {
-		connection, err := net.Dial("tcp", address)
-		if err == nil {
-			err = connection.Close()
-		}
-		return err
-	}).WithTimeout(20*time.Second).Should(Succeed(), "it serves")
-	g.Expect(cmd.Process.Signal(syscall.SIGINT)).To(Succeed())
-	g.Expect(exitCode(cmd.Wait())).To(Equal(130))
-	g.Expect(stderr.String()).To(And(ContainSubstring("run it again to continue"), Not(ContainSubstring("error:"))))
+func TestASignalExitsWith128AndItsNumber(t *testing.T) {
+	for _, sent := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sent.String(), func(t *testing.T) {
+			if signal.Ignored(sent) {
+				t.Skip("it is ignored")
+			}
+			g := NewWithT(t)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			g.Expect(err).NotTo(HaveOccurred())
+			address := listener.Addr().String()
+			g.Expect(listener.Close()).To(Succeed())
+			cmd := program(t, "registry", "--dir", t.TempDir(), "--listen", address)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			g.Expect(cmd.Start()).To(Succeed())
+			g.Eventually(func() error {
+				connection, err := net.Dial("tcp", address)
+				if err == nil {
+					err = connection.Close()
+				}
+				return err
+			}).WithTimeout(20*time.Second).Should(Succeed(), "it serves")
+			g.Expect(cmd.Process.Signal(sent)).To(Succeed())
+			g.Expect(exitCode(cmd.Wait())).To(Equal(exitSignal + int(sent)))
+			g.Expect(stderr.String()).To(And(ContainSubstring("run it again to continue"), Not(ContainSubstring("error:"))))
+		})
+	}
 }
