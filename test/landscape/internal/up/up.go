@@ -340,8 +340,12 @@ func (l Landscape) heartbeat(ctx context.Context, report func(elapsed time.Durat
 }
 
 // network is the first step that changes the machine outside of the clone, apart from packages: before it does, it takes the
-// snapshot that `down` compares with, and after the machine was booted a new one.
+// snapshot that `down` compares with, and after the machine was booted a new one. The link comes first: of two clones, that without it
+// has no snapshot, and its `down` leaves the landscape of the other alone.
 func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error) {
+	if err := host.Link(l.Layout.State()); err != nil {
+		return "", err
+	}
 	_, rebooted := l.rebooted()
 	if _, err := os.Stat(l.snapshotPath()); errors.Is(err, os.ErrNotExist) || rebooted {
 		before, err := host.Take(ctx, l.Layout.State())
@@ -361,7 +365,7 @@ func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error)
 		}
 	}
 	added, err := host.Network(ctx, l.Layout.Network)
-	return fmt.Sprintf("%d addresses added", added), errors.Join(err, host.Link(l.Layout.State()))
+	return fmt.Sprintf("%d addresses added", added), err
 }
 
 // rebooted reports whether the machine was booted since the landscape came up, and when that was.
