@@ -170,11 +170,15 @@ func (l Landscape) Build(ctx context.Context) error {
 // prepare makes the state folder, keeps a second `up` out and writes down the network.
 func (l Landscape) prepare() (func(), error) {
 	bare := l.Layout.Kind == ""
-	if bare && os.Geteuid() != 0 {
-		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
-	}
 	if length := len(l.Layout.ContainerdSocket()); bare && length > 90 {
 		return nil, fmt.Errorf("%s has %d characters, too many for the path of a socket; move the clone to a shorter path", l.Layout.ContainerdSocket(), length)
+	}
+	// Options of an overlay file system have the latter two between paths.
+	if bare && strings.ContainsAny(l.Layout.Root, " \t:,") {
+		return nil, fmt.Errorf("the path of the clone %q has a blank, colon or comma, with which containers can't be mounted; move the clone to a path without", l.Layout.Root)
+	}
+	if bare && os.Geteuid() != 0 {
+		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
 	}
 	for _, dir := range []string{"run", "logs", "etc", "skaffold"} {
 		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
