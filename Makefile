@@ -23,7 +23,8 @@ export GIT_CONFIG_KEY_0   := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-# No proxy knows the landscape. NETWORK is the one of `make up`, which keeps it in .landscape/network.
+# No proxy knows the landscape. NETWORK is the one of `make up`, which keeps it in .landscape/network. The program landscape sets this for
+# itself; tests and scripts need it from here.
 ifneq ($(HTTP_PROXY)$(HTTPS_PROXY)$(http_proxy)$(https_proxy),)
 export NO_PROXY := $(or $(NO_PROXY),$(no_proxy),localhost),.local.gardener.cloud,$(or $(NETWORK),$(shell cat .landscape/network 2>/dev/null),172.18.0.0/16),fd00:ff::/64
 export no_proxy := $(NO_PROXY)

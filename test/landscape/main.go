@@ -301,8 +301,23 @@ func act(does func(cmd *cobra.Command, l up.Landscape, args []string) error) fun
 				return err
 			}
 		}
+		if err := bypassProxy(landscape.Layout.Network); err != nil {
+			return err
+		}
 		return does(cmd, landscape, args)
 	}
+}
+
+// bypassProxy has this program and those that it starts connect to the landscape directly: no proxy knows it.
+func bypassProxy(network layout.Network) error {
+	if cmp.Or(os.Getenv("HTTP_PROXY"), os.Getenv("HTTPS_PROXY"), os.Getenv("http_proxy"), os.Getenv("https_proxy")) == "" {
+		return nil
+	}
+	direct, landscape := cmp.Or(os.Getenv("NO_PROXY"), os.Getenv("no_proxy"), "localhost"), ".local.gardener.cloud,"+network.String()+",fd00:ff::/64"
+	if !strings.Contains(direct, landscape) {
+		direct += "," + landscape
+	}
+	return errors.Join(os.Setenv("NO_PROXY", direct), os.Setenv("no_proxy", direct))
 }
 
 // targetFlag chooses the target.
