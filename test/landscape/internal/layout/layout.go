@@ -90,6 +90,10 @@ func (l Layout) State(elem ...string) string {
 	return filepath.Join(append([]string{l.Root, folder}, elem...)...)
 }
 
+// Lock is the file that whoever changes the landscape has locked. It stays when the landscape goes, so that nobody begins another one before
+// that.
+func (l Layout) Lock() string { return filepath.Join(l.Root, "bin", filepath.Base(l.State())+".lock") }
+
 // Binary returns the path of a program which the landscape builds; these stay between runs.
 func (l Layout) Binary(name string) string {
 	return filepath.Join(l.Root, "bin", "landscape", name)

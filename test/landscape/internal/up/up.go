@@ -167,7 +167,7 @@ func (l Landscape) Build(ctx context.Context) error {
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
 }
 
-// prepare makes the state folder, keeps a second `up` out and writes down the network.
+// prepare keeps a second `up` or `down` out, makes the state folder and writes down the network.
 func (l Landscape) prepare() (func(), error) {
 	bare := l.Layout.Kind == ""
 	if length := len(l.Layout.ContainerdSocket()); bare && length > 90 {
@@ -180,30 +180,33 @@ func (l Landscape) prepare() (func(), error) {
 	if bare && os.Geteuid() != 0 {
 		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
 	}
-	for _, dir := range []string{"run", "logs", "etc", "skaffold"} {
-		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
-			return nil, fmt.Errorf("making the state folder: %w", err)
-		}
-	}
-	if err := l.handOver(); err != nil {
-		return nil, err
-	}
 	unlock, err := l.lock()
 	if err != nil {
 		return nil, err
 	}
-	if exists(l.Layout.State("restoring")) {
-		unlock()
-		return nil, errors.New("a snapshot was unpacked half: run that up with FROM again, or make down")
-	}
-	if bare {
-		err = errors.Join(l.Layout.SaveNetwork(), l.saveGardener(), l.saveOptional())
-	}
-	if err != nil {
+	if err := l.makeState(); err != nil {
 		unlock()
 		return nil, err
 	}
 	return unlock, nil
+}
+
+func (l Landscape) makeState() error {
+	for _, dir := range []string{"run", "logs", "etc", "skaffold"} {
+		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
+			return fmt.Errorf("making the state folder: %w", err)
+		}
+	}
+	if err := l.handOver(); err != nil {
+		return err
+	}
+	if exists(l.Layout.State("restoring")) {
+		return errors.New("a snapshot was unpacked half: run that up with FROM again, or make down")
+	}
+	if l.Layout.Kind != "" {
+		return nil
+	}
+	return errors.Join(l.Layout.SaveNetwork(), l.saveGardener(), l.saveOptional())
 }
 
 // UseNetwork chooses the network for Up. It fails if the machine has addresses of another one already.
@@ -239,7 +242,11 @@ func (l Landscape) handOver() error {
 }
 
 func (l Landscape) lock() (func(), error) {
-	file, err := os.OpenFile(l.Layout.State("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	err := os.MkdirAll(filepath.Dir(l.Layout.Lock()), 0o755) // #nosec G301 -- build output.
+	if err != nil {
+		return nil, fmt.Errorf("locking the landscape: %w", err)
+	}
+	file, err := os.OpenFile(l.Layout.Lock(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking the landscape: %w", err)
 	}
