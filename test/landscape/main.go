@@ -178,7 +178,7 @@ Files below test/ and docs/ are not deployed by it.`,
 			Long: `Builds both instances for a debugger and deploys them without liveness probe and leader election, so that they may be stopped.
 Then it attaches Delve to the one that is named, which listens on ` + up.DebugAddress + ` until ctrl-C. The next up, or dev, deploys the usual
 instances again.`,
-			Example:   "  sudo make debug INSTANCE=seed\n  bin/tools/dlv connect " + up.DebugAddress,
+			Example:   "  sudo make debug INSTANCE=seed\n  sudo bin/tools/dlv connect " + up.DebugAddress,
 			Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 			ValidArgs: []string{"seed", "garden"},
 			RunE:      act(func(cmd *cobra.Command, l up.Landscape, args []string) error { return l.Debug(cmd.Context(), args[0]) }),
