@@ -581,12 +581,16 @@ func doctorCommand() *cobra.Command {
 }
 
 func registryCommand() *cobra.Command {
-	var dir string
-	var listen, caches, optional []string
+	var dir, optional string
+	var listen, caches []string
 	cmd := &cobra.Command{
 		Use: "registry", Short: "The landscape's registry (started by up)", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			table, err := images.Load(optional)
+			names, err := os.ReadFile(optional) // #nosec G304 -- up says which.
+			if err != nil && optional != "" {
+				return err
+			}
+			table, err := images.Load(strings.Fields(string(names)))
 			if err != nil {
 				return err
 			}
@@ -604,7 +608,7 @@ func registryCommand() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "dir", "", "folder that keeps what is pushed")
 	cmd.Flags().StringArrayVar(&listen, "listen", nil, "addresses to serve on")
 	cmd.Flags().StringArrayVar(&caches, "listen-for-caches", nil, "addresses to serve pull-through caches on")
-	cmd.Flags().StringArrayVar(&optional, "optional", nil, "optional images that are in use")
+	cmd.Flags().StringVar(&optional, "optional", "", "file with the optional images that are in use")
 	return cmd
 }
 
