@@ -389,12 +389,12 @@ func (m *Machine) readRelease() error {
 }
 
 func (m *Machine) readCapabilities() error {
-	content, err := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(content)) {
-		if mask, found := strings.CutPrefix(line, "CapEff:"); found {
-			m.Capabilities, err = strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
-		}
+	self, err := procfs.Self()
+	if err != nil {
+		return err
 	}
+	status, err := self.NewStatus()
+	m.Capabilities = status.CapEff
 	return err
 }
 

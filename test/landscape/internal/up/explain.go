@@ -399,12 +399,8 @@ var indispensable = []string{
 // workloads adds Deployments and StatefulSets that have no pods.
 func (e *explainer) workloads(ctx context.Context, in *explained, namespace string, at depth) {
 	for _, kind := range []schema.GroupVersionKind{deployments, statefulSets} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			continue
-		}
-		for _, o := range list.Items {
+		items, _ := cluster.List(ctx, in.client, kind, client.InNamespace(namespace))
+		for _, o := range items {
 			f := finding{depth: at, kind: kind.Kind, namespace: namespace, name: o.GetName(), in: in}
 			replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 			if found && replicas == 0 && (!strings.HasPrefix(namespace, "shoot--") || slices.Contains(indispensable, o.GetName())) {
@@ -427,13 +423,9 @@ func (e *explainer) workloads(ctx context.Context, in *explained, namespace stri
 
 // objects adds objects that report what Gardener's kinds report, and those that do not go.
 func (e *explainer) objects(ctx context.Context, in *explained, kind schema.GroupVersionKind, namespace string, at depth) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return
-	}
-	for i := range list.Items {
-		o := &list.Items[i]
+	items, _ := cluster.List(ctx, in.client, kind, client.InNamespace(namespace))
+	for i := range items {
+		o := &items[i]
 		verdict, detail := judge(o)
 		f := finding{depth: at, kind: kind.Kind, namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
 		f.since, _ = time.Parse(time.RFC3339, cluster.StatusOf(o).LastOperation.LastUpdateTime)
@@ -452,12 +444,8 @@ func (e *explainer) objects(ctx context.Context, in *explained, kind schema.Grou
 
 // machines adds Machines that do not run.
 func (e *explainer) machines(ctx context.Context, in *explained, namespace string) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(machines.GroupVersion().WithKind("MachineList"))
-	if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return
-	}
-	for _, o := range list.Items {
+	items, _ := cluster.List(ctx, in.client, machines, client.InNamespace(namespace))
+	for _, o := range items {
 		phase, _, _ := unstructured.NestedString(o.Object, "status", "currentStatus", "phase")
 		description, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "description")
 		if phase == "Running" || e.now().Sub(o.GetCreationTimestamp().Time) < 2*time.Minute {

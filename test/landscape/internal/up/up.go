@@ -6,6 +6,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -501,12 +503,10 @@ func (l Landscape) folders() error {
 	return nil
 }
 
-func (l Landscape) node(ctx context.Context, _ step.Progress) (string, error) {
-	c, err := cluster.Client(l.Layout.Kubeconfig())
-	if err != nil {
-		return "", err
-	}
-	return "kubectl: " + l.Layout.Kubectl(), cluster.WaitNodeReady(ctx, c, layout.NodeName, 2*time.Minute)
+func (l Landscape) node(ctx context.Context, progress step.Progress) (string, error) {
+	l.patience = cmp.Or(l.patience, 2*time.Minute)
+	_, err := l.wait(ctx, progress, []milestone{{title: stepMilestones["node"], kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: nodesReady}})
+	return "kubectl: " + l.Layout.Kubectl(), err
 }
 
 func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
