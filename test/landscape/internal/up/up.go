@@ -544,14 +544,9 @@ type ahead struct {
 	// planned are the steps that this `up` comes to.
 	planned []string
 
-	mu      sync.Mutex
-	begun   map[string]chan result
+	// begun has by names what does the work once, and returns what came of it.
+	begun   sync.Map
 	running sync.WaitGroup
-}
-
-type result struct {
-	text string
-	err  error
 }
 
 // begin does some work of a step in the background, if `up` comes to that step and it wasn't begun before. Its name tells it
@@ -560,20 +555,10 @@ func (a *ahead) begin(ctx context.Context, step, name string, work func(context.
 	if a == nil || !slices.Contains(a.planned, step) {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.begun == nil {
-		a.begun = map[string]chan result{}
+	once := sync.OnceValues(func() (string, error) { return work(ctx) })
+	if _, begun := a.begun.LoadOrStore(name, once); !begun {
+		a.running.Go(func() { _, _ = once() })
 	}
-	if a.begun[name] != nil {
-		return
-	}
-	done := make(chan result, 1)
-	a.begun[name] = done
-	a.running.Go(func() {
-		text, err := work(ctx)
-		done <- result{text, err}
-	})
 }
 
 // wait waits until nothing is going on any more.
@@ -582,12 +567,9 @@ func (a *ahead) wait() { a.running.Wait() }
 // finish waits for the work of that name. If it wasn't begun, or if it failed, as it may have been too early, it is done now.
 func (a *ahead) finish(ctx context.Context, name string, work func(context.Context) (string, error)) (string, error) {
 	if a != nil {
-		a.mu.Lock()
-		done := a.begun[name]
-		a.mu.Unlock()
-		if done != nil {
-			if r := <-done; r.err == nil {
-				return r.text, nil
+		if once, begun := a.begun.Load(name); begun {
+			if text, err := once.(func() (string, error))(); err == nil {
+				return text, nil
 			}
 		}
 	}
