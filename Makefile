@@ -539,39 +539,9 @@ $(LANDSCAPE) $(BIN)/coredns: need-go
 	@$(AS_USER) env CGO_ENABLED=0 go build -C $(SOURCE) -trimpath -ldflags '-s -w' -o $(BIN)/.made/$(@F) .
 	@cmp -s $(BIN)/.made/$(@F) $@ || $(AS_USER) install $(BIN)/.made/$(@F) $@
 
-$(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
-	@echo "--- build golangci-lint"
-	CGO_ENABLED=0 go build -C hack/tools/golangci-lint -trimpath -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	@touch $@
-
-$(TOOLS)/actionlint: hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
-	@echo "--- build actionlint"
-	@CGO_ENABLED=0 go build -C hack/tools/actionlint -trimpath -ldflags '-s -w' -o $@ github.com/rhysd/actionlint/cmd/actionlint
-	@touch $@
-
-$(TOOLS)/go-licenses: hack/tools/go-licenses/go.mod hack/tools/go-licenses/go.sum
-	@echo "--- build go-licenses"
-	@CGO_ENABLED=0 go build -C hack/tools/go-licenses -trimpath -ldflags '-s -w' -o $@ github.com/google/go-licenses/v2
-	@touch $@
-
-$(TOOLS)/govulncheck: hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
-	@echo "--- build govulncheck"
-	@CGO_ENABLED=0 go build -C hack/tools/govulncheck -trimpath -ldflags '-s -w' -o $@ golang.org/x/vuln/cmd/govulncheck
-	@touch $@
-
-$(TOOLS)/crd-ref-docs: hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
-	@echo "--- build crd-ref-docs"
-	@CGO_ENABLED=0 go build -C hack/tools/crd-ref-docs -trimpath -ldflags '-s -w' -o $@ github.com/elastic/crd-ref-docs
-	@touch $@
-
-$(TOOLS)/dlv: hack/tools/delve/go.mod hack/tools/delve/go.sum
-	@echo "--- build dlv"
-	@$(AS_USER) env CGO_ENABLED=0 go build -C hack/tools/delve -trimpath -ldflags '-s -w' -o $@ github.com/go-delve/delve/cmd/dlv
-	@touch $@
-
-$(TOOLS)/kind: hack/tools/kind/go.mod hack/tools/kind/go.sum
-	@echo "--- build kind"
-	@CGO_ENABLED=0 go build -C hack/tools/kind -trimpath -ldflags '-s -w' -o $@ sigs.k8s.io/kind
+$(TOOLS)/%: hack/tools/%/go.mod hack/tools/%/go.sum
+	@echo "--- build $*"
+	@$(AS_USER) env CGO_ENABLED=0 go build -C $(<D) -trimpath -ldflags '-s -w' -o $@ tool
 	@touch $@
 
 # The module of most programs of others, which share their dependencies.
