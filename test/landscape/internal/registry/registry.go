@@ -388,12 +388,9 @@ func (b blobs) sweep(manifests []push) error {
 			named[digest] = true
 		}
 	}
-	uploads, err := filepath.Glob(filepath.Join(b.dir, "upload-*"))
-	if err != nil {
-		return fmt.Errorf("sweeping the registry: %w", err)
-	}
-	files, err := filepath.Glob(filepath.Join(b.dir, "sha256", "*"))
-	if err != nil {
+	uploads, errUploads := filepath.Glob(filepath.Join(b.dir, "upload-*"))
+	files, errFiles := filepath.Glob(filepath.Join(b.dir, "sha256", "*"))
+	if err := errors.Join(errUploads, errFiles); err != nil {
 		return fmt.Errorf("sweeping the registry: %w", err)
 	}
 	files = slices.DeleteFunc(files, func(path string) bool { return named["sha256:"+filepath.Base(path)] })

@@ -135,10 +135,7 @@ func push(ctx context.Context, target oras.Target, folder string, part Part) (oc
 	if err != nil {
 		return fail(err)
 	}
-	if err := pack(ctx, compressor, folder, part); err != nil {
-		return fail(err)
-	}
-	if err := compressor.Close(); err != nil {
+	if err := errors.Join(pack(ctx, compressor, folder, part), compressor.Close()); err != nil {
 		return fail(err)
 	}
 	size, err := file.Seek(0, io.SeekCurrent)

@@ -132,17 +132,9 @@ func (l Landscape) buildAll(ctx context.Context, progress step.Progress) (map[st
 
 // deployed returns the references of all that Skaffold has built, and the images of deployers from a checkout, by their names.
 func (l Landscape) deployed() (map[string]string, error) {
-	content, err := os.ReadFile(l.artifacts())
+	all, err := l.builds()
 	if err != nil {
 		return nil, err
-	}
-	var built skaffoldBuilds
-	if err := json.Unmarshal(content, &built); err != nil {
-		return nil, err
-	}
-	all := map[string]string{}
-	for _, build := range built.Builds {
-		all[build.ImageName] = build.Tag
 	}
 	for deployer := range deployers {
 		values, err := os.ReadFile(l.imageValues(deployer))

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,8 +150,12 @@ func connect(kubeconfig string) (*explained, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One that does not answer must not take the time of all others.
-	config.Timeout = virtualTimeout / 2
+	return connectWith(config, kubeconfig, virtualTimeout/2)
+}
+
+// connectWith takes a timeout, as a cluster that does not answer must not take the time of all others.
+func connectWith(config *rest.Config, kubeconfig string, timeout time.Duration) (*explained, error) {
+	config.Timeout = timeout
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("connecting with %s: %w", kubeconfig, err)
@@ -286,12 +291,8 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 	if err != nil {
 		return
 	}
-	config.Timeout = virtualTimeout / 4
-	in := &explained{kubeconfig: fmt.Sprintf("<(%s kubeconfig %s)", l.Layout.Binary("landscape"), name)}
-	if in.client, err = client.New(config, client.Options{}); err != nil {
-		return
-	}
-	if in.clientset, err = kubernetes.NewForConfig(config); err != nil {
+	in, err := connectWith(config, fmt.Sprintf("<(%s kubeconfig %s)", l.Layout.Binary("landscape"), name), virtualTimeout/4)
+	if err != nil {
 		return
 	}
 	e.nodes(ctx, in, ofShootNode)
