@@ -127,12 +127,10 @@ func push(ctx context.Context, target oras.Target, folder string, part Part) (oc
 		return fail(err)
 	}
 	defer func() { _ = file.Close() }()
-	if err := os.Remove(file.Name()); err != nil {
-		return fail(err)
-	}
+	errRemove := os.Remove(file.Name())
 	digester := digest.Canonical.Digester()
 	compressor, err := zstd.NewWriter(io.MultiWriter(file, digester.Hash()), zstd.WithEncoderConcurrency(1))
-	if err != nil {
+	if err := errors.Join(errRemove, err); err != nil {
 		return fail(err)
 	}
 	if err := errors.Join(pack(ctx, compressor, folder, part), compressor.Close()); err != nil {

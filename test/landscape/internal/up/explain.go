@@ -304,10 +304,9 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 
 // target adds what the target itself says, which is the cause if nothing else is found.
 func (e *explainer) target(o *unstructured.Unstructured, in *explained) {
-	status := cluster.StatusOf(o)
 	_, detail := judge(o)
 	f := finding{depth: ofTarget, kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
-	f.since, _ = time.Parse(time.RFC3339, status.LastOperation.LastUpdateTime)
+	f.since, _ = time.Parse(time.RFC3339, cluster.StatusOf(o).LastOperation.LastUpdateTime)
 	e.add(f)
 }
 
