@@ -23,7 +23,8 @@ export GIT_CONFIG_KEY_0   := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-# No proxy knows the landscape. NETWORK is the one of `make up`, which keeps it in .landscape/network.
+# No proxy knows the landscape. NETWORK is the one of `make up`, which keeps it in .landscape/network. The program landscape sets this for
+# itself; tests and scripts need it from here.
 ifneq ($(HTTP_PROXY)$(HTTPS_PROXY)$(http_proxy)$(https_proxy),)
 export NO_PROXY := $(or $(NO_PROXY),$(no_proxy),localhost),.local.gardener.cloud,$(or $(NETWORK),$(shell cat .landscape/network 2>/dev/null),172.18.0.0/16),fd00:ff::/64
 export no_proxy := $(NO_PROXY)
@@ -479,11 +480,12 @@ test-e2e-local: e2e
 
 ##@ other
 
-## clean: remove bin/ and .landscape/, unless a landscape is up
+## clean: remove bin/ and .landscape/, unless there is a landscape, up or stopped
 .PHONY: clean
 clean:
-	@if compgen -G '.landscape/run/*.json' >/dev/null || grep -qs " $(REPO)/.landscape/" /proc/self/mounts; then \
-	  echo "make clean: a landscape is up; run 'make down' first" >&2; exit 1; \
+	@# before.json is how make down knows what to undo.
+	@if [ -e .landscape/before.json ] || compgen -G '.landscape/run/*.json' >/dev/null || grep -qs " $(REPO)/.landscape/" /proc/self/mounts; then \
+	  echo "make clean: there is a landscape; run 'make down' first" >&2; exit 1; \
 	fi
 	rm -rf bin .landscape
 
@@ -537,39 +539,9 @@ $(LANDSCAPE) $(BIN)/coredns: need-go
 	@$(AS_USER) env CGO_ENABLED=0 go build -C $(SOURCE) -trimpath -ldflags '-s -w' -o $(BIN)/.made/$(@F) .
 	@cmp -s $(BIN)/.made/$(@F) $@ || $(AS_USER) install $(BIN)/.made/$(@F) $@
 
-$(TOOLS)/golangci-lint: hack/tools/golangci-lint/go.mod hack/tools/golangci-lint/go.sum
-	@echo "--- build golangci-lint"
-	CGO_ENABLED=0 go build -C hack/tools/golangci-lint -trimpath -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	@touch $@
-
-$(TOOLS)/actionlint: hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
-	@echo "--- build actionlint"
-	@CGO_ENABLED=0 go build -C hack/tools/actionlint -trimpath -ldflags '-s -w' -o $@ github.com/rhysd/actionlint/cmd/actionlint
-	@touch $@
-
-$(TOOLS)/go-licenses: hack/tools/go-licenses/go.mod hack/tools/go-licenses/go.sum
-	@echo "--- build go-licenses"
-	@CGO_ENABLED=0 go build -C hack/tools/go-licenses -trimpath -ldflags '-s -w' -o $@ github.com/google/go-licenses/v2
-	@touch $@
-
-$(TOOLS)/govulncheck: hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
-	@echo "--- build govulncheck"
-	@CGO_ENABLED=0 go build -C hack/tools/govulncheck -trimpath -ldflags '-s -w' -o $@ golang.org/x/vuln/cmd/govulncheck
-	@touch $@
-
-$(TOOLS)/crd-ref-docs: hack/tools/crd-ref-docs/go.mod hack/tools/crd-ref-docs/go.sum
-	@echo "--- build crd-ref-docs"
-	@CGO_ENABLED=0 go build -C hack/tools/crd-ref-docs -trimpath -ldflags '-s -w' -o $@ github.com/elastic/crd-ref-docs
-	@touch $@
-
-$(TOOLS)/dlv: hack/tools/delve/go.mod hack/tools/delve/go.sum
-	@echo "--- build dlv"
-	@$(AS_USER) env CGO_ENABLED=0 go build -C hack/tools/delve -trimpath -ldflags '-s -w' -o $@ github.com/go-delve/delve/cmd/dlv
-	@touch $@
-
-$(TOOLS)/kind: hack/tools/kind/go.mod hack/tools/kind/go.sum
-	@echo "--- build kind"
-	@CGO_ENABLED=0 go build -C hack/tools/kind -trimpath -ldflags '-s -w' -o $@ sigs.k8s.io/kind
+$(TOOLS)/%: hack/tools/%/go.mod hack/tools/%/go.sum
+	@echo "--- build $*"
+	@$(AS_USER) env CGO_ENABLED=0 go build -C $(<D) -trimpath -ldflags '-s -w' -o $@ tool
 	@touch $@
 
 # The module of most programs of others, which share their dependencies.

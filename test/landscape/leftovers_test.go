@@ -24,7 +24,7 @@ import (
 func ownProgram(t *testing.T) (landscape up.Landscape, program string, run func(name string, args ...string) string) {
 	t.Helper()
 	g := NewWithT(t)
-	landscape, err := open("", false)
+	landscape, err := open("", "down")
 	g.Expect(err).NotTo(HaveOccurred())
 	if _, err := os.Stat(landscape.Layout.State()); !errors.Is(err, os.ErrNotExist) {
 		t.Skip("there is a landscape, which this test would take down")

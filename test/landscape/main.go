@@ -55,6 +55,9 @@ func run() int {
 	defer cancel()
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // As it is after nohup.
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	interrupted := make(chan int, 1)
 	go func() {
 		first, _ := (<-signals).(syscall.Signal)
@@ -175,7 +178,7 @@ Files below test/ and docs/ are not deployed by it.`,
 			Long: `Builds both instances for a debugger and deploys them without liveness probe and leader election, so that they may be stopped.
 Then it attaches Delve to the one that is named, which listens on ` + up.DebugAddress + ` until ctrl-C. The next up, or dev, deploys the usual
 instances again.`,
-			Example:   "  sudo make debug INSTANCE=seed\n  bin/tools/dlv connect " + up.DebugAddress,
+			Example:   "  sudo make debug INSTANCE=seed\n  sudo bin/tools/dlv connect " + up.DebugAddress,
 			Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 			ValidArgs: []string{"seed", "garden"},
 			RunE:      act(func(cmd *cobra.Command, l up.Landscape, args []string) error { return l.Debug(cmd.Context(), args[0]) }),
@@ -248,8 +251,8 @@ const (
 )
 
 // open finds the landscape of a folder, or of the clone in which the program runs. A released program, which is in none, unpacks its sources
-// to begin one.
-func open(folder string, begin bool) (up.Landscape, error) {
+// for up, and replaces those of another version.
+func open(folder, command string) (up.Landscape, error) {
 	user, err := invoker.Current()
 	if err != nil {
 		return up.Landscape{}, err
@@ -257,14 +260,22 @@ func open(folder string, begin bool) (up.Landscape, error) {
 	found, err := layout.Find(cmp.Or(folder, "."))
 	if errors.Is(err, layout.ErrNoClone) && source.Included() {
 		folder = cmp.Or(folder, ownFolder)
-		if begin {
-			if err := errors.Join(source.Unpack(folder), user.Own(folder)); err != nil {
-				return up.Landscape{}, err
-			}
+		found, err = layout.Find(folder)
+	}
+	none := errors.Is(err, layout.ErrNoClone)
+	switch {
+	case !source.Included():
+	case command == "up" && (none || source.Unpacked(found.Root)):
+		root := cmp.Or(found.Root, folder)
+		written, errUnpack := source.Unpack(root)
+		if err := errors.Join(errUnpack, user.OwnOnly(written...)); err != nil {
+			return up.Landscape{}, err
 		}
-		if found, err = layout.Find(folder); errors.Is(err, layout.ErrNoClone) {
-			err = fmt.Errorf("there is no landscape in %s; bring one up with 'landscape up'", folder)
-		}
+		found, err = layout.Find(root)
+	case command == "doctor" && none:
+		found.Root, err = filepath.Abs(folder)
+	case none:
+		err = fmt.Errorf("there is no landscape in %s; bring one up with 'landscape up'", folder)
 	}
 	return up.Landscape{Layout: found, Out: os.Stdout, Now: time.Now, Invoker: user}, err
 }
@@ -272,7 +283,7 @@ func open(folder string, begin bool) (up.Landscape, error) {
 // act has a command do something with the landscape of the clone in which the program runs, on the network of its flag if it has one.
 func act(does func(cmd *cobra.Command, l up.Landscape, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		landscape, err := open(cmd.Flag(folderFlag).Value.String(), slices.Contains([]string{"up", "doctor"}, cmd.Name()))
+		landscape, err := open(cmd.Flag(folderFlag).Value.String(), cmd.Name())
 		if err != nil {
 			return err
 		}
@@ -290,8 +301,23 @@ func act(does func(cmd *cobra.Command, l up.Landscape, args []string) error) fun
 				return err
 			}
 		}
+		if err := bypassProxy(landscape.Layout.Network); err != nil {
+			return err
+		}
 		return does(cmd, landscape, args)
 	}
+}
+
+// bypassProxy has this program and those that it starts connect to the landscape directly: no proxy knows it.
+func bypassProxy(network layout.Network) error {
+	if cmp.Or(os.Getenv("HTTP_PROXY"), os.Getenv("HTTPS_PROXY"), os.Getenv("http_proxy"), os.Getenv("https_proxy")) == "" {
+		return nil
+	}
+	direct, landscape := cmp.Or(os.Getenv("NO_PROXY"), os.Getenv("no_proxy"), "localhost"), ".local.gardener.cloud,"+network.String()+",fd00:ff::/64"
+	if !strings.Contains(direct, landscape) {
+		direct += "," + landscape
+	}
+	return errors.Join(os.Setenv("NO_PROXY", direct), os.Setenv("no_proxy", direct))
 }
 
 // targetFlag chooses the target.
@@ -555,12 +581,16 @@ func doctorCommand() *cobra.Command {
 }
 
 func registryCommand() *cobra.Command {
-	var dir string
-	var listen, caches, optional []string
+	var dir, optional string
+	var listen, caches []string
 	cmd := &cobra.Command{
 		Use: "registry", Short: "The landscape's registry (started by up)", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			table, err := images.Load(optional)
+			names, err := os.ReadFile(optional) // #nosec G304 -- up says which.
+			if err != nil && optional != "" {
+				return err
+			}
+			table, err := images.Load(strings.Fields(string(names)))
 			if err != nil {
 				return err
 			}
@@ -578,7 +608,7 @@ func registryCommand() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "dir", "", "folder that keeps what is pushed")
 	cmd.Flags().StringArrayVar(&listen, "listen", nil, "addresses to serve on")
 	cmd.Flags().StringArrayVar(&caches, "listen-for-caches", nil, "addresses to serve pull-through caches on")
-	cmd.Flags().StringArrayVar(&optional, "optional", nil, "optional images that are in use")
+	cmd.Flags().StringVar(&optional, "optional", "", "file with the optional images that are in use")
 	return cmd
 }
 

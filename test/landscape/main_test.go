@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,24 +121,55 @@ func TestHelpExplainsTheSteps(t *testing.T) {
 	g.Expect(string(out)).To(And(ContainSubstring("cluster        the kind cluster is ready"), Not(ContainSubstring("etcd serves"))))
 }
 
-func TestAnInterruptExitsWith130(t *testing.T) {
-	g := NewWithT(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	g.Expect(listener.Close()).To(Succeed())
-	cmd := program(t, "registry", "--dir", t.TempDir(), "--listen", address)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	g.Expect(cmd.Start()).To(Succeed())
-	g.Eventually(func() error {
-		connection, err := net.Dial("tcp", address)
-		if err == nil {
-			err = connection.Close()
-		}
-		return err
-	}).WithTimeout(20*time.Second).Should(Succeed(), "it serves")
-	g.Expect(cmd.Process.Signal(syscall.SIGINT)).To(Succeed())
-	g.Expect(exitCode(cmd.Wait())).To(Equal(130))
-	g.Expect(stderr.String()).To(And(ContainSubstring("run it again to continue"), Not(ContainSubstring("error:"))))
+func TestNoProxyIsAskedForTheLandscape(t *testing.T) {
+	const ours = ".local.gardener.cloud,172.18.0.0/16,fd00:ff::/64"
+	for _, test := range []struct{ name, variable, before, want string }{
+		{name: "without a proxy nothing is set"},
+		{name: "with a proxy", variable: "https_proxy", want: "localhost," + ours},
+		{name: "with exceptions", variable: "HTTP_PROXY", before: "example.com", want: "example.com," + ours},
+		{name: "with those of make", variable: "HTTPS_PROXY", before: "example.com," + ours, want: "example.com," + ours},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy"} {
+				t.Setenv(name, "")
+			}
+			if test.variable != "" {
+				t.Setenv(test.variable, "http://proxy.example.com:3128")
+			}
+			t.Setenv("no_proxy", test.before)
+			g.Expect(bypassProxy(layout.Network{})).To(Succeed())
+			g.Expect(os.Getenv("NO_PROXY")).To(Equal(test.want))
+			g.Expect(os.Getenv("no_proxy")).To(Equal(test.want))
+		})
+	}
+}
+
+func TestASignalExitsWith128AndItsNumber(t *testing.T) {
+	for _, sent := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(sent.String(), func(t *testing.T) {
+			if signal.Ignored(sent) {
+				t.Skip("it is ignored")
+			}
+			g := NewWithT(t)
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			g.Expect(err).NotTo(HaveOccurred())
+			address := listener.Addr().String()
+			g.Expect(listener.Close()).To(Succeed())
+			cmd := program(t, "registry", "--dir", t.TempDir(), "--listen", address)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			g.Expect(cmd.Start()).To(Succeed())
+			g.Eventually(func() error {
+				connection, err := net.Dial("tcp", address)
+				if err == nil {
+					err = connection.Close()
+				}
+				return err
+			}).WithTimeout(20*time.Second).Should(Succeed(), "it serves")
+			g.Expect(cmd.Process.Signal(sent)).To(Succeed())
+			g.Expect(exitCode(cmd.Wait())).To(Equal(exitSignal + int(sent)))
+			g.Expect(stderr.String()).To(And(ContainSubstring("run it again to continue"), Not(ContainSubstring("error:"))))
+		})
+	}
 }

@@ -8,13 +8,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/prometheus/procfs"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,52 +75,27 @@ func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstruc
 	return nil
 }
 
-// WaitNodeReady waits until the node is Ready, and says which of its conditions keeps it if that takes too long.
-func WaitNodeReady(ctx context.Context, c client.Client, name string, timeout time.Duration) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		node := &corev1.Node{}
-		if last = c.Get(ctx, client.ObjectKey{Name: name}, node); last != nil {
-			return false, nil
-		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady {
-				last = fmt.Errorf("%s: %s", condition.Reason, condition.Message)
-				return condition.Status == corev1.ConditionTrue, nil
-			}
-		}
-		last = fmt.Errorf("the node has no condition Ready yet")
-		return false, nil
-	})
-	if err != nil {
-		return fmt.Errorf("waiting %s for node %s to be Ready: %w", timeout, name, last)
-	}
-	return nil
-}
-
 // sysResource is the bit of CAP_SYS_RESOURCE among capabilities.
 const sysResource = 24
 
 // LacksSysResource reports whether this machine has no CAP_SYS_RESOURCE to give, as in some virtual machines and containers.
 func LacksSysResource() (bool, error) {
-	content, err := os.ReadFile("/proc/self/status")
+	self, err := procfs.Self()
 	if err != nil {
 		return false, fmt.Errorf("reading the capabilities: %w", err)
 	}
-	_, bounding, _ := strings.Cut(string(content), "\nCapBnd:")
-	bounding, _, _ = strings.Cut(bounding, "\n")
-	mask, err := strconv.ParseUint(strings.TrimSpace(bounding), 16, 64)
+	status, err := self.NewStatus()
 	if err != nil {
 		return false, fmt.Errorf("reading the capabilities: %w", err)
 	}
-	return mask&(1<<sysResource) == 0, nil
+	return status.CapBnd&(1<<sysResource) == 0, nil
 }
 
-// List returns all objects of a kind, in the order of their names; none if the API server doesn't know the kind (yet).
-func List(ctx context.Context, c client.Reader, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+// List returns all objects of a kind that the options select, in the order of their names; none if the API server doesn't know the kind (yet).
+func List(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, options ...client.ListOption) ([]unstructured.Unstructured, error) {
 	all := &unstructured.UnstructuredList{}
 	all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := c.List(ctx, all); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+	if err := c.List(ctx, all, options...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("listing the objects of kind %s: %w", kind.Kind, err)

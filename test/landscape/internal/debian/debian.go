@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -73,17 +74,13 @@ func (c Cache) Layer(ctx context.Context, tree Tree, report func(format string, 
 	if _, err := os.Stat(path); err == nil {
 		return newFileLayer(path)
 	}
-	if err := os.MkdirAll(c.Folder, 0o755); err != nil { // #nosec G301 -- build output.
-		return nil, fmt.Errorf("making a layer of Debian: %w", err)
-	}
+	errs := []error{os.MkdirAll(c.Folder, 0o755)} // #nosec G301 -- build output.
 	stale, err := filepath.Glob(filepath.Join(c.Folder, "debian-*.tar*"))
-	if err != nil {
-		return nil, fmt.Errorf("making a layer of Debian: %w", err)
-	}
 	for _, old := range stale {
-		if err := os.Remove(old); err != nil {
-			return nil, fmt.Errorf("making a layer of Debian: %w", err)
-		}
+		errs = append(errs, os.Remove(old))
+	}
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("making a layer of Debian: %w", err)
 	}
 	report("installing %d packages of Debian %s into a folder, which takes up to two minutes", len(tree.Packages), suite)
 	half := path + ".part"

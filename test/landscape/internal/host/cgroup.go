@@ -81,6 +81,15 @@ func makeCgroup(root string) error {
 	return nil
 }
 
+// CgroupOccupied reports whether processes are in what a container of cgroup v2 has as the root: the kernel lets only the machine's own root
+// have processes and hand controllers down.
+func CgroupOccupied() bool { return cgroupOccupied(cgroupRoot) }
+
+func cgroupOccupied(root string) bool {
+	processes, err := os.ReadFile(filepath.Join(root, "cgroup.procs")) // #nosec G304 -- a kernel file.
+	return err == nil && len(processes) > 0 && exists(filepath.Join(root, "cgroup.type"))
+}
+
 func enable(path, controller string) error {
 	if err := os.WriteFile(filepath.Join(path, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
 		return fmt.Errorf("enabling the cgroup controller %s: %w", controller, err)

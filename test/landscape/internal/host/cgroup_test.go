@@ -13,6 +13,28 @@ import (
 	"github.com/prometheus/procfs"
 )
 
+func TestOnlyTheMachinesOwnRootCgroupMayHaveProcesses(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  bool
+	}{
+		{name: "the machine's own", files: map[string]string{"cgroup.procs": "1\n"}},
+		{name: "that of a container", files: map[string]string{"cgroup.procs": "1\n", "cgroup.type": "domain\n"}, want: true},
+		{name: "that of a container with systemd", files: map[string]string{"cgroup.procs": "", "cgroup.type": "domain\n"}},
+		{name: "none in v1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			root := t.TempDir()
+			for name, content := range test.files {
+				g.Expect(os.WriteFile(filepath.Join(root, name), []byte(content), 0o600)).To(Succeed())
+			}
+			g.Expect(cgroupOccupied(root)).To(Equal(test.want))
+		})
+	}
+}
+
 func TestTheCgroupIsMadeInEveryHierarchy(t *testing.T) {
 	for _, test := range []struct {
 		name  string

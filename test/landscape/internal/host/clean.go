@@ -299,6 +299,7 @@ func (c Cleaner) strayFiles() map[string]func(path string) bool {
 	}
 	return map[string]func(string) bool{
 		layout.Link:           linksToState,
+		policy:                ownPolicy,
 		"/run/containerd/s/*": deadSocket,
 		"/var/lib/kubelet/device-plugins/kubelet.sock": deadSocket,
 		"/var/log/containers/*":                        linksToState,

@@ -40,7 +40,11 @@ var (
 
 // OpenFirewall lets the pods' packets pass, whatever policy this machine has for others. It changes nothing that is there.
 func OpenFirewall(ctx context.Context) error {
-	if err := openIPTables(ctx); err != nil {
+	saved, err := save(ctx, "iptables")
+	if err != nil {
+		return err
+	}
+	if err := restore(ctx, "iptables", opening(string(saved))); err != nil {
 		return err
 	}
 	zoned, err := trustedZone(ctx, "add")
@@ -76,14 +80,6 @@ func CloseFirewall(ctx context.Context) error {
 		return err
 	}
 	return nft(ctx, nftClose(ruleset))
-}
-
-func openIPTables(ctx context.Context) error {
-	saved, err := save(ctx, "iptables")
-	if err != nil {
-		return err
-	}
-	return restore(ctx, "iptables", opening(string(saved)))
 }
 
 // opening is a script for iptables-restore --noflush that brings the landscape's chain about. kube-proxy refuses what is sent to

@@ -190,6 +190,18 @@ func TestDeviceOf(t *testing.T) {
 	}
 }
 
+func TestOnlyOneCloneHasTheLink(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "link")
+	for range 2 {
+		g.Expect(link(path, "/first/.landscape")).To(Succeed())
+		g.Expect(os.Readlink(path)).To(Equal("/first/.landscape/"))
+	}
+	g.Expect(link(path, "/second/.landscape")).To(MatchError(ContainSubstring("make -C /first down")))
+	g.Expect(os.Readlink(path)).To(Equal("/first/.landscape/"))
+	g.Expect(link(filepath.Dir(path), "/second/.landscape")).To(MatchError(ContainSubstring("remove "+filepath.Dir(path))), "it is a folder")
+}
+
 func TestDeadSocket(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "s")

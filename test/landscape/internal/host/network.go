@@ -63,15 +63,21 @@ func Network(ctx context.Context, network layout.Network) (int, error) {
 	return added, prepareKernel(ctx)
 }
 
-// Link has layout.Link lead to the state folder.
-func Link(state string) error {
+// Link has layout.Link lead to the state folder. It fails if it leads to that of another clone.
+func Link(state string) error { return link(layout.Link, state) }
+
+func link(path, state string) error {
 	// The slash tells a link to the landscape's state from any other (strayFiles).
 	target := state + "/"
-	if present, err := os.Readlink(layout.Link); err == nil && present == target {
+	err := os.Symlink(target, path)
+	if present, errRead := os.Readlink(path); errRead == nil && present == target {
 		return nil
+	} else if errRead == nil {
+		clone := filepath.Dir(filepath.Clean(present))
+		return fmt.Errorf("%s leads to the landscape of the clone %s: use that one, take it down with make -C %s down, or remove %s if that clone is gone", path, clone, clone, path)
 	}
-	if err := os.Symlink(target, layout.Link); err != nil {
-		return fmt.Errorf("linking the state folder: %w; remove %s if it is of no use to you", err, layout.Link)
+	if err != nil {
+		return fmt.Errorf("linking the state folder: %w; remove %s if it is of no use to you", err, path)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func Install(ctx context.Context) ([]string, error) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return nil, fmt.Errorf("%s missing, and there is no apt-get to install them with; install them with the package manager of this system", strings.Join(missing, ", "))
 	}
-	allow, err := startNoServices()
+	allow, err := startNoServices(policy)
 	if err != nil {
 		return nil, err
 	}
@@ -130,17 +130,30 @@ func Install(ctx context.Context) ([]string, error) {
 	return missing, nil
 }
 
-// startNoServices keeps packages from starting their services, by the file that Debian has for it, until the returned function
-// is called. A file that is there stays as it is.
-func startNoServices() (func(), error) {
-	const policy = "/usr/sbin/policy-rc.d"
-	file, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755) // #nosec G302 -- a program.
-	if errors.Is(err, os.ErrExist) {
-		return func() {}, nil
-	}
-	if err == nil {
-		_, err = file.WriteString("#!/bin/sh\nexit 101\n")
+// policy is the file by which Debian decides which services packages may start, and policyMark a line of the landscape's.
+const (
+	policy     = "/usr/sbin/policy-rc.d"
+	policyMark = "# The landscape of provider-local installs packages."
+)
+
+// ownPolicy reports whether a policy is the landscape's: one that was killed leaves it.
+func ownPolicy(path string) bool {
+	content, err := os.ReadFile(path) // #nosec G304 -- the file above.
+	return err == nil && bytes.Contains(content, []byte(policyMark))
+}
+
+// startNoServices keeps packages from starting their services by a policy until the returned function is called. A policy of others
+// stays as it is.
+func startNoServices(policy string) (func(), error) {
+	file, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755) // #nosec G302 G304 -- a program.
+	switch {
+	case err == nil:
+		_, err = file.WriteString("#!/bin/sh\n" + policyMark + "\nexit 101\n")
 		err = errors.Join(err, file.Close())
+	case ownPolicy(policy):
+		err = nil
+	case errors.Is(err, os.ErrExist):
+		return func() {}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("keeping services from being started: %w", err)

@@ -6,6 +6,7 @@ package host
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -57,6 +58,31 @@ exit 100`,
 			onlyPrograms(t, map[string]string{"apt-get": test.script})
 			t.Setenv("PATH", os.Getenv("PATH")+":"+path)
 			NewWithT(t).Expect(Removed(t.Context(), []string{"runc"})).To(Equal(test.want))
+		})
+	}
+}
+
+func TestServicesAreKeptFromStartingUntilPackagesAreInstalled(t *testing.T) {
+	for _, test := range []struct {
+		name, before string
+		stays        bool
+	}{
+		{name: "by a policy"},
+		{name: "by one that an interrupted up left", before: "#!/bin/sh\n" + policyMark + "\nexit 101\n"},
+		{name: "and a policy of others stays", before: "#!/bin/sh\nexit 0\n", stays: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			path := filepath.Join(t.TempDir(), "policy-rc.d")
+			if test.before != "" {
+				g.Expect(os.WriteFile(path, []byte(test.before), 0o700)).To(Succeed())
+			}
+			allow, err := startNoServices(path)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(ownPolicy(path)).To(Equal(!test.stays))
+			g.Expect(exec.Command(path).Run() == nil).To(Equal(test.stays), "it exits with 101")
+			allow()
+			g.Expect(exists(path)).To(Equal(test.stays))
 		})
 	}
 }

@@ -241,35 +241,25 @@ func Compose(config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 func (p Pusher) layer(files []File) (v1.Layer, error) {
 	var buffer bytes.Buffer
 	writer := tar.NewWriter(&buffer)
-	for _, folder := range []tar.Header{
-		{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777},
-		{Name: "home/", Typeflag: tar.TypeDir, Mode: 0o755},
-		{Name: home[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o700, Uid: nonroot, Gid: nonroot},
-	} {
-		if err := writer.WriteHeader(&folder); err != nil {
-			return nil, err
-		}
+	var errs []error
+	add := func(header tar.Header, content []byte) {
+		errs = append(errs, writer.WriteHeader(&header))
+		_, err := writer.Write(content)
+		errs = append(errs, err)
 	}
+	add(tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}, nil)
+	add(tar.Header{Name: "home/", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
+	add(tar.Header{Name: home[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o700, Uid: nonroot, Gid: nonroot}, nil)
 	for _, folder := range folders(files) {
-		if err := writer.WriteHeader(&tar.Header{Name: folder[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
-			return nil, err
-		}
+		add(tar.Header{Name: folder[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o755}, nil)
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(p.Binary(file.Binary)) // #nosec G304 -- one of the landscape's own programs.
-		if err != nil {
-			return nil, err
-		}
+		errs = append(errs, err)
 		buffer.Grow(len(content) + 4096)
-		header := tar.Header{Name: file.Path[1:], Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(content))}
-		if err := writer.WriteHeader(&header); err != nil {
-			return nil, err
-		}
-		if _, err := writer.Write(content); err != nil {
-			return nil, err
-		}
+		add(tar.Header{Name: file.Path[1:], Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(content))}, content)
 	}
-	if err := writer.Close(); err != nil {
+	if err := errors.Join(append(errs, writer.Close())...); err != nil {
 		return nil, err
 	}
 	return static.NewLayer(buffer.Bytes(), debian.LayerType), nil

@@ -93,12 +93,9 @@ func ofPlatform(index v1.ImageIndex) (v1.Image, error) {
 
 // PushTag makes sure that a tag of a registry that speaks plain HTTP is the image, and reports whether it had to push.
 func PushTag(ctx context.Context, reference string, image v1.Image) (bool, error) {
-	tag, err := name.NewTag(reference, name.Insecure)
-	if err != nil {
-		return false, fmt.Errorf("pushing image %s: %w", reference, err)
-	}
-	want, err := image.Digest()
-	if err != nil {
+	tag, errTag := name.NewTag(reference, name.Insecure)
+	want, errDigest := image.Digest()
+	if err := errors.Join(errTag, errDigest); err != nil {
 		return false, fmt.Errorf("pushing image %s: %w", reference, err)
 	}
 	have, err := digest(ctx, tag)

@@ -73,22 +73,30 @@ func (i Invoker) Own(paths ...string) error {
 	}
 	var errs []error
 	for _, root := range paths {
-		errs = append(errs, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			if err != nil {
+		errs = append(errs, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			info, err := entry.Info()
-			if err != nil {
-				return nil
-			}
-			if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid != 0 {
-				return nil
-			}
-			return os.Lchown(path, int(i.uid), int(i.gid))
+			return i.OwnOnly(path)
 		}))
+	}
+	return errors.Join(errs...)
+}
+
+// OwnOnly gives the invoker what is root's at the paths, and nothing below. A path that is not there is no error.
+func (i Invoker) OwnOnly(paths ...string) error {
+	if i.uid == 0 {
+		return nil
+	}
+	var errs []error
+	for _, path := range paths {
+		info, err := os.Lstat(path)
+		if err != nil {
+			continue
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid == 0 {
+			errs = append(errs, os.Lchown(path, int(i.uid), int(i.gid)))
+		}
 	}
 	return errors.Join(errs...)
 }

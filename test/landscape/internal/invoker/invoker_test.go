@@ -42,6 +42,10 @@ func TestWhatIsBuiltBelongsToWhoCalledSudo(t *testing.T) {
 	g.Expect(os.WriteFile(other, nil, 0o600)).To(Succeed())
 	g.Expect(os.Chown(other, 1, 1)).To(Succeed())
 	g.Expect(os.Symlink("/etc/hostname", filepath.Join(root, "dir", "link"))).To(Succeed())
+	g.Expect(user.OwnOnly(filepath.Join(root, "dir"), filepath.Join(root, "none"))).To(Succeed())
+	info, err := os.Stat(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(info.Sys().(*syscall.Stat_t).Uid).To(BeZero(), "only the folder itself")
 	g.Expect(user.Own(filepath.Join(root, "dir"), filepath.Join(root, "none"))).To(Succeed())
 	for path, uid := range map[string]uint32{filepath.Dir(file): 65534, file: 65534, other: 1, "/etc/hostname": 0} {
 		info, err := os.Stat(path)

@@ -51,11 +51,15 @@ type Layout struct {
 // ErrNoClone says that a folder is not inside of this repository.
 var ErrNoClone = errors.New("finding the repository")
 
-// Find walks upwards from start to the repository's root. The network is that of the landscape which is there, or the default.
+// Find walks upwards from start to the repository's root. The network is that of the landscape which is there, or the default. The kernel
+// lists mounts and programs by paths without symbolic links, so the root has none.
 func Find(start string) (Layout, error) {
 	dir, err := filepath.Abs(start)
 	if err != nil {
 		return Layout{}, fmt.Errorf("finding the repository from %s: %w", start, err)
+	}
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target
 	}
 	for {
 		content, err := os.ReadFile(filepath.Join(dir, "go.mod")) // #nosec G304 -- only looks for the module's own file.
@@ -85,6 +89,10 @@ func (l Layout) State(elem ...string) string {
 	}
 	return filepath.Join(append([]string{l.Root, folder}, elem...)...)
 }
+
+// Lock is the file that whoever changes the landscape has locked. It stays when the landscape goes, so that nobody begins another one before
+// that.
+func (l Layout) Lock() string { return filepath.Join(l.Root, "bin", filepath.Base(l.State())+".lock") }
 
 // Binary returns the path of a program which the landscape builds; these stay between runs.
 func (l Layout) Binary(name string) string {

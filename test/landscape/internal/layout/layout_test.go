@@ -30,5 +30,11 @@ func TestFind(t *testing.T) {
 	found, err := layout.Find(inner)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.Root).To(Equal(root))
+	link := filepath.Join(t.TempDir(), "link")
+	for target, start := range map[string]string{root: "test", inner: ""} {
+		g.Expect(os.Symlink(target, link)).To(Succeed())
+		g.Expect(layout.Find(filepath.Join(link, start))).To(Equal(found), "mounts are listed without the link")
+		g.Expect(os.Remove(link)).To(Succeed())
+	}
 	g.Expect(found.Kubeconfig()).To(Equal(filepath.Join(root, ".landscape", "kubeconfig")))
 }

@@ -139,11 +139,9 @@ func (a *Authority) WriteKubeconfig(c Identity, server, path string) error {
 	config.AuthInfos[c.Name] = &clientcmdapi.AuthInfo{ClientCertificate: a.Certificate(c.Name), ClientKey: a.Key(c.Name)}
 	config.Contexts["landscape"] = &clientcmdapi.Context{Cluster: "landscape", AuthInfo: c.Name}
 	config.CurrentContext = "landscape"
-	if err := clientcmdapi.FlattenConfig(config); err != nil {
-		return fmt.Errorf("writing the kubeconfig of %s: %w", c.Name, err)
-	}
+	errFlatten := clientcmdapi.FlattenConfig(config)
 	content, err := clientcmd.Write(*config)
-	if err != nil {
+	if err := errors.Join(errFlatten, err); err != nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", c.Name, err)
 	}
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) { // #nosec G304 -- the landscape's own file.

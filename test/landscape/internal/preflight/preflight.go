@@ -59,6 +59,8 @@ type Machine struct {
 	Root bool
 	// Capabilities are the effective ones of this process, as a bit mask.
 	Capabilities uint64
+	// CgroupOccupied is whether no cgroup with controllers can be made.
+	CgroupOccupied bool
 	// Distribution is PRETTY_NAME of /etc/os-release.
 	Distribution string
 	Architecture string
@@ -147,6 +149,10 @@ func container(m Machine) Check {
 	if i := slices.IndexFunc(m.Disks, func(d Disk) bool { return d.Overlay }); i >= 0 {
 		return bad(name, "overlay", m.Disks[i].Folder+" is on an overlay file system, as in a container, on which no other container can be put",
 			"put the clone on a volume of the container")
+	}
+	if m.CgroupOccupied {
+		return bad(name, "private cgroups", "this container has cgroups of its own, with processes in their root, so that none of those below has controllers",
+			"start the container with --cgroupns=host as well")
 	}
 	return ok(name, "not restricted")
 }
@@ -335,7 +341,7 @@ const overlayMagic = 0x794c7630
 // Read looks at the machine and changes nothing. own are the landscape's running processes; up says that devices and chains are
 // the landscape's.
 func Read(ctx context.Context, needs Needs, own []int, up bool) (Machine, error) {
-	m := Machine{Root: os.Geteuid() == 0, Architecture: runtime.GOARCH}
+	m := Machine{Root: os.Geteuid() == 0, Architecture: runtime.GOARCH, CgroupOccupied: host.CgroupOccupied()}
 	_, err := exec.LookPath("apt-get")
 	m.HasApt = err == nil
 	errs := []error{m.readRelease(), m.readCapabilities(), m.readMemory(), m.readDisks(needs.Disks)}
@@ -383,12 +389,12 @@ func (m *Machine) readRelease() error {
 }
 
 func (m *Machine) readCapabilities() error {
-	content, err := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(content)) {
-		if mask, found := strings.CutPrefix(line, "CapEff:"); found {
-			m.Capabilities, err = strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
-		}
+	self, err := procfs.Self()
+	if err != nil {
+		return err
 	}
+	status, err := self.NewStatus()
+	m.Capabilities = status.CapEff
 	return err
 }
 

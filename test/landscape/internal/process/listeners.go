@@ -5,15 +5,14 @@
 package process
 
 import (
-	"encoding/binary"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // Socket is an address on which a process is to listen, or listens.
@@ -50,42 +49,45 @@ func (l Listener) Owner() string {
 
 // Listeners returns the sockets on which something listens in this network namespace.
 func Listeners() ([]Listener, error) {
-	found := map[string]*Listener{}
-	for _, table := range []struct{ file, network, state string }{
-		// The states are those of include/net/tcp_states.h: TCP_LISTEN, and TCP_CLOSE for UDP without a peer.
-		{"tcp", "tcp", "0A"}, {"tcp6", "tcp", "0A"}, {"udp", "udp", "07"}, {"udp6", "udp", "07"},
-	} {
-		content, err := os.ReadFile("/proc/net/" + table.file)
-		if os.IsNotExist(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("listing the sockets in use: %w", err)
-		}
-		for line := range strings.Lines(string(content)) {
-			fields := strings.Fields(line)
-			if len(fields) < 10 || fields[3] != table.state {
-				continue
-			}
-			address, err := parseAddress(fields[1])
-			if err != nil {
-				return nil, fmt.Errorf("listing the sockets in use: %w", err)
-			}
-			found[fields[9]] = &Listener{Socket: Socket{Network: table.network, Address: address}}
-		}
-	}
-	descriptors, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return nil, fmt.Errorf("listing the sockets in use: %w", err)
 	}
-	for _, descriptor := range descriptors {
-		target, err := os.Readlink(descriptor)
-		if err != nil || !strings.HasPrefix(target, "socket:[") {
-			continue
+	found := map[uint64]*Listener{}
+	var errs []error
+	add := func(network string, state uint64, sockets procfs.NetIPSocket, err error) {
+		if !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
 		}
-		if l := found[strings.TrimSuffix(strings.TrimPrefix(target, "socket:["), "]")]; l != nil {
-			if pid, err := strconv.Atoi(strings.Split(descriptor, "/")[2]); err == nil && !slices.Contains(l.PIDs, pid) {
-				l.PIDs = append(l.PIDs, pid)
+		for _, s := range sockets {
+			if address, ok := netip.AddrFromSlice(s.LocalAddr); ok && s.St == state {
+				found[s.Inode] = &Listener{Socket: Socket{Network: network, Address: netip.AddrPortFrom(address.Unmap(), uint16(s.LocalPort))}} // #nosec G115 -- a port.
+			}
+		}
+	}
+	// The states are those of include/net/tcp_states.h: TCP_LISTEN, and TCP_CLOSE for UDP without a peer.
+	tcp, err := fs.NetTCP() //nolint:staticcheck // Netlink would be faster; this is read a few times in all.
+	add("tcp", 10, procfs.NetIPSocket(tcp), err)
+	tcp, err = fs.NetTCP6() //nolint:staticcheck // See above.
+	add("tcp", 10, procfs.NetIPSocket(tcp), err)
+	udp, err := fs.NetUDP()
+	add("udp", 7, procfs.NetIPSocket(udp), err)
+	udp, err = fs.NetUDP6()
+	add("udp", 7, procfs.NetIPSocket(udp), err)
+	processes, err := fs.AllProcs()
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("listing the sockets in use: %w", err)
+	}
+	for _, p := range processes {
+		// Those of other users can't be looked at, and processes end meanwhile.
+		targets, _ := p.FileDescriptorTargets()
+		for _, target := range targets {
+			var inode uint64
+			if _, err := fmt.Sscanf(target, "socket:[%d]", &inode); err != nil {
+				continue
+			}
+			if l := found[inode]; l != nil && !slices.Contains(l.PIDs, p.PID) {
+				l.PIDs = append(l.PIDs, p.PID)
 			}
 		}
 	}
@@ -95,22 +97,4 @@ func Listeners() ([]Listener, error) {
 	}
 	slices.SortFunc(all, func(a, b Listener) int { return strings.Compare(a.String(), b.String()) })
 	return all, nil
-}
-
-// parseAddress reads an address as /proc/net has it: 32-bit words in the machine's order, in hexadecimal.
-func parseAddress(text string) (netip.AddrPort, error) {
-	host, port, _ := strings.Cut(text, ":")
-	words, err := hex.DecodeString(host)
-	if err != nil || (len(words) != 4 && len(words) != 16) {
-		return netip.AddrPort{}, fmt.Errorf("%q is no address", text)
-	}
-	number, err := strconv.ParseUint(port, 16, 16)
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("%q is no address", text)
-	}
-	for i := 0; i < len(words); i += 4 {
-		binary.NativeEndian.PutUint32(words[i:], binary.BigEndian.Uint32(words[i:]))
-	}
-	address, _ := netip.AddrFromSlice(words)
-	return netip.AddrPortFrom(address.Unmap(), uint16(number)), nil
 }

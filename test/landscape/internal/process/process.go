@@ -142,7 +142,8 @@ func (k Keeper) start(spec Spec, digest string) error {
 	}
 	defer func() { _ = log.Close() }()
 
-	if err := closeOnExec(); err != nil {
+	boot, err := BootID()
+	if err = errors.Join(err, closeOnExec()); err != nil {
 		return fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 	// Not CommandContext: the process must outlive this program.
@@ -157,19 +158,18 @@ func (k Keeper) start(spec Spec, digest string) error {
 	// Reaps the child if it dies while this program still runs.
 	go func() { _ = cmd.Wait() }()
 
-	boot, err := BootID()
-	if err != nil {
-		return fmt.Errorf("starting %s: %w", spec.Name, err)
-	}
 	stat, err := readStat(pid)
 	if err != nil {
 		return fmt.Errorf("starting %s: it ended at once: %w\n%s", spec.Name, err, k.Tail(spec.Name, 10))
 	}
-	if err := prefer(pid, spec.Nice); err != nil {
+	if err = prefer(pid, spec.Nice); err == nil {
+		err = k.write(Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.Starttime, Boot: boot, Digest: digest})
+	}
+	if err != nil {
 		// Without a record nobody would find it again.
 		return errors.Join(fmt.Errorf("starting %s: %w", spec.Name, err), cmd.Process.Kill())
 	}
-	return k.write(Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.Starttime, Boot: boot, Digest: digest})
+	return nil
 }
 
 // prefer sets the nice value of a process that has just been started: of the threads that it has by now, from which others

@@ -14,7 +14,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -127,24 +126,44 @@ func TestAProcessIsPreferredAsASession(t *testing.T) {
 	}
 }
 
-func TestAProcessThatCannotBePreferredDoesNotGoOn(t *testing.T) {
-	g := NewWithT(t)
-	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
-		t.Skip("the kernel takes any nice value where it does not share the CPU between sessions")
+func TestAProcessThatCannotBePreferredOrRecordedDoesNotGoOn(t *testing.T) {
+	for _, test := range []struct {
+		name, message string
+		nice          int
+		hinder        func(keeper process.Keeper) error
+	}{
+		{name: "preferred", message: "setting the nice value of its session to 40", nice: 40, hinder: func(process.Keeper) error {
+			_, err := os.Stat("/proc/self/autogroup")
+			return err
+		}},
+		{name: "recorded", message: "recording x", hinder: func(keeper process.Keeper) error {
+			return os.MkdirAll(filepath.Join(keeper.RunDir, "x.json.new"), 0o700)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			keeper := newKeeper(t)
+			if err := test.hinder(keeper); errors.Is(err, os.ErrNotExist) {
+				t.Skip("the kernel takes any nice value where it does not share the CPU between sessions")
+			}
+			fifo := filepath.Join(t.TempDir(), "fifo")
+			g.Expect(syscall.Mkfifo(fifo, 0o600)).To(Succeed())
+			_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "exec sleep 60 3<>" + fifo}, Nice: test.nice})
+			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
+			nobodyReads := func() error {
+				file, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+				if err == nil {
+					err = file.Close()
+				}
+				return err
+			}
+			g.Eventually(nobodyReads).Should(MatchError(syscall.ENXIO))
+			g.Consistently(nobodyReads).WithTimeout(300*time.Millisecond).Should(MatchError(syscall.ENXIO), "it is ended")
+			_, running, err := keeper.Find("x")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(running).To(BeFalse())
+		})
 	}
-	keeper := newKeeper(t)
-	pidFile := filepath.Join(t.TempDir(), "pid")
-	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "echo $$ > " + pidFile + "; exec sleep 60"}, Nice: 40})
-	g.Expect(err).To(MatchError(ContainSubstring("setting the nice value of its session to 40")))
-	if content, err := os.ReadFile(pidFile); err == nil {
-		pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-		if err == nil {
-			g.Eventually(func() error { return syscall.Kill(pid, 0) }).Should(MatchError(syscall.ESRCH), "it is ended")
-		}
-	}
-	_, running, err := keeper.Find("x")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(running).To(BeFalse())
 }
 
 func TestFindTakesNobodyElseForTheProcess(t *testing.T) {

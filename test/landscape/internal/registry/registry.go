@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -195,9 +196,27 @@ type held struct {
 func (h *held) WriteHeader(status int)            { h.status = status }
 func (h *held) Write(content []byte) (int, error) { return h.body.Write(content) }
 
+// onlyHostPushes refuses whatever changes the registry, unless it comes from this machine: a program here has the connection's own address,
+// and pods and other machines have theirs. It is for connections to one of the addresses: whoever listens on all of a container's
+// has others as clients.
+func onlyHostPushes(next http.Handler, addresses []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		local, _ := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		if req.Method != http.MethodGet && req.Method != http.MethodHead && local != nil && slices.Contains(addresses, local.String()) {
+			here, errHere := netip.ParseAddrPort(local.String())
+			there, errThere := netip.ParseAddrPort(req.RemoteAddr)
+			if errors.Join(errHere, errThere) != nil || there.Addr() != here.Addr() && !there.Addr().IsLoopback() {
+				http.Error(w, "the registry of the landscape takes images from its own machine only: push them there", http.StatusForbidden)
+				return
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
 // Serve serves handler on all addresses until ctx ends.
 func Serve(ctx context.Context, handler http.Handler, addresses []string) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: onlyHostPushes(handler, addresses), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, len(addresses))
 	for _, address := range addresses {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
@@ -369,12 +388,9 @@ func (b blobs) sweep(manifests []push) error {
 			named[digest] = true
 		}
 	}
-	uploads, err := filepath.Glob(filepath.Join(b.dir, "upload-*"))
-	if err != nil {
-		return fmt.Errorf("sweeping the registry: %w", err)
-	}
-	files, err := filepath.Glob(filepath.Join(b.dir, "sha256", "*"))
-	if err != nil {
+	uploads, errUploads := filepath.Glob(filepath.Join(b.dir, "upload-*"))
+	files, errFiles := filepath.Glob(filepath.Join(b.dir, "sha256", "*"))
+	if err := errors.Join(errUploads, errFiles); err != nil {
 		return fmt.Errorf("sweeping the registry: %w", err)
 	}
 	files = slices.DeleteFunc(files, func(path string) bool { return named["sha256:"+filepath.Base(path)] })

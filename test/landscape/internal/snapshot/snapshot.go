@@ -127,18 +127,13 @@ func push(ctx context.Context, target oras.Target, folder string, part Part) (oc
 		return fail(err)
 	}
 	defer func() { _ = file.Close() }()
-	if err := os.Remove(file.Name()); err != nil {
-		return fail(err)
-	}
+	errRemove := os.Remove(file.Name())
 	digester := digest.Canonical.Digester()
 	compressor, err := zstd.NewWriter(io.MultiWriter(file, digester.Hash()), zstd.WithEncoderConcurrency(1))
-	if err != nil {
+	if err := errors.Join(errRemove, err); err != nil {
 		return fail(err)
 	}
-	if err := pack(ctx, compressor, folder, part); err != nil {
-		return fail(err)
-	}
-	if err := compressor.Close(); err != nil {
+	if err := errors.Join(pack(ctx, compressor, folder, part), compressor.Close()); err != nil {
 		return fail(err)
 	}
 	size, err := file.Seek(0, io.SeekCurrent)

@@ -28,46 +28,55 @@ const stamp = ".unpacked"
 // Included reports whether this program has the sources.
 func Included() bool { return len(archive) > 0 }
 
-// Unpack makes sure that a folder has the sources of this program: those of another version are replaced, and any other file there stays. A
-// folder with files that is none of ours is refused.
-func Unpack(folder string) error { return unpack(archive, folder) }
+// Unpacked reports whether a folder has sources that Unpack wrote.
+func Unpacked(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, stamp))
+	return err == nil
+}
 
-func unpack(archive []byte, folder string) error {
+// Unpack makes sure that a folder has the sources of this program: those of another version are replaced, and any other file there stays. A
+// folder with files that is none of ours is refused. It returns the paths of the files and folders that it wrote.
+func Unpack(folder string) ([]string, error) { return unpack(archive, folder) }
+
+func unpack(archive []byte, folder string) ([]string, error) {
 	sum := sha256.Sum256(archive)
 	want := hex.EncodeToString(sum[:])
 	content, errStamp := os.ReadFile(filepath.Join(folder, stamp)) // #nosec G304 -- the landscape's own folder.
 	have, former, _ := strings.Cut(string(content), "\n")
 	if have == want {
-		return nil
+		return nil, nil
 	}
 	if there, err := os.ReadDir(folder); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("unpacking the sources: %w", err)
+		return nil, fmt.Errorf("unpacking the sources: %w", err)
 	} else if errStamp != nil && len(there) > 0 {
-		return fmt.Errorf("unpacking the sources: %s has files of others; choose another --folder", folder)
+		return nil, fmt.Errorf("unpacking the sources: %s has files of others; choose another --folder", folder)
 	}
-	if err := replace(archive, folder, want, strings.FieldsFunc(former, func(r rune) bool { return r == '\n' })); err != nil {
-		return fmt.Errorf("unpacking the sources: %w", err)
+	written, err := replace(archive, folder, want, strings.FieldsFunc(former, func(r rune) bool { return r == '\n' }))
+	if err != nil {
+		return nil, fmt.Errorf("unpacking the sources: %w", err)
 	}
-	return nil
+	return written, nil
 }
 
 // replace removes the former files and writes those of the archive.
-func replace(archive []byte, folder, digest string, former []string) error {
+func replace(archive []byte, folder, digest string, former []string) ([]string, error) {
 	var names []string
+	written := []string{folder, filepath.Join(folder, stamp)}
 	if err := each(archive, func(header *tar.Header, _ io.Reader) error {
+		written = append(written, filepath.Join(folder, header.Name))
 		if header.Typeflag == tar.TypeReg || header.Typeflag == tar.TypeSymlink {
 			names = append(names, header.Name)
 		}
 		return nil
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil { // #nosec G301 -- sources.
-		return err
+		return nil, err
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = root.Close() }()
 	note := func(digest string, names []string) error {
@@ -75,20 +84,20 @@ func replace(archive []byte, folder, digest string, former []string) error {
 	}
 	// If this is interrupted, all of them go next time.
 	if err := note("", append(names, former...)); err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range former {
 		if err := root.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+			return nil, err
 		}
 		// Folders go with their last file.
 		for above := path.Dir(name); above != "." && root.Remove(above) == nil; above = path.Dir(above) {
 		}
 	}
 	if err := each(archive, func(header *tar.Header, content io.Reader) error { return extract(root, header, content) }); err != nil {
-		return err
+		return nil, err
 	}
-	return note(digest, names)
+	return written, note(digest, names)
 }
 
 // each calls a function for each entry of the archive.

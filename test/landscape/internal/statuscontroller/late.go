@@ -213,12 +213,7 @@ func stays(cluster *unstructured.Unstructured) bool {
 	if cluster.GetDeletionTimestamp() != nil || shoot("metadata", "deletionTimestamp") != "" {
 		return false
 	}
-	switch shoot("status", "lastOperation", "type") {
-	case "Create", "Reconcile", "Restore":
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]string{"Create", "Reconcile", "Restore"}, shoot("status", "lastOperation", "type"))
 }
 
 // manifestFor is the manifest of a shoot, with the version of the policies' API that it serves. See versions.yaml among the files of

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,7 +124,6 @@ func (b *bundle) cluster(ctx context.Context, name string, on place) {
 	for _, kind := range bundled(on) {
 		objects, err := cluster.List(ctx, in.client, kind)
 		b.miss(name+"/"+kind.Kind, err)
-		slices.SortFunc(objects, func(a, c unstructured.Unstructured) int { return strings.Compare(nameOf(&a), nameOf(&c)) })
 		var all bytes.Buffer
 		for i := range objects {
 			objects[i].SetManagedFields(nil)

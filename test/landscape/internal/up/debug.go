@@ -44,7 +44,7 @@ func (l Landscape) Debug(ctx context.Context, instance string) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(l.Out, "connect with bin/tools/dlv connect %s, or your editor; ctrl-C detaches, and make up deploys the usual instances\n", DebugAddress)
+	_, _ = fmt.Fprintf(l.Out, "connect with sudo bin/tools/dlv connect %s, or your editor (docs/development/inner-loop.md); ctrl-C detaches, and make up deploys the usual instances\n", DebugAddress)
 	// #nosec G204 -- a tool of this repository.
 	cmd := exec.CommandContext(ctx, filepath.Join(l.Layout.Root, "bin", "tools", "dlv"),
 		"attach", strconv.Itoa(pid), "--headless", "--listen="+DebugAddress, "--accept-multiclient", "--continue")

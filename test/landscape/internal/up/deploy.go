@@ -90,27 +90,32 @@ const (
 	seedInstance   = "gardener-extension-provider-local-gardenlet"
 )
 
-// skaffoldBuilds is the content of the file artifacts: names of skaffold.yaml, and references by digest.
-type skaffoldBuilds struct {
-	Builds []struct{ ImageName, Tag string }
-}
-
-// artifact returns the reference by digest of what Skaffold has built last.
-func (l Landscape) artifact(name string) (string, error) {
-	var built skaffoldBuilds
+// builds returns the references by digest of all that Skaffold has built last, by their names in skaffold.yaml.
+func (l Landscape) builds() (map[string]string, error) {
+	var built struct {
+		Builds []struct{ ImageName, Tag string }
+	}
 	content, err := os.ReadFile(l.artifacts())
 	if err == nil {
 		err = json.Unmarshal(content, &built)
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading what Skaffold has built: %w", err)
+		return nil, fmt.Errorf("reading what Skaffold has built: %w", err)
 	}
+	all := map[string]string{}
 	for _, build := range built.Builds {
-		if build.ImageName == name {
-			return build.Tag, nil
-		}
+		all[build.ImageName] = build.Tag
 	}
-	return "", fmt.Errorf("reading what Skaffold has built: %s has no %s", l.artifacts(), name)
+	return all, nil
+}
+
+// artifact returns the reference by digest of what Skaffold has built last.
+func (l Landscape) artifact(name string) (string, error) {
+	all, err := l.builds()
+	if err == nil && all[name] == "" {
+		err = fmt.Errorf("reading what Skaffold has built: %s has no %s", l.artifacts(), name)
+	}
+	return all[name], err
 }
 
 // deployVirtual deploys what belongs into the virtual garden.

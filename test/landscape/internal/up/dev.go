@@ -22,11 +22,15 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/binaries"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
 // settled is how long no file may be written until an edit counts as complete: an editor, or git, writes several.
 const settled = 300 * time.Millisecond
+
+// roundsKept is after how many edits images of former ones are dropped.
+const roundsKept = 16
 
 // Dev deploys each edit of the sources that Up deployed, with the same Skaffold files, until ctx ends. An edit that doesn't build is
 // reported, and the next one is waited for.
@@ -51,8 +55,12 @@ func (l Landscape) Dev(ctx context.Context) error {
 	}
 	_, _ = fmt.Fprintf(l.Out, "watching %s; end it with ctrl-C\n", strings.Join(folders, " and "))
 	// The first round is for edits since the last make up.
-	for edit := []string(nil); ; {
-		if err := l.round(ctx, edit, deployed); err != nil && ctx.Err() == nil {
+	for edit, rounds := []string(nil), 1; ; rounds++ {
+		err := l.round(ctx, edit, deployed)
+		if l.Layout.Kind == "" && rounds%roundsKept == 0 {
+			err = errors.Join(err, l.dropImages(context.WithoutCancel(ctx)))
+		}
+		if err != nil && ctx.Err() == nil {
 			_, _ = fmt.Fprintf(l.Out, "error: %v\n", err)
 		}
 		select {
@@ -61,6 +69,20 @@ func (l Landscape) Dev(ctx context.Context) error {
 		case edit = <-edits:
 		}
 	}
+}
+
+// dropImages has the registry start anew, at which it drops the images of former edits.
+func (l Landscape) dropImages(ctx context.Context) error {
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := l.stop(node.Registry)(ctx, nil); err != nil {
+		return err
+	}
+	_, err = l.start(ctx, node.Registry)
+	return err
 }
 
 // round builds, deploys and waits for one edit, and notes in deployed what it has deployed.
@@ -110,17 +132,9 @@ func (l Landscape) buildAll(ctx context.Context, progress step.Progress) (map[st
 
 // deployed returns the references of all that Skaffold has built, and the images of deployers from a checkout, by their names.
 func (l Landscape) deployed() (map[string]string, error) {
-	content, err := os.ReadFile(l.artifacts())
+	all, err := l.builds()
 	if err != nil {
 		return nil, err
-	}
-	var built skaffoldBuilds
-	if err := json.Unmarshal(content, &built); err != nil {
-		return nil, err
-	}
-	all := map[string]string{}
-	for _, build := range built.Builds {
-		all[build.ImageName] = build.Tag
 	}
 	for deployer := range deployers {
 		values, err := os.ReadFile(l.imageValues(deployer))

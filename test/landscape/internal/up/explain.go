@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,8 +150,12 @@ func connect(kubeconfig string) (*explained, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One that does not answer must not take the time of all others.
-	config.Timeout = virtualTimeout / 2
+	return connectWith(config, kubeconfig, virtualTimeout/2)
+}
+
+// connectWith takes a timeout, as a cluster that does not answer must not take the time of all others.
+func connectWith(config *rest.Config, kubeconfig string, timeout time.Duration) (*explained, error) {
+	config.Timeout = timeout
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("connecting with %s: %w", kubeconfig, err)
@@ -286,12 +291,8 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 	if err != nil {
 		return
 	}
-	config.Timeout = virtualTimeout / 4
-	in := &explained{kubeconfig: fmt.Sprintf("<(%s kubeconfig %s)", l.Layout.Binary("landscape"), name)}
-	if in.client, err = client.New(config, client.Options{}); err != nil {
-		return
-	}
-	if in.clientset, err = kubernetes.NewForConfig(config); err != nil {
+	in, err := connectWith(config, fmt.Sprintf("<(%s kubeconfig %s)", l.Layout.Binary("landscape"), name), virtualTimeout/4)
+	if err != nil {
 		return
 	}
 	e.nodes(ctx, in, ofShootNode)
@@ -303,10 +304,9 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 
 // target adds what the target itself says, which is the cause if nothing else is found.
 func (e *explainer) target(o *unstructured.Unstructured, in *explained) {
-	status := cluster.StatusOf(o)
 	_, detail := judge(o)
 	f := finding{depth: ofTarget, kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
-	f.since, _ = time.Parse(time.RFC3339, status.LastOperation.LastUpdateTime)
+	f.since, _ = time.Parse(time.RFC3339, cluster.StatusOf(o).LastOperation.LastUpdateTime)
 	e.add(f)
 }
 
@@ -399,12 +399,8 @@ var indispensable = []string{
 // workloads adds Deployments and StatefulSets that have no pods.
 func (e *explainer) workloads(ctx context.Context, in *explained, namespace string, at depth) {
 	for _, kind := range []schema.GroupVersionKind{deployments, statefulSets} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			continue
-		}
-		for _, o := range list.Items {
+		items, _ := cluster.List(ctx, in.client, kind, client.InNamespace(namespace))
+		for _, o := range items {
 			f := finding{depth: at, kind: kind.Kind, namespace: namespace, name: o.GetName(), in: in}
 			replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 			if found && replicas == 0 && (!strings.HasPrefix(namespace, "shoot--") || slices.Contains(indispensable, o.GetName())) {
@@ -427,13 +423,9 @@ func (e *explainer) workloads(ctx context.Context, in *explained, namespace stri
 
 // objects adds objects that report what Gardener's kinds report, and those that do not go.
 func (e *explainer) objects(ctx context.Context, in *explained, kind schema.GroupVersionKind, namespace string, at depth) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return
-	}
-	for i := range list.Items {
-		o := &list.Items[i]
+	items, _ := cluster.List(ctx, in.client, kind, client.InNamespace(namespace))
+	for i := range items {
+		o := &items[i]
 		verdict, detail := judge(o)
 		f := finding{depth: at, kind: kind.Kind, namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
 		f.since, _ = time.Parse(time.RFC3339, cluster.StatusOf(o).LastOperation.LastUpdateTime)
@@ -452,12 +444,8 @@ func (e *explainer) objects(ctx context.Context, in *explained, kind schema.Grou
 
 // machines adds Machines that do not run.
 func (e *explainer) machines(ctx context.Context, in *explained, namespace string) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(machines.GroupVersion().WithKind("MachineList"))
-	if err := in.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return
-	}
-	for _, o := range list.Items {
+	items, _ := cluster.List(ctx, in.client, machines, client.InNamespace(namespace))
+	for _, o := range items {
 		phase, _, _ := unstructured.NestedString(o.Object, "status", "currentStatus", "phase")
 		description, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "description")
 		if phase == "Running" || e.now().Sub(o.GetCreationTimestamp().Time) < 2*time.Minute {

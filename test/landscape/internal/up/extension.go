@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -191,12 +192,7 @@ func (a *adding) manifest(ctx context.Context) (*unstructured.Unstructured, erro
 	}
 	object.SetGroupVersionKind(operatorExtensions)
 	object.SetName(a.Name)
-	annotations := object.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[givenAnnotation] = strings.Join(a.given, ",")
-	object.SetAnnotations(annotations)
+	object.SetAnnotations(labels.Merge(object.GetAnnotations(), labels.Set{givenAnnotation: strings.Join(a.given, ",")}))
 	return object, nil
 }
 

@@ -143,7 +143,7 @@ func (l Landscape) needs(until string) (preflight.Needs, error) {
 		folders := l.goCaches()
 		needs.Disks = append(needs.Disks,
 			preflight.Disk{Folder: l.Layout.Binary(""), Purpose: "programs and images", Need: diskBuilt},
-			preflight.Disk{Folder: folders[0], Purpose: "Go's caches", Need: max(diskCaches-min(size(folders), diskCaches), diskRebuild)})
+			preflight.Disk{Folder: folders[0], Purpose: "Go's caches", Need: max(diskCaches-min(size(folders...), diskCaches), diskRebuild)})
 	}
 	return needs, nil
 }
@@ -165,7 +165,7 @@ func (l Landscape) goCaches() []string {
 }
 
 // size returns the bytes of the files in the folders. What cannot be read does not count.
-func size(folders []string) uint64 {
+func size(folders ...string) uint64 {
 	var sum uint64
 	for _, folder := range folders {
 		_ = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {

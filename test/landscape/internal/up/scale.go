@@ -334,18 +334,14 @@ func patchShoot(ctx context.Context, c client.Client, i int, kind types.PatchTyp
 
 // left is the number of Shoots that an interrupted run has left, counted from the first to the last.
 func (s *scale) left(ctx context.Context, c client.Client) (int, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(shoots.GroupVersion().WithKind("ShootList"))
-	if err := c.List(ctx, list, client.HasLabels{scaleLabel}); err != nil {
-		return 0, fmt.Errorf("listing Shoots: %w", err)
-	}
+	all, err := cluster.List(ctx, c, shoots, client.HasLabels{scaleLabel})
 	count := 0
-	for _, o := range list.Items {
+	for _, o := range all {
 		if i, err := strconv.Atoi(strings.TrimPrefix(o.GetName(), "scale-")); err == nil {
 			count = max(count, i+1)
 		}
 	}
-	return count, nil
+	return count, err
 }
 
 // phase does something to all Shoots, waits until each is done, and measures that.

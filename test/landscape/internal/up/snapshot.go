@@ -50,7 +50,7 @@ const (
 const secrets = "It has the keys and passwords of all clusters, and everything that is in them: give it to nobody who may not have these."
 
 // fleeting is what is below the state folder and of no use on another machine, or after the processes have ended.
-var fleeting = []string{"containerd", "run", "logs", "lock", "before.json", "start.json", "restoring", "gardener"}
+var fleeting = []string{"containerd", "run", "logs", "before.json", "start.json", "restoring", "gardener"}
 
 var snapshotName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 
@@ -107,10 +107,7 @@ func (l Landscape) save(ctx context.Context, name string, progress step.Progress
 	}
 	stop := l.heartbeat(ctx, func(elapsed time.Duration) { progress("still packing, %s", elapsed.Round(time.Second)) })
 	defer stop()
-	before, err := diskUsage(l.Layout.Snapshots())
-	if err != nil {
-		return "", err
-	}
+	before := size(l.Layout.Snapshots())
 	folders := l.snapshotFolders()
 	folders[journalRoot] = l.Layout.Registry()
 	manifest, err := snapshot.Save(ctx, store, name, folders, parts, map[string]string{
@@ -124,12 +121,8 @@ func (l Landscape) save(ctx context.Context, name string, progress step.Progress
 	if err != nil {
 		return "", err
 	}
-	after, err := diskUsage(l.Layout.Snapshots())
-	if err != nil {
-		return "", err
-	}
 	saved, err := snapshot.Manifest(ctx, store, manifest.Digest.String())
-	return fmt.Sprintf("%d parts, %.2f GB; %.2f GB of it new", len(saved.Layers), gigabytes(snapshot.Size(saved)), gigabytes(after-before)), err
+	return fmt.Sprintf("%d parts, %.2f GB; %.2f GB of it new", len(saved.Layers), gigabytes(snapshot.Size(saved)), gigabytes(int64(size(l.Layout.Snapshots())-before))), err
 }
 
 // pruneRegistry removes the images of former builds, of this repository and of checkouts of Gardener: only what is deployed is needed.
@@ -156,17 +149,6 @@ func (l Landscape) pruneRegistry() error {
 }
 
 func gigabytes(bytes int64) float64 { return float64(bytes) / 1e9 }
-
-func diskUsage(folder string) (int64, error) {
-	var sum int64
-	err := filepath.Walk(folder, func(_ string, info os.FileInfo, err error) error {
-		if err == nil && info.Mode().IsRegular() {
-			sum += info.Size()
-		}
-		return err
-	})
-	return sum, err
-}
 
 func (l Landscape) snapshotFolders() map[string]string {
 	return map[string]string{

@@ -46,7 +46,7 @@ func landscapeWith(t *testing.T, files map[string]string) (Landscape, *bytes.Buf
 func saved(t *testing.T) map[string]string {
 	files := map[string]string{
 		".landscape/network": "172.30.0.0/16\n", ".landscape/etcd/db": "objects", ".landscape/volumes/one/data": "volume", ".landscape/pki/ca.key": "key",
-		".landscape/before.json": "{}", ".landscape/containerd/root/meta.db": "containers", ".landscape/logs/etcd.log": "log", ".landscape/lock": "",
+		".landscape/before.json": "{}", ".landscape/containerd/root/meta.db": "containers", ".landscape/logs/etcd.log": "log",
 		"bin/registry/sha256/aa": "layer", "bin/registry/manifests.jsonl": `{"repository":"saved"}` + "\n",
 	}
 	l, _ := landscapeWith(t, nil)
@@ -84,7 +84,7 @@ func TestASnapshotHasAllButWhatIsFleeting(t *testing.T) {
 		return err
 	})).To(Succeed())
 	want := saved(t)
-	for _, name := range []string{"before.json", "containerd/root/meta.db", "logs/etcd.log", "lock"} {
+	for _, name := range []string{"before.json", "containerd/root/meta.db", "logs/etcd.log"} {
 		delete(want, ".landscape/"+name)
 	}
 	want["bin/landscape/etcd"], want["bin/landscape/.stamps/etcd"] = "newer", "newer"
@@ -165,6 +165,20 @@ func TestAHalfSnapshotIsNoLandscape(t *testing.T) {
 	g.Expect(l.Layout.State("etcd", "db")).To(BeARegularFile(), "the other one still unpacks")
 	unlock()
 	g.Expect(l.Restore(t.Context(), "none")).To(MatchError(ContainSubstring("make snapshots lists what is on this machine")))
+	g.Expect(l.Layout.State()).NotTo(BeADirectory())
+}
+
+func TestUpRefusesToBeginWhileDownRemoves(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root brings up a landscape")
+	}
+	g := NewWithT(t)
+	l, _ := landscapeWith(t, map[string]string{".landscape/network": "172.30.0.0/16\n"})
+	unlock, err := l.lock()
+	g.Expect(err).NotTo(HaveOccurred())
+	defer unlock()
+	g.Expect(os.RemoveAll(l.Layout.State())).To(Succeed())
+	g.Expect(l.Up(t.Context(), "")).To(MatchError(ContainSubstring("another up or down is at work")))
 	g.Expect(l.Layout.State()).NotTo(BeADirectory())
 }
 

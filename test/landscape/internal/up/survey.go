@@ -136,18 +136,16 @@ func (s *survey) extensions(ctx context.Context) error {
 // workloads shows the node, and counts what runs; only what isn't as it should be has a row of its own.
 func (s *survey) workloads(ctx context.Context) error {
 	section := s.report.section("RUNTIME CLUSTER")
-	nodes := &corev1.NodeList{}
-	if err := s.runtime.List(ctx, nodes); err != nil {
-		return fmt.Errorf("listing the nodes: %w", err)
+	nodes, err := cluster.List(ctx, s.runtime, corev1.SchemeGroupVersion.WithKind("Node"))
+	if err != nil {
+		return err
 	}
-	for _, n := range nodes.Items {
+	for _, n := range nodes {
 		verdict, detail := bad, "not Ready"
-		if slices.ContainsFunc(n.Status.Conditions, func(condition corev1.NodeCondition) bool {
-			return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-		}) {
+		if ready, _ := nodesReady([]unstructured.Unstructured{n}); ready {
 			verdict, detail = good, "Ready"
 		}
-		section.add(verdict, "Node", n.Name, detail)
+		section.add(verdict, "Node", n.GetName(), detail)
 	}
 	counted := []struct {
 		kind   schema.GroupVersionKind

@@ -6,6 +6,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -167,39 +169,46 @@ func (l Landscape) Build(ctx context.Context) error {
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
 }
 
-// prepare makes the state folder, keeps a second `up` out and writes down the network.
+// prepare keeps a second `up` or `down` out, makes the state folder and writes down the network.
 func (l Landscape) prepare() (func(), error) {
 	bare := l.Layout.Kind == ""
-	if bare && os.Geteuid() != 0 {
-		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
-	}
 	if length := len(l.Layout.ContainerdSocket()); bare && length > 90 {
 		return nil, fmt.Errorf("%s has %d characters, too many for the path of a socket; move the clone to a shorter path", l.Layout.ContainerdSocket(), length)
 	}
-	for _, dir := range []string{"run", "logs", "etc", "skaffold"} {
-		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
-			return nil, fmt.Errorf("making the state folder: %w", err)
-		}
+	// Options of an overlay file system have the latter two between paths.
+	if bare && strings.ContainsAny(l.Layout.Root, " \t:,") {
+		return nil, fmt.Errorf("the path of the clone %q has a blank, colon or comma, with which containers can't be mounted; move the clone to a path without", l.Layout.Root)
 	}
-	if err := l.handOver(); err != nil {
-		return nil, err
+	if bare && os.Geteuid() != 0 {
+		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
 	}
 	unlock, err := l.lock()
 	if err != nil {
 		return nil, err
 	}
-	if exists(l.Layout.State("restoring")) {
-		unlock()
-		return nil, errors.New("a snapshot was unpacked half: run that up with FROM again, or make down")
-	}
-	if bare {
-		err = errors.Join(l.Layout.SaveNetwork(), l.saveGardener(), l.saveOptional())
-	}
-	if err != nil {
+	if err := l.makeState(); err != nil {
 		unlock()
 		return nil, err
 	}
 	return unlock, nil
+}
+
+func (l Landscape) makeState() error {
+	for _, dir := range []string{"run", "logs", "etc", "skaffold"} {
+		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
+			return fmt.Errorf("making the state folder: %w", err)
+		}
+	}
+	if err := l.handOver(); err != nil {
+		return err
+	}
+	if exists(l.Layout.State("restoring")) {
+		return errors.New("a snapshot was unpacked half: run that up with FROM again, or make down")
+	}
+	if l.Layout.Kind != "" {
+		return nil
+	}
+	return errors.Join(l.Layout.SaveNetwork(), l.saveGardener(), l.saveOptional())
 }
 
 // UseNetwork chooses the network for Up. It fails if the machine has addresses of another one already.
@@ -235,7 +244,11 @@ func (l Landscape) handOver() error {
 }
 
 func (l Landscape) lock() (func(), error) {
-	file, err := os.OpenFile(l.Layout.State("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	err := os.MkdirAll(filepath.Dir(l.Layout.Lock()), 0o755) // #nosec G301 -- build output.
+	if err != nil {
+		return nil, fmt.Errorf("locking the landscape: %w", err)
+	}
+	file, err := os.OpenFile(l.Layout.Lock(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking the landscape: %w", err)
 	}
@@ -340,8 +353,12 @@ func (l Landscape) heartbeat(ctx context.Context, report func(elapsed time.Durat
 }
 
 // network is the first step that changes the machine outside of the clone, apart from packages: before it does, it takes the
-// snapshot that `down` compares with, and after the machine was booted a new one.
+// snapshot that `down` compares with, and after the machine was booted a new one. The link comes first: of two clones, that without it
+// has no snapshot, and its `down` leaves the landscape of the other alone.
 func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error) {
+	if err := host.Link(l.Layout.State()); err != nil {
+		return "", err
+	}
 	_, rebooted := l.rebooted()
 	if _, err := os.Stat(l.snapshotPath()); errors.Is(err, os.ErrNotExist) || rebooted {
 		before, err := host.Take(ctx, l.Layout.State())
@@ -361,7 +378,7 @@ func (l Landscape) network(ctx context.Context, _ step.Progress) (string, error)
 		}
 	}
 	added, err := host.Network(ctx, l.Layout.Network)
-	return fmt.Sprintf("%d addresses added", added), errors.Join(err, host.Link(l.Layout.State()))
+	return fmt.Sprintf("%d addresses added", added), err
 }
 
 // rebooted reports whether the machine was booted since the landscape came up, and when that was.
@@ -486,12 +503,10 @@ func (l Landscape) folders() error {
 	return nil
 }
 
-func (l Landscape) node(ctx context.Context, _ step.Progress) (string, error) {
-	c, err := cluster.Client(l.Layout.Kubeconfig())
-	if err != nil {
-		return "", err
-	}
-	return "kubectl: " + l.Layout.Kubectl(), cluster.WaitNodeReady(ctx, c, layout.NodeName, 2*time.Minute)
+func (l Landscape) node(ctx context.Context, progress step.Progress) (string, error) {
+	l.patience = cmp.Or(l.patience, 2*time.Minute)
+	_, err := l.wait(ctx, progress, []milestone{{title: stepMilestones["node"], kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: nodesReady}})
+	return "kubectl: " + l.Layout.Kubectl(), err
 }
 
 func (l Landscape) dns(ctx context.Context, _ step.Progress) (string, error) {
@@ -529,14 +544,9 @@ type ahead struct {
 	// planned are the steps that this `up` comes to.
 	planned []string
 
-	mu      sync.Mutex
-	begun   map[string]chan result
+	// begun has by names what does the work once, and returns what came of it.
+	begun   sync.Map
 	running sync.WaitGroup
-}
-
-type result struct {
-	text string
-	err  error
 }
 
 // begin does some work of a step in the background, if `up` comes to that step and it wasn't begun before. Its name tells it
@@ -545,20 +555,10 @@ func (a *ahead) begin(ctx context.Context, step, name string, work func(context.
 	if a == nil || !slices.Contains(a.planned, step) {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.begun == nil {
-		a.begun = map[string]chan result{}
+	once := sync.OnceValues(func() (string, error) { return work(ctx) })
+	if _, begun := a.begun.LoadOrStore(name, once); !begun {
+		a.running.Go(func() { _, _ = once() })
 	}
-	if a.begun[name] != nil {
-		return
-	}
-	done := make(chan result, 1)
-	a.begun[name] = done
-	a.running.Go(func() {
-		text, err := work(ctx)
-		done <- result{text, err}
-	})
 }
 
 // wait waits until nothing is going on any more.
@@ -567,12 +567,9 @@ func (a *ahead) wait() { a.running.Wait() }
 // finish waits for the work of that name. If it wasn't begun, or if it failed, as it may have been too early, it is done now.
 func (a *ahead) finish(ctx context.Context, name string, work func(context.Context) (string, error)) (string, error) {
 	if a != nil {
-		a.mu.Lock()
-		done := a.begun[name]
-		a.mu.Unlock()
-		if done != nil {
-			if r := <-done; r.err == nil {
-				return r.text, nil
+		if once, begun := a.begun.Load(name); begun {
+			if text, err := once.(func() (string, error))(); err == nil {
+				return text, nil
 			}
 		}
 	}

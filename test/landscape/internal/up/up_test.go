@@ -69,6 +69,22 @@ func TestTheNetworkIsChosenOnceUntilDown(t *testing.T) {
 	g.Expect(l.Layout.Network).To(Equal(second))
 }
 
+func TestUpRefusesAFolderWhosePathContainersCannotHave(t *testing.T) {
+	for name, message := range map[string]string{
+		"my clone":               `my clone" has a blank, colon or comma`,
+		"a:b":                    "move the clone to a path without",
+		strings.Repeat("x", 100): "move the clone to a shorter path",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			l := Landscape{Layout: layout.Layout{Root: filepath.Join("/", name)}}
+			_, err := l.prepare()
+			g.Expect(err).To(MatchError(ContainSubstring(message)))
+			g.Expect(l.Layout.Root).NotTo(BeADirectory())
+		})
+	}
+}
+
 func TestSkaffoldIsToldOfAnotherNetwork(t *testing.T) {
 	for cidr, profiles := range map[string]string{layout.DefaultNetwork: "landscape", "172.30.0.0/16": "landscape,network"} {
 		t.Run(cidr, func(t *testing.T) {

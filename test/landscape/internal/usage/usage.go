@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
 )
 
 // Root is where the kernel tells about processes.
@@ -39,8 +41,9 @@ type Process struct {
 	start uint64
 }
 
-// podInCgroup finds the UID in the path of a cgroup, as kubelet writes it for either of its cgroup drivers.
-var podInCgroup = regexp.MustCompile(`/(?:kubepods[^/]*-)?pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})`)
+// podInCgroup finds the UID in the path of a cgroup below the landscape's, as kubelet writes it for either of its cgroup drivers: the first,
+// as the pods in a machine are below that of the machine.
+var podInCgroup = regexp.MustCompile(`/` + host.Cgroup + `/(?:.*?/)?(?:kubepods[^/]*-)?pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})`)
 
 // Read returns the processes of all pods, and those with a path below the folder state in their command line: the ones that
 // the landscape started on the machine itself. What ends meanwhile is left out. root is a mounted proc file system.

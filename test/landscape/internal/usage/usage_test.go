@@ -65,9 +65,10 @@ func TestReadFindsProcessesOfPodsAndOfTheLandscape(t *testing.T) {
 		proc{pid: 10, command: "etcd", args: []string{"bin/etcd", "--data-dir=/clone/.landscape/etcd"}, cgroup: outside, pss: 100, ticks: 50},
 		proc{pid: 11, command: "somebody's", args: []string{"vi", "/clone/README.md"}, cgroup: outside, pss: 100},
 		proc{pid: 12, command: "other", args: []string{"x", "/clone/.landscape-of-old/x"}, cgroup: outside, pss: 100},
-		proc{pid: 20, command: "gardenlet", cgroup: "4:memory:/kubepods/burstable/pod" + uid + "/0123", pss: 30},
-		proc{pid: 21, command: "nested (pod)", cgroup: "4:memory:/kubepods/pod" + uid + "/0123/kubepods/podffffffff-0a1b-0a1b-0a1b-0a1b2c3d4e5f/1", pss: 5},
-		proc{pid: 22, command: "systemd", cgroup: "0::/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-0123.scope", rssPages: 2},
+		proc{pid: 13, command: "k3s", cgroup: "4:memory:/kubepods/burstable/pod" + uid + "/0123", pss: 100},
+		proc{pid: 20, command: "gardenlet", cgroup: "4:memory:/provider-local/kubepods/burstable/pod" + uid + "/0123", pss: 30},
+		proc{pid: 21, command: "nested (pod)", cgroup: "4:memory:/provider-local/kubepods/pod" + uid + "/0123/kubepods/podffffffff-0a1b-0a1b-0a1b-0a1b2c3d4e5f/1", pss: 5},
+		proc{pid: 22, command: "systemd", cgroup: "0::/provider-local/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-0123.scope", rssPages: 2},
 	)
 	found, err := usage.Read(root, "/clone/.landscape")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -93,7 +94,7 @@ func TestReadSaysWhatItCannotRead(t *testing.T) {
 func TestGroups(t *testing.T) {
 	g := NewWithT(t)
 	root := t.TempDir()
-	pod := "4:memory:/kubepods/pod" + uid + "/0123"
+	pod := "4:memory:/provider-local/kubepods/pod" + uid + "/0123"
 	read := func(processes ...proc) []usage.Process {
 		write(t, root, processes...)
 		found, err := usage.Read(root, "/clone/.landscape")

@@ -85,7 +85,10 @@ type member struct {
 	// scheme and client reach /readyz and /stop.
 	scheme string
 	client *http.Client
-	log    *slog.Logger
+	// clientPort is etcd's; cert and key are files of all, where it is secure.
+	clientPort int
+	cert, key  string
+	log        *slog.Logger
 }
 
 func url(tls bool, host string, port int) string {
@@ -111,8 +114,9 @@ func newMember(t *testing.T, secure bool) *member {
 	dir := t.TempDir()
 	m := &member{
 		sidecar: &fakeSidecar{state: stateNew}, scheme: "http", client: &http.Client{Timeout: patience},
-		log:  slog.New(slog.NewTextHandler(t.Output(), nil)),
-		opts: options{ServerName: "localhost", ClientPort: freePort(t), Port: freePort(t), Marker: filepath.Join(dir, "exit_code")},
+		log:        slog.New(slog.NewTextHandler(t.Output(), nil)),
+		clientPort: freePort(t),
+		opts:       options{ServerName: "localhost", Port: freePort(t), Marker: filepath.Join(dir, "exit_code")},
 	}
 	peer := freePort(t)
 	server := httptest.NewUnstartedServer(m.sidecar)
@@ -127,7 +131,7 @@ func newMember(t *testing.T, secure bool) *member {
 
 		cert, err := transport.SelfCert(zap.NewNop(), filepath.Join(dir, "pki"), []string{"localhost:0", "127.0.0.1:0"}, 1, x509.ExtKeyUsageClientAuth)
 		g.Expect(err).NotTo(HaveOccurred())
-		m.opts.ClientCert, m.opts.ClientKey = cert.CertFile, cert.KeyFile
+		m.cert, m.key = cert.CertFile, cert.KeyFile
 		content, err := os.ReadFile(cert.CertFile)
 		g.Expect(err).NotTo(HaveOccurred())
 		pool := x509.NewCertPool()
@@ -154,7 +158,7 @@ initial-cluster: etcd-main-0=%[2]s://localhost:%[4]d
 initial-cluster-state: new
 unsafe-no-fsync: true
 log-level: fatal
-%[5]s`, dir, m.scheme, m.opts.ClientPort, peer, security)
+%[5]s`, dir, m.scheme, m.clientPort, peer, security)
 	m.sidecar.yaml = m.yaml
 	return m
 }
@@ -322,13 +326,13 @@ func TestResponsesAreBounded(t *testing.T) {
 func TestNobodyElseIsTakenForBackupRestore(t *testing.T) {
 	g := NewWithT(t)
 	m := newMember(t, true)
-	m.opts.BackupRestoreCA = m.opts.ClientCert
+	m.opts.BackupRestoreCA = m.cert
 	b, err := newBackupRestore(m.opts, slog.New(slog.DiscardHandler))
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = b.get(t.Context(), "/config", patience)
 	g.Expect(err).To(MatchError(ContainSubstring("certificate")))
 
-	m.opts.BackupRestoreCA = m.opts.ClientKey
+	m.opts.BackupRestoreCA = m.key
 	_, err = newBackupRestore(m.opts, slog.New(slog.DiscardHandler))
 	g.Expect(err).To(MatchError(ContainSubstring("has no certificate")))
 }
@@ -364,8 +368,7 @@ func TestCommandLine(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), "these are the arguments of etcd-druid v0.37.0")
 	g.Expect(got).To(Equal(options{
 		BackupRestore: "etcd-main-local:8080", BackupRestoreTLS: true, BackupRestoreCA: "/var/etcdbr/ssl/ca/bundle.crt",
-		ServerName: "etcd-main-local", ClientCert: "/var/etcd/ssl/client/tls.crt", ClientKey: "/var/etcd/ssl/client/tls.key",
-		ClientPort: 2379, Port: 9095, Marker: "/var/etcd/data/exit_code",
+		ServerName: "etcd-main-local", Port: 9095, Marker: "/var/etcd/data/exit_code",
 	}))
 
 	for _, test := range []struct {
@@ -379,7 +382,6 @@ func TestCommandLine(t *testing.T) {
 		{name: "an argument too many is refused", args: []string{command, "more"}, want: `unexpected argument "more"`},
 		{name: "an address without a port is refused", args: []string{command, "--backup-restore-host-port=localhost"}, want: "missing port"},
 		{name: "TLS without a CA is refused", args: []string{command, "--backup-restore-tls-enabled"}, want: "needs --backup-restore-ca-cert-bundle-path"},
-		{name: "a certificate without a key is refused", args: []string{command, "--etcd-client-cert-path=x"}, want: "go together"},
 		{name: "a port out of range is refused", args: []string{command, "--etcd-wrapper-port=0"}, want: "0 is not a port"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -47,7 +47,7 @@ func startBackupRestore(t *testing.T, m *member) {
 		"--restoration-temp-snapshots-dir="+filepath.Join(dir, "restoration.temp"), "--snapstore-temp-directory="+filepath.Join(dir, "temp"),
 		"--storage-provider=Local", "--store-container=bucket", "--store-prefix=etcd-main", "--use-etcd-wrapper=true",
 		"--insecure-transport=true", "--insecure-skip-tls-verify=true",
-		"--endpoints="+url(false, "localhost", m.opts.ClientPort), "--service-endpoints="+url(false, "localhost", m.opts.ClientPort),
+		"--endpoints="+url(false, "localhost", m.clientPort), "--service-endpoints="+url(false, "localhost", m.clientPort),
 	)
 	cmd.Env = append(os.Environ(), "CONFIG="+config, "HOME="+home, "POD_NAME=etcd-main-0", "POD_NAMESPACE=garden")
 	cmd.Stdout, cmd.Stderr = output, output
@@ -90,7 +90,7 @@ func TestMemberIsRestoredByTheRealBackupRestore(t *testing.T) {
 	done := m.start(ctx)
 	g.Eventually(m.status(http.MethodGet, "/readyz"), patience).Should(Equal(http.StatusOK))
 
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url(false, "localhost", m.opts.ClientPort)}, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url(false, "localhost", m.clientPort)}, Logger: zap.NewNop()})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = client.Close() }()
 	_, err = client.Put(t.Context(), "/registry/shoots/garden-local/local", "sown")

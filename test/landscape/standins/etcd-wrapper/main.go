@@ -42,10 +42,8 @@ type options struct {
 	BackupRestoreCA  string
 	// ServerName is the name that etcd's server certificate is valid for; it resolves to this pod.
 	ServerName string
-	// ClientCert and ClientKey are with whom the original asks etcd whether it is ready. This one needs nobody for it.
-	ClientCert, ClientKey string
-	// ClientPort is etcd's, Port the one of /readyz and /stop.
-	ClientPort, Port int
+	// Port is that of /readyz and /stop.
+	Port int
 	// ReadyTimeout is how long etcd may take to become ready before this is logged; 0: for ever.
 	ReadyTimeout time.Duration
 	// Marker is the file that says how the last etcd ended.
@@ -83,9 +81,9 @@ func parse(args []string, usage io.Writer) (options, error) {
 	flags.BoolVar(&opts.BackupRestoreTLS, "backup-restore-tls-enabled", false, "whether backup-restore serves HTTPS")
 	flags.StringVar(&opts.BackupRestoreCA, "backup-restore-ca-cert-bundle-path", "", "file with the CAs of backup-restore")
 	flags.StringVar(&opts.ServerName, "etcd-server-name", "", "name of this pod in etcd's server certificate")
-	flags.StringVar(&opts.ClientCert, "etcd-client-cert-path", "", "file with a client certificate for etcd")
-	flags.StringVar(&opts.ClientKey, "etcd-client-key-path", "", "file with the client certificate's key")
-	flags.IntVar(&opts.ClientPort, "etcd-client-port", 2379, "etcd's port for clients")
+	for _, name := range []string{"etcd-client-cert-path", "etcd-client-key-path", "etcd-client-port"} {
+		flags.String(name, "", "not used: the original asks etcd with it whether it is ready")
+	}
 	flags.IntVar(&opts.Port, "etcd-wrapper-port", 9095, "port of /readyz and /stop")
 	flags.DurationVar(&opts.ReadyTimeout, "etcd-ready-timeout", 0, "how long etcd may take to become ready; 0: for ever")
 	if len(args) == 0 || args[0] != command {
@@ -110,13 +108,8 @@ func (o *options) validate() error {
 	if o.BackupRestoreTLS && o.BackupRestoreCA == "" {
 		return errors.New("--backup-restore-tls-enabled needs --backup-restore-ca-cert-bundle-path")
 	}
-	if (o.ClientCert == "") != (o.ClientKey == "") {
-		return errors.New("--etcd-client-cert-path and --etcd-client-key-path go together")
-	}
-	for _, port := range []int{o.ClientPort, o.Port} {
-		if port < 1 || port > 65535 {
-			return fmt.Errorf("%d is not a port", port)
-		}
+	if o.Port < 1 || o.Port > 65535 {
+		return fmt.Errorf("%d is not a port", o.Port)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-module github.com/gardener/gardener-extension-provider-local/hack/tools/delve
+module github.com/gardener/gardener-extension-provider-local/hack/tools/dlv
 
 go 1.26.5
 
