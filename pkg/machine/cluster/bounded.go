@@ -39,8 +39,8 @@ const (
 	// bodyMax is the size in bytes of the largest answer that is read, and of what is read of one watch.
 	bodyMax = 8 << 20
 	// elementsMax is how many commas that may have. Each stands for an element of a list or a field, which may be empty, and takes a
-	// kilobyte and more in memory.
-	elementsMax = 1 << 16
+	// kilobyte and more in memory. The pod of a machine has some 300.
+	elementsMax = 1 << 17
 	// errorMax is the size in bytes of what is read of an answer that is an error, and messageMax of what is logged of it.
 	errorMax, messageMax = 64 << 10, 2 << 10
 )

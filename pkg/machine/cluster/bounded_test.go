@@ -118,7 +118,7 @@ func TestEmptyElementsAreNotDecoded(t *testing.T) {
 				writeJSON(w, http.StatusOK, `{"kind":"PodList","apiVersion":"v1","items":[`+strings.Repeat(elements, 1<<20)+`{}]}`)
 			})
 			pods := &corev1.PodList{}
-			g.Expect(c.List(t.Context(), pods)).To(MatchError(ContainSubstring("more than 65536 elements")))
+			g.Expect(c.List(t.Context(), pods)).To(MatchError(ContainSubstring("more than 131072 elements")))
 			g.Expect(pods.Items).To(BeEmpty())
 		})
 	}
