@@ -224,7 +224,7 @@ func TestEveryMachineImageOfTheCloudProfileHasAnImage(t *testing.T) {
 	g := NewWithT(t)
 	profile := read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml")
 	config, problem := localv1alpha1.CloudProfileConfigAt(profile.Spec.ProviderConfig, nil)
-	g.Expect(problem).To(BeNil())
+	g.Expect(problem).NotTo(HaveOccurred())
 
 	offered, served := map[string][]string{}, map[string][]string{}
 	for _, image := range profile.Spec.MachineImages {

@@ -407,7 +407,7 @@ func expectProfile(t *testing.T, profile *gardencorev1beta1.CloudProfile) {
 	t.Helper()
 	g := NewWithT(t)
 	config, problem := localv1alpha1.CloudProfileConfigAt(profile.Spec.ProviderConfig, nil)
-	g.Expect(problem).To(BeNil())
+	g.Expect(problem).NotTo(HaveOccurred())
 	for _, image := range config.MachineImages {
 		for _, version := range image.Versions {
 			g.Expect(version.Image).To(And(HavePrefix(repository), HaveSuffix(digest)))

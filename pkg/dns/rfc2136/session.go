@@ -16,10 +16,9 @@ import (
 	"time"
 
 	miekgdns "github.com/miekg/dns"
-	logf "sigs.k8s.io/controller-runtime/pkg/log"
-
 	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/lru"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"

@@ -178,11 +178,11 @@ func objectsOf(ctx context.Context) []string {
 	for _, list := range []client.ObjectList{
 		&extensionsv1alpha1.BackupBucketList{}, &extensionsv1alpha1.BackupEntryList{}, &extensionsv1alpha1.DNSRecordList{}, &extensionsv1alpha1.ExtensionList{},
 	} {
-		if err := l.Client.List(ctx, list); meta.IsNoMatchError(err) {
+		err := l.Client.List(ctx, list)
+		if meta.IsNoMatchError(err) {
 			continue
-		} else {
-			Expect(err).NotTo(HaveOccurred())
 		}
+		Expect(err).NotTo(HaveOccurred())
 		Expect(meta.EachListItem(list, func(object runtime.Object) error {
 			if class := object.(extensionsv1alpha1.Object).GetExtensionSpec().GetExtensionClass(); class != nil && *class == extensionsv1alpha1.ExtensionClassGarden {
 				found = append(found, object.(client.Object).GetName())

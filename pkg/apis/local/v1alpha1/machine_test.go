@@ -24,7 +24,7 @@ func TestCloudProfileConfigIsDecodedStrictly(t *testing.T) {
 	path := field.NewPath("spec", "providerConfig")
 	config, problem := CloudProfileConfigAt(raw(CloudProfileConfigKind, `, "machineImages": [{"name": "local", "versions": [{"version": "1.0.0", "image": "node:v1"},
 		{"version": "2.0.0", "capabilityFlavors": [{"image": "node:v2", "capabilities": {"architecture": ["arm64"]}}]}]}], "loadBalancer": {"image": "envoy"}`), path)
-	g.Expect(problem).To(BeNil())
+	g.Expect(problem).NotTo(HaveOccurred())
 	g.Expect(config.MachineImages).To(ConsistOf(And(HaveField("Name", "local"), HaveField("Versions", HaveExactElements(
 		HaveField("Image", "node:v1"),
 		HaveField("CapabilityFlavors", ConsistOf(HaveField("Image", "node:v2"))),
@@ -35,7 +35,7 @@ func TestCloudProfileConfigIsDecodedStrictly(t *testing.T) {
 	_, problem = CloudProfileConfigAt(raw(WorkerConfigKind, ""), path)
 	g.Expect(problem).To(MatchError(ContainSubstring("spec.providerConfig")))
 	config, problem = CloudProfileConfigAt(nil, path)
-	g.Expect(problem).To(BeNil())
+	g.Expect(problem).NotTo(HaveOccurred())
 	g.Expect(config).To(Equal(&CloudProfileConfig{}))
 }
 
