@@ -15,6 +15,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -179,8 +180,8 @@ func objectsOf(ctx context.Context) []string {
 		&extensionsv1alpha1.BackupBucketList{}, &extensionsv1alpha1.BackupEntryList{}, &extensionsv1alpha1.DNSRecordList{}, &extensionsv1alpha1.ExtensionList{},
 	} {
 		err := l.Client.List(ctx, list)
-		if meta.IsNoMatchError(err) {
-			continue
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			continue // The kind went with the Garden.
 		}
 		Expect(err).NotTo(HaveOccurred())
 		Expect(meta.EachListItem(list, func(object runtime.Object) error {
