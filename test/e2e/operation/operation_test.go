@@ -15,6 +15,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,6 +101,16 @@ var _ = Describe("A Garden", Label(labelDeletion), func() {
 			HaveField("Type", operatorv1alpha1.ExtensionInstalled), HaveField("Status", gardencorev1beta1.ConditionFalse), HaveField("Reason", "DeleteSuccessful"),
 		))))
 
+		By("removing what Gardener leaves: volumes of etcd, and the keys for what is in them")
+		volumes := &corev1.PersistentVolumeClaimList{}
+		Expect(l.Client.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(landscape.GardenNamespace))).To(Succeed())
+		Eventually(func() ([]corev1.PersistentVolumeClaim, error) {
+			err := l.Client.List(ctx, volumes, client.InNamespace(landscape.GardenNamespace))
+			return volumes.Items, err
+		}).WithContext(ctx).Should(BeEmpty())
+		for _, role := range []string{"kube-apiserver-etcd-encryption-configuration", "gardener-apiserver-etcd-encryption-configuration"} {
+			Expect(l.Client.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(landscape.GardenNamespace), client.MatchingLabels{"role": role})).To(Succeed())
+		}
 		landscape.Run(ctx, "up", "--until", "garden")
 		eventuallyHealthy(ctx, theGarden(ctx), "")
 	})
