@@ -104,7 +104,7 @@ func TestFindImage(t *testing.T) {
 			change: func(p *gardencorev1beta1.CloudProfile) {
 				p.Spec.ProviderConfig.Raw = []byte(`{"apiVersion":"local.provider.extensions.gardener.cloud/v1alpha1","kind":"CloudProfileConfig","machineImage":[]}`)
 			},
-			err: `CloudProfile local: spec.providerConfig: strict decoding error: unknown field "machineImage"`,
+			err: `CloudProfile local: spec.providerConfig: Invalid value: strict decoding error: unknown field "machineImage"`,
 		},
 		"no providerConfig": {
 			profile: newProfile(one), change: func(p *gardencorev1beta1.CloudProfile) { p.Spec.ProviderConfig = nil },

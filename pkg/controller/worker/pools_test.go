@@ -268,7 +268,7 @@ func TestAMistakeIsAConfigurationProblemThatNamesPoolAndRemedy(t *testing.T) {
 		}, "version 1.0.0 of machine image local has no image in spec.providerConfig of the CloudProfile: set it"},
 		"a data volume for the kubelet": {func(in *input) { in.worker.Spec.Pools[1].KubeletDataVolumeName = new("kubelet") },
 			"worker pool b: machines have no data volumes: take kubeletDataVolumeName from the pool"},
-		"a pool with an unknown sizing": {func(in *input) { in.worker.Spec.Pools[0].ProviderConfig = workerConfig("Tiny") }, `worker pool a: providerConfig.sizing: Unsupported value: "Tiny"`},
+		"a pool with an unknown sizing": {func(in *input) { in.worker.Spec.Pools[0].ProviderConfig = workerConfig("Tiny") }, "worker pool a: the operator does not allow sizing Tiny: choose one of [Exact Overcommit]"},
 		"the seed's backups for a shoot of a project": {func(in *input) { in.worker.Spec.Pools[1].ProviderConfig = sharedBackups() },
 			"worker pool b: the machines could read the backups of all shoots of the seed, which only a Shoot in the namespace garden may ask for: take sharedBackupBuckets out of the pool's providerConfig"},
 		"the seed's backups for machines that are elsewhere": {func(in *input) {
