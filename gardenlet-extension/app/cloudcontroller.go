@@ -65,9 +65,8 @@ func runCloudController(ctx context.Context, log logr.Logger, config *configv1al
 	}
 	watches := instance.NewWatches(0)
 	mgr, err := shoot.New(shoot.Options{
-		NewInformer: watches.NewInformer,
-		Log:         log, Shoot: shootConfig, Seed: seedConfig, Namespace: config.Seed.Namespace, OneNode: config.Seed.OneNode,
-		ConcurrentSyncs: *config.ConcurrentSyncs, Server: server, Healthy: unchanged,
+		Log: log, Shoot: shootConfig, Seed: seedConfig, Namespace: config.Seed.Namespace, OneNode: config.Seed.OneNode,
+		ConcurrentSyncs: *config.ConcurrentSyncs, Server: server, Healthy: unchanged, NewInformer: watches.NewInformer,
 	})
 	if err == nil {
 		err = mgr.Add(watches)

@@ -63,8 +63,8 @@ func checkSecret(data, before map[string][]byte) field.ErrorList {
 		"its server must stay the same, as machines of shoots may be there: make another Secret and another binding for the shoots of another cluster")}
 }
 
-// sameServer reports whether two kubeconfigs have the same server, or one of them has none. Nobody would ever find the machines at
-// the first one again.
+// sameServer reports whether two kubeconfigs have the same server, or one of them has none. After a change to another server, nobody would
+// ever find the machines at the first one again.
 func sameServer(a, b []byte) bool {
 	first, firstErr := cluster.Parse(a)
 	second, secondErr := cluster.Parse(b)

@@ -294,7 +294,7 @@ func (a *actuator) shared(ctx context.Context, object *extensionsv1alpha1.DNSRec
 		return nil, fmt.Errorf("listing DNSRecords in %s: %w", object.Namespace, err)
 	}
 	isSibling := func(other *extensionsv1alpha1.DNSRecord, written localv1alpha1.WrittenRecord) bool {
-		return other.Name != object.Name && other.DeletionTimestamp == nil && other.Spec.Type == object.Spec.Type && other.Spec.SecretRef == object.Spec.SecretRef &&
+		return other.Name != object.Name && other.DeletionTimestamp == nil && !isNeverWritten(other) && other.Spec.Type == object.Spec.Type && other.Spec.SecretRef == object.Spec.SecretRef &&
 			string(other.Spec.RecordType) == written.Type && strings.EqualFold(strings.TrimSuffix(other.Spec.Name, "."), written.Name)
 	}
 	return func(written localv1alpha1.WrittenRecord) bool {

@@ -424,6 +424,9 @@ func TestDeletionLeavesWhatAnotherDNSRecordOfTheHolderWants(t *testing.T) {
 		"another Secret":           {func(o *extensionsv1alpha1.DNSRecord) { o.Spec.SecretRef.Name = "other" }, false},
 		"one of another class":     {func(o *extensionsv1alpha1.DNSRecord) { o.Spec.Class = new(extensionsv1alpha1.ExtensionClassGarden) }, false},
 		"one in another namespace": {func(o *extensionsv1alpha1.DNSRecord) { o.Namespace = "other" }, false},
+		"one that was never served": {func(o *extensionsv1alpha1.DNSRecord) {
+			o.Status.Conditions = []gardencorev1beta1.Condition{{Type: "Created", Status: "False"}}
+		}, false},
 		"one that is being deleted": {func(o *extensionsv1alpha1.DNSRecord) {
 			o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"a/b"}
 		}, false},

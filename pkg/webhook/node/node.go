@@ -39,12 +39,12 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/controllerutils"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
@@ -358,21 +358,16 @@ func equal[L ~map[corev1.ResourceName]resource.Quantity](a, b L) bool {
 // Needed permissions: list on Nodes, patch on nodes/status.
 func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapacity, registered <-chan struct{}) error {
 	toucher := &toucher{reader: mgr.GetAPIReader(), client: mgr.GetClient(), capacity: resourcesOf(nodeCapacity)}
-	once := source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		go func() {
-			select {
-			case <-ctx.Done():
-			case <-registered:
-				queue.Add(reconcile.Request{})
-			}
-		}()
-		return nil
-	})
 	return builder.ControllerManagedBy(mgr).
 		Named("node-touch").
 		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)}).
-		WatchesRawSource(once).
+		WatchesRawSource(controllerutils.EnqueueOnce).
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			select {
+			case <-ctx.Done():
+				return reconcile.Result{RequeueAfter: time.Second}, nil
+			case <-registered:
+			}
 			if err := toucher.touch(ctx); err != nil {
 				return reconcile.Result{}, err
 			}
