@@ -225,11 +225,11 @@ test: export TEST_ASSET_GARDENER_APISERVER := $(BIN)/gardener-apiserver
 test: export TEST_ASSET_ETCDBRCTL := $(BIN)/etcdbrctl
 test: export TEST_ASSET_MACHINE_CONTROLLER_MANAGER := $(BIN)/machine-controller-manager
 test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver $(BIN)/machine-controller-manager $(BIN)/etcdbrctl $(MODFILE)
-	@# Most tests wait for what they have started, so that one more at a time than there are CPUs ends earlier.
+	@# Most tests wait for what they have started, so that twice as many at a time as there are CPUs end earlier.
 	@for module in $(if $(PACKAGES)$(MODFILE),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(if $(MODFILE),-modfile=$(MODFILE)) $(or $(PACKAGES),$(if $(MODFILE),./*-extension/... ./pkg/... ./test/integration/...,./...)) | grep -vE '$(NEEDS_LANDSCAPE)'); \
-	  CGO_ENABLED=1 go test $(if $(MODFILE),-modfile=$(MODFILE)) -race -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 20m $(TEST_ARGS) $$packages; \
+	  CGO_ENABLED=1 go test $(if $(MODFILE),-modfile=$(MODFILE)) -race -p $$(($$(getconf _NPROCESSORS_ONLN) * 2)) -timeout 20m $(TEST_ARGS) $$packages; \
 	done
 
 ## fuzz: run each fuzz target, for FUZZTIME=5s
