@@ -144,7 +144,8 @@ func eventsOf(ctx context.Context, s *corev1.Service) func() ([]string, error) {
 		}
 		var out []string
 		for _, e := range list.Items {
-			if e.Regarding.UID == s.UID {
+			// The API server has events of its own, such as that it repairs an address.
+			if e.Regarding.UID == s.UID && e.ReportingController == service.ControllerName+"-controller" {
 				out = append(out, e.Reason+": "+e.Note)
 			}
 		}
