@@ -106,7 +106,6 @@ func TestMendingWithAnAPIServer(t *testing.T) {
 // start runs a manager with the webhooks as the restricted user, and registers them.
 func start(ctx context.Context, g Gomega, env *envtest.Environment, config *rest.Config) (manager.Manager, func()) {
 	serving := &env.WebhookInstallOptions
-	g.Expect(serving.PrepWithoutInstalling()).To(Succeed())
 	restricted := rest.CopyConfig(config)
 	restricted.Impersonate = rest.ImpersonationConfig{UserName: user}
 	mgr, err := manager.New(restricted, manager.Options{

@@ -180,7 +180,10 @@ func (e *Environment) leaveLoopback() error {
 	return errors.New("this machine has no IPv4 address but those of the loopback, to which kubeconfigs of users may not lead")
 }
 
-// Stop stops the API server and etcd, and removes the audit log.
+// TempDir makes a folder that Stop removes.
+func (e *Environment) TempDir() (string, error) { return os.MkdirTemp(e.dir, "") }
+
+// Stop stops the API server and etcd, and removes the audit log and all of TempDir.
 func (e *Environment) Stop() error {
 	return errors.Join(e.envs.Stop(), os.RemoveAll(e.dir))
 }

@@ -78,10 +78,11 @@ func DeployedCorefile(ctx context.Context, c client.Client, namespace string) st
 }
 
 // StartCoreDNS starts our CoreDNS on a port as the ServiceAccount coredns of a namespace, whose ConfigMaps it serves, and
-// waits until answers has no error. The caller kills it.
+// waits until answers has no error. The caller kills it, and may do so after the spec that has started it.
 func StartCoreDNS(env *environment.Environment, namespace, corefile string, port int, answers func(*environment.CoreDNS) error) *environment.CoreDNS {
 	GinkgoHelper()
-	dir := GinkgoT().TempDir()
+	dir, err := env.TempDir()
+	Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := env.ServiceAccountKubeconfig(dir, namespace, "coredns")
 	Expect(err).NotTo(HaveOccurred())
 	logs, err := os.Create(filepath.Join(dir, "log"))
