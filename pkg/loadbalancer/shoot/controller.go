@@ -65,6 +65,9 @@ const (
 	patience = 5 * time.Second
 	// retryWaiting is when a Service is reconciled that waits, should no event tell of a change.
 	retryWaiting = 10 * time.Minute
+	// cacheSyncTimeout is how long the process waits for the caches of the shoot before it ends. After hours without its control plane, its
+	// token has expired, and the kubelet mounts the new one soonest for a container that starts again.
+	cacheSyncTimeout = 30 * time.Second
 	// writeTTL is how long a write is remembered. It is far longer than a cache needs to show it.
 	writeTTL = time.Minute
 	// byService is the index of objects by NAMESPACE/NAME of the Service of the shoot for which they are.
@@ -92,8 +95,8 @@ type Options struct {
 	Healthy healthz.Checker
 }
 
-// New returns a manager of the shoot that runs cloud-controller. It sends no request before it is started, and waits as
-// long as an API server is unreachable.
+// New returns a manager of the shoot that runs cloud-controller. It sends no request before it is started, waits as long as the
+// API server of the seed is unreachable, and ends if the caches of the shoot have not synced within 30 seconds.
 //
 // Needed permissions in the shoot: get, list and watch on Services; patch on their status (which includes finalizers); list
 // and watch on Nodes and EndpointSlices; create and patch on Events. In the namespace of the seed: get, list, watch,
@@ -142,6 +145,7 @@ func addController(mgr manager.Manager, seed crcluster.Cluster, opts Options) er
 			MaxConcurrentReconciles: opts.ConcurrentSyncs,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax),
 			ReconciliationTimeout:   reconciliationTimeout,
+			CacheSyncTimeout:        cacheSyncTimeout,
 			SkipNameValidation:      new(true), // There may be several in the process of a test.
 			// The priority queue can hang on shutdown until controller-runtime 0.25.
 			UsePriorityQueue: new(false),
