@@ -5,16 +5,36 @@
 package cloudcontroller_test
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer/shoot"
 )
+
+var _ = Describe("cloud-controller", func() {
+	It("ends if its token has expired, as it gets another one when it starts again", func(ctx SpecContext) {
+		refused := rest.AnonymousClientConfig(inShoot)
+		refused.BearerToken = "expired"
+		mgr, err := shoot.New(shoot.Options{
+			Log: logf.Log.WithName("cloud-controller"), Namespace: technicalID, Seed: inSeed, Shoot: refused,
+			ConcurrentSyncs: 1, Server: metricsserver.Options{BindAddress: "0"},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(ctx) }()
+		Eventually(ctx, ended).WithTimeout(time.Minute).Should(Receive(MatchError(ContainSubstring("caches to sync"))))
+	})
+})
 
 var _ = Describe("what is in the seed", func() {
 	It("heals when somebody deletes or changes it", func(ctx SpecContext) {
