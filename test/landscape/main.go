@@ -216,7 +216,7 @@ instances again.`,
 		&cobra.Command{
 			Use:   "policies",
 			Short: "Print what a cluster needs in which images of the landscape run",
-			Long: `Prints the admission policies by which the pods of stand-ins are ready, and pods do without what this machine has not. The landscape's
+			Long: `Prints the admission policies by which the pods of stubs are ready, and pods do without what this machine lacks. The landscape's
 own clusters have them. A Shoot that hosts itself needs them, as soon as its API server answers.`,
 			Example: "  landscape policies | kubectl apply --server-side -f -",
 			Args:    cobra.NoArgs,
@@ -313,11 +313,19 @@ func bypassProxy(network layout.Network) error {
 	if cmp.Or(os.Getenv("HTTP_PROXY"), os.Getenv("HTTPS_PROXY"), os.Getenv("http_proxy"), os.Getenv("https_proxy")) == "" {
 		return nil
 	}
-	direct, landscape := cmp.Or(os.Getenv("NO_PROXY"), os.Getenv("no_proxy"), "localhost"), ".local.gardener.cloud,"+network.String()+",fd00:ff::/64"
-	if !strings.Contains(direct, landscape) {
-		direct += "," + landscape
+	direct := strings.Split(cmp.Or(os.Getenv("NO_PROXY"), os.Getenv("no_proxy"), "localhost"), ",")
+	// The API server calls webhooks and aggregated APIs by names of Services, or by addresses of pods.
+	landscape := []string{".local.gardener.cloud", network.String(), "fd00:ff::/64", ".svc", ".cluster.local"}
+	for _, r := range network.Ranges() {
+		landscape = append(landscape, r.Prefix.String())
 	}
-	return errors.Join(os.Setenv("NO_PROXY", direct), os.Setenv("no_proxy", direct))
+	for _, to := range landscape {
+		if !slices.Contains(direct, to) {
+			direct = append(direct, to)
+		}
+	}
+	list := strings.Join(direct, ",")
+	return errors.Join(os.Setenv("NO_PROXY", list), os.Setenv("no_proxy", list))
 }
 
 // targetFlag chooses the target.
@@ -353,8 +361,8 @@ func upCommand() *cobra.Command {
 		Short: "Bring the landscape up; running it again continues or repairs",
 		Long: "Brings the landscape up in these steps. A step that is done already is skipped, so running it again continues after an\n" +
 			"interruption, deploys what changed, and repairs, for example after a reboot.\n\n" + listOf(up.Landscape{}.Steps()) + `
-It needs root, Debian 12 or Ubuntu 22.04 or later, Go 1.21 or newer, 2 cores, 8 GB of memory and 25 GB of disk; 'landscape doctor'
-checks that and more. The first run builds everything from source, which takes 20 to 50 minutes on two cores; later ones take 5 to 13.
+It needs root, Debian 12 or 13 or Ubuntu 22.04 or 24.04, Go 1.21 or newer, 2 cores, 8 GB of memory and 25 GB of disk; 'landscape doctor'
+checks that and more. The first run builds everything from source, which takes 22 to 45 minutes on two cores; later ones take 5 to 13.
 Logs are in .landscape/logs ('landscape logs NAME').`,
 		Example: `  sudo make up                  # everything
   sudo make up UNTIL=garden     # stop when there is a Garden; the next run continues
@@ -363,7 +371,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   landscape up --until dns      # a Kubernetes cluster only
   sudo make up NETWORK=172.30.0.0/16
   sudo make up KUBERNETES=1.35  # Shoots may have Kubernetes 1.35 as well
-  sudo make up COMPONENTS=observability,autoscaling  # Prometheus and VerticalPodAutoscaler, in place of their stand-ins
+  sudo make up COMPONENTS=observability,autoscaling  # Prometheus and VerticalPodAutoscaler, in place of their stubs
   sudo make up FROM=shoots      # what make save NAME=shoots kept`,
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -394,7 +402,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	cmd.Flags().StringVar(&programs, "programs", "", "`REFERENCE` of push-programs, whose programs need not be built")
 	cmd.Flags().StringVar(&gardener, "gardener", "", "build Gardener from the checkout in this `FOLDER`, or from a release such as v1.150.0; without it, from the release that is pinned")
 	cmd.Flags().StringSliceVar(&kubernetes, "kubernetes", nil, "further minor `VERSIONS` of Kubernetes to build for Shoots: 1.35, 1.34, 1.33; kept until down")
-	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stand-ins: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler), dependency-watchdog, gardenadm; with upstream, whatever has no stand-in that does its job is pulled from its own registry; kept until down")
+	cmd.Flags().StringSliceVar(&components, "components", nil, "`COMPONENTS` to build in place of stubs: observability (Prometheus and what belongs to it), autoscaling (VerticalPodAutoscaler), dependency-watchdog, gardenadm; with upstream, whatever has only a stub is pulled from its own registry; kept until down")
 	cmd.Flags().StringVar(&config, configFlag, "", "`FILE` with values of these flags, over which those of the command line win (test/landscape/landscape.schema.json)")
 	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes", "components"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
@@ -478,7 +486,7 @@ and 50 seconds of CPU time. After an interruption, --shoots 0 deletes what is le
 func explainCommand() *cobra.Command {
 	var bundle string
 	cmd := &cobra.Command{
-		Use:   "explain [garden | seed | shoot/NAME]",
+		Use:   "explain [garden | seed[/NAME] | shoot/[NAMESPACE/]NAME]",
 		Short: "Say why the Garden, a Seed or a Shoot is not healthy",
 		Long: `Looks for the first cause of why a target is not healthy: which object, since when, the event or the end of the log that says more, and
 the command to look further. A Shoot is NAME (in project local) or NAMESPACE/NAME. Without a target, it explains all that are not healthy.
@@ -599,9 +607,14 @@ func registryCommand() *cobra.Command {
 				return err
 			}
 			defer func() { _ = handler.Close() }()
+			info, err := os.Stat(dir)
+			if err != nil {
+				return err
+			}
+			owner := uint64(info.Sys().(*syscall.Stat_t).Uid)
 			group, ctx := errgroup.WithContext(cmd.Context())
-			group.Go(func() error { return registry.Serve(ctx, handler, listen) })
-			group.Go(func() error { return registry.Serve(ctx, handler.ForCaches(), caches) })
+			group.Go(func() error { return registry.Serve(ctx, handler, listen, owner) })
+			group.Go(func() error { return registry.Serve(ctx, handler.ForCaches(), caches, owner) })
 			return group.Wait()
 		},
 	}

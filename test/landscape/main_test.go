@@ -122,12 +122,16 @@ func TestHelpExplainsTheSteps(t *testing.T) {
 }
 
 func TestNoProxyIsAskedForTheLandscape(t *testing.T) {
-	const ours = ".local.gardener.cloud,172.18.0.0/16,fd00:ff::/64"
+	const ofMake, names = ".local.gardener.cloud,172.18.0.0/16,fd00:ff::/64", ",.svc,.cluster.local"
+	ours := ofMake + names
+	for _, r := range (layout.Network{}).Ranges() {
+		ours += "," + r.Prefix.String()
+	}
 	for _, test := range []struct{ name, variable, before, want string }{
 		{name: "without a proxy nothing is set"},
 		{name: "with a proxy", variable: "https_proxy", want: "localhost," + ours},
 		{name: "with exceptions", variable: "HTTP_PROXY", before: "example.com", want: "example.com," + ours},
-		{name: "with those of make", variable: "HTTPS_PROXY", before: "example.com," + ours, want: "example.com," + ours},
+		{name: "with those of make", variable: "HTTPS_PROXY", before: "example.com," + ofMake, want: "example.com," + ours},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)

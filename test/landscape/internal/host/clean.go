@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -280,11 +281,23 @@ func (c Cleaner) RemoveFolders(context.Context) error {
 	}
 	for _, folder := range existing(folders()) {
 		if !slices.Contains(c.Before.Folders, folder) {
-			// One that has something in it, or is mounted, stays: "ip netns" mounts /run/netns onto itself.
-			errs = append(errs, removeTree(folder, syscall.ENOTEMPTY, syscall.EBUSY))
+			// One that somebody else uses stays as a whole, or is mounted: "ip netns" mounts /run/netns onto itself.
+			if onlyFolders(folder) {
+				errs = append(errs, removeTree(folder, syscall.ENOTEMPTY, syscall.EBUSY))
+			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// onlyFolders reports whether there is nothing but folders in a tree.
+func onlyFolders(root string) bool {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			err = fmt.Errorf("%s is no folder", path)
+		}
+		return err
+	}) == nil
 }
 
 // strayFiles maps patterns to what tells the landscape's files among those that match.

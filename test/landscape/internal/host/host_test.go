@@ -221,6 +221,8 @@ func TestRemoveEmptyLeavesWhatHasContent(t *testing.T) {
 	g.Expect(os.MkdirAll(filepath.Join(root, "used"), 0o700)).To(Succeed())
 	file := filepath.Join(root, "used", "file")
 	g.Expect(os.WriteFile(file, nil, 0o600)).To(Succeed())
+	g.Expect(onlyFolders(root)).To(BeFalse())
+	g.Expect(onlyFolders(filepath.Join(root, "empty"))).To(BeTrue())
 	g.Expect(removeTree(root, syscall.ENOTEMPTY, syscall.EBUSY)).To(Succeed())
 	g.Expect(filepath.Join(root, "empty")).NotTo(BeADirectory())
 	g.Expect(file).To(BeAnExistingFile())

@@ -94,9 +94,13 @@ func Removed(ctx context.Context, packages []string) string {
 
 // Install installs the packages that are missing and returns them. It removes none, and starts no service that comes with one:
 // the landscape has a containerd of its own.
-func Install(ctx context.Context) ([]string, error) {
+func Install(ctx context.Context) (installed []string, err error) {
 	missing := Missing()
 	if len(missing) == 0 {
+		if ownPolicy(policy) {
+			// One that was killed has left it.
+			return nil, os.Remove(policy)
+		}
 		return nil, nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
@@ -107,6 +111,15 @@ func Install(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer allow()
+	if slices.Contains(missing, "containerd") && exists("/run/systemd/system") {
+		// Or it would start with the next boot. apt-get may have installed it, but not all others.
+		defer func() {
+			if slices.Contains(Missing(), "containerd") {
+				return
+			}
+			err = errors.Join(err, run(context.WithoutCancel(ctx), "systemctl", "disable", "--quiet", "containerd.service"))
+		}()
+	}
 	for _, args := range [][]string{{"apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", "update"}, aptInstall(missing)} {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...) // #nosec G204 -- packages from the table above.
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
@@ -116,12 +129,6 @@ func Install(ctx context.Context) ([]string, error) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 			return nil, fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
-		}
-	}
-	if slices.Contains(missing, "containerd") && exists("/run/systemd/system") {
-		// Or it would start with the next boot.
-		if err := run(ctx, "systemctl", "disable", "--quiet", "containerd.service"); err != nil {
-			return nil, err
 		}
 	}
 	if still := Missing(); len(still) > 0 {

@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Names and ports of the landscape. Its addresses are those of a Network.
@@ -66,6 +68,9 @@ func Find(start string) (Layout, error) {
 		if err == nil {
 			first, _, _ := strings.Cut(string(content), "\n")
 			if strings.TrimSpace(first) == moduleLine {
+				if err := trusted(dir); err != nil {
+					return Layout{}, fmt.Errorf("finding the repository from %s: %w", start, err)
+				}
 				found := Layout{Root: dir}
 				found.Network, err = found.loadNetwork()
 				return found, err
@@ -79,6 +84,27 @@ func Find(start string) (Layout, error) {
 		}
 		dir = parent
 	}
+}
+
+// trusted refuses a clone in a folder for everybody, such as /tmp, unless it is one's own: root runs its programs.
+func trusted(clone string) error {
+	shared := func(folder string) (isShared bool, owner uint32, err error) {
+		info, err := os.Stat(folder)
+		if err != nil {
+			return false, 0, err
+		}
+		return info.Mode()&os.ModeSticky != 0 && info.Mode()&0o002 != 0, info.Sys().(*syscall.Stat_t).Uid, nil
+	}
+	itself, owner, err := shared(clone)
+	beside, _, errParent := shared(filepath.Dir(clone))
+	if err := errors.Join(err, errParent); err != nil {
+		return err
+	}
+	own := owner == 0 || int(owner) == os.Geteuid() || os.Geteuid() == 0 && strconv.Itoa(int(owner)) == os.Getenv("SUDO_UID")
+	if itself || beside && !own {
+		return fmt.Errorf("the clone %s is in a folder for everybody and may be another user's: use one of your own, elsewhere", clone)
+	}
+	return nil
 }
 
 // State returns a path below the state folder, which `make down` or `make kind-down` removes.

@@ -38,3 +38,29 @@ func TestFind(t *testing.T) {
 	}
 	g.Expect(found.Kubeconfig()).To(Equal(filepath.Join(root, ".landscape", "kubeconfig")))
 }
+
+func TestACloneInAFolderForEverybodyIsNotAnothers(t *testing.T) {
+	g := NewWithT(t)
+	shared := t.TempDir()
+	clone := filepath.Join(shared, "clone")
+	g.Expect(os.MkdirAll(clone, 0o755)).To(Succeed())
+	for _, folder := range []string{shared, clone} {
+		g.Expect(os.WriteFile(filepath.Join(folder, "go.mod"), []byte("module github.com/gardener/gardener-extension-provider-local\n"), 0o600)).To(Succeed())
+	}
+	_, err := layout.Find(clone)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.Chmod(shared, 0o777|os.ModeSticky)).To(Succeed())
+	_, err = layout.Find(clone)
+	g.Expect(err).NotTo(HaveOccurred(), "it is one's own")
+	_, err = layout.Find(shared)
+	g.Expect(err).To(MatchError(ContainSubstring("may be another user's")))
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes files of others")
+	}
+	g.Expect(os.Chown(clone, 65534, 65534)).To(Succeed())
+	_, err = layout.Find(clone)
+	g.Expect(err).To(MatchError(ContainSubstring("may be another user's")))
+	t.Setenv("SUDO_UID", "65534")
+	_, err = layout.Find(clone)
+	g.Expect(err).NotTo(HaveOccurred(), "it is that of the user who called sudo")
+}

@@ -39,6 +39,8 @@ func Certificates(l layout.Layout, now func() time.Time) error {
 			"127.0.0.1", l.Network.KubernetesServiceIP(), l.Network.NodeIP(),
 		}},
 		{Name: "kubelet-serving", User: nodeUser, Groups: []string{"system:nodes"}, Hosts: []string{layout.NodeName, l.Network.NodeIP()}},
+		{Name: "etcd", User: "etcd", Hosts: []string{"localhost", "127.0.0.1"}},
+		{Name: "kube-apiserver-etcd-client", User: "kube-apiserver-etcd-client"},
 		{Name: "kube-apiserver-kubelet", User: "kube-apiserver-kubelet", Groups: []string{"system:masters"}},
 	} {
 		if err := authority.Issue(identity); err != nil {

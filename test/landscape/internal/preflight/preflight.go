@@ -146,8 +146,9 @@ func container(m Machine) Check {
 		return bad(name, "restricted", "this root may not make network devices or mount file systems, as in an unprivileged container",
 			"run it on the machine itself, in a virtual machine, or in a container with --privileged")
 	}
-	if i := slices.IndexFunc(m.Disks, func(d Disk) bool { return d.Overlay }); i >= 0 {
-		return bad(name, "overlay", m.Disks[i].Folder+" is on an overlay file system, as in a container, on which no other container can be put",
+	// The first is that of what runs.
+	if len(m.Disks) > 0 && m.Disks[0].Overlay {
+		return bad(name, "overlay", m.Disks[0].Folder+" is on an overlay file system, as in a container, on which no other container can be put",
 			"put the clone on a volume of the container")
 	}
 	if m.CgroupOccupied {

@@ -46,6 +46,7 @@ func TestJudge(t *testing.T) {
 		{name: "asks for root", change: func(m *Machine) { m.Root = false }, causes: []string{"needs root"}, remedy: []string{"sudo make up"}},
 		{name: "knows a container without privileges", change: func(m *Machine) { m.Capabilities = 0xa80425fb }, causes: []string{"unprivileged container"}, remedy: []string{"virtual machine"}},
 		{name: "knows a container with privileges", change: func(m *Machine) { m.Disks[0].Overlay = true }, causes: []string{"/clone is on an overlay"}, remedy: []string{"volume"}},
+		{name: "takes a container with a volume for what runs", change: func(m *Machine) { m.Disks[1].Overlay = true }},
 		{name: "knows a container with cgroups of its own", change: func(m *Machine) { m.CgroupOccupied = true }, causes: []string{"processes in their root"}, remedy: []string{"--cgroupns=host"}},
 		{name: "says what is missing where there is no apt-get", change: func(m *Machine) {
 			m.HasApt, m.MissingPackages, m.Distribution = false, []string{"runc"}, "Fedora Linux 42"

@@ -31,6 +31,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/prometheus/procfs"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 )
@@ -196,10 +197,10 @@ type held struct {
 func (h *held) WriteHeader(status int)            { h.status = status }
 func (h *held) Write(content []byte) (int, error) { return h.body.Write(content) }
 
-// onlyHostPushes refuses whatever changes the registry, unless it comes from this machine: a program here has the connection's own address,
-// and pods and other machines have theirs. It is for connections to one of the addresses: whoever listens on all of a container's
-// has others as clients.
-func onlyHostPushes(next http.Handler, addresses []string) http.Handler {
+// onlyHostPushes refuses whatever changes the registry, unless it comes from one of the users on this machine: machines run what is in it,
+// as root. A program here has the connection's own address, and pods and other machines have theirs. It is for connections to one of the
+// addresses: whoever listens on all of a container's has others as clients.
+func onlyHostPushes(next http.Handler, addresses []string, users ...uint64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		local, _ := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
 		if req.Method != http.MethodGet && req.Method != http.MethodHead && local != nil && slices.Contains(addresses, local.String()) {
@@ -209,14 +210,39 @@ func onlyHostPushes(next http.Handler, addresses []string) http.Handler {
 				http.Error(w, "the registry of the landscape takes images from its own machine only: push them there", http.StatusForbidden)
 				return
 			}
+			if user, err := userOf(there, here); err != nil || !slices.Contains(users, user) {
+				http.Error(w, "the registry of the landscape takes images from root and the owner of the clone only", http.StatusForbidden)
+				return
+			}
 		}
 		next.ServeHTTP(w, req)
 	})
 }
 
-// Serve serves handler on all addresses until ctx ends.
-func Serve(ctx context.Context, handler http.Handler, addresses []string) error {
-	server := &http.Server{Handler: onlyHostPushes(handler, addresses), ReadHeaderTimeout: 10 * time.Second}
+// userOf returns the user whose socket on this machine is connected from one address to another.
+func userOf(from, to netip.AddrPort) (uint64, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, err
+	}
+	sockets, err := fs.NetTCP() //nolint:staticcheck // Netlink would be faster; pushes are few.
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range sockets {
+		// One that was closed has no user any more, and reads as root's. Connected is TCP_ESTABLISHED of include/net/tcp_states.h.
+		const connected = 1
+		if s.St == connected && s.LocalPort == uint64(from.Port()) && s.RemPort == uint64(to.Port()) &&
+			s.LocalAddr.Equal(from.Addr().AsSlice()) && s.RemAddr.Equal(to.Addr().AsSlice()) {
+			return s.UID, nil
+		}
+	}
+	return 0, fmt.Errorf("no socket is connected from %s to %s", from, to)
+}
+
+// Serve serves handler on all addresses until ctx ends. Root and the owner of its folder may push.
+func Serve(ctx context.Context, handler http.Handler, addresses []string, owner uint64) error {
+	server := &http.Server{Handler: onlyHostPushes(handler, addresses, 0, owner), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, len(addresses))
 	for _, address := range addresses {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

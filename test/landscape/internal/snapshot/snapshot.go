@@ -196,7 +196,17 @@ func Manifest(ctx context.Context, source oras.ReadOnlyTarget, tag string) (ocis
 }
 
 // Restore unpacks all layers of the manifest into the folders. A layer of which a single byte is not as it was saved is an error.
-func Restore(ctx context.Context, source content.Fetcher, manifest ocispec.Manifest, folders map[string]string) error {
+// Below folders other than that of the root named inPlace, a path is replaced as a whole once all of its layer is there.
+func Restore(ctx context.Context, source content.Fetcher, manifest ocispec.Manifest, folders map[string]string, inPlace string) (err error) {
+	for root, folder := range folders {
+		if root != inPlace {
+			// What an interruption left is removed at once, and what is left now at the end.
+			if err := os.RemoveAll(filepath.Join(folder, unpacked)); err != nil {
+				return fmt.Errorf("restoring %s: %w", folder, err)
+			}
+			defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(folder, unpacked))) }()
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.NumCPU())
 	for _, layer := range manifest.Layers {
@@ -204,6 +214,10 @@ func Restore(ctx context.Context, source content.Fetcher, manifest ocispec.Manif
 			folder := folders[Root(layer)]
 			if folder == "" {
 				return nil
+			}
+			unpack := unpackWhole
+			if Root(layer) == inPlace {
+				unpack = unpackInto
 			}
 			if err := unpack(ctx, source, layer, folder); err != nil {
 				return fmt.Errorf("restoring %s: %w", filepath.Join(folder, Title(layer)), err)
@@ -214,7 +228,36 @@ func Restore(ctx context.Context, source content.Fetcher, manifest ocispec.Manif
 	return group.Wait()
 }
 
-func unpack(ctx context.Context, source content.Fetcher, layer ocispec.Descriptor, folder string) error {
+// unpacked is the folder, below one to which files are restored, in which layers are unpacked.
+const unpacked = ".unpacked"
+
+// unpackWhole unpacks a layer elsewhere, and then puts each of its paths in its place.
+func unpackWhole(ctx context.Context, source content.Fetcher, layer ocispec.Descriptor, folder string) error {
+	temporary := filepath.Join(unpacked, layer.Digest.Encoded())
+	if err := unpackInto(ctx, source, layer, filepath.Join(folder, temporary)); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	paths := strings.Split(layer.Annotations[pathsAnnotation], "\n")
+	// A stamp of what was there before must not stay beside a new program.
+	for _, path := range paths {
+		if err := errors.Join(root.RemoveAll(path), root.MkdirAll(filepath.Dir(path), 0o755)); err != nil {
+			return err
+		}
+	}
+	for _, path := range paths {
+		if err := root.Rename(filepath.Join(temporary, path), path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unpackInto(ctx context.Context, source content.Fetcher, layer ocispec.Descriptor, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { // #nosec G301 -- the archive has the permissions of what is in it.
 		return err
 	}

@@ -63,7 +63,7 @@ func TestPartsOfOneFolderAreRestoredAtTheSameTime(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	manifest, err := snapshot.Manifest(t.Context(), store, tag)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(snapshot.Restore(t.Context(), store, manifest, map[string]string{"state": to})).To(Succeed())
+	g.Expect(snapshot.Restore(t.Context(), store, manifest, map[string]string{"state": to}, "state")).To(Succeed())
 	g.Expect(os.ReadFile(filepath.Join(to, "second/49/b"))).To(BeEquivalentTo("second/49/b"))
 }
 
@@ -104,7 +104,7 @@ func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 	g.Expect(manifest.Annotations).To(HaveKeyWithValue("key", "value"))
 	g.Expect(manifest.Layers).To(HaveLen(3))
 	g.Expect(snapshot.Size(manifest)).To(BeNumerically("<", 1<<20), "holes take no room")
-	g.Expect(snapshot.Restore(t.Context(), store, manifest, map[string]string{"state": to})).To(Succeed())
+	g.Expect(snapshot.Restore(t.Context(), store, manifest, map[string]string{"state": to}, "state")).To(Succeed())
 
 	g.Expect(filepath.Join(to, "run")).NotTo(BeAnExistingFile())
 	g.Expect(filepath.Join(to, "etcd/socket")).NotTo(BeAnExistingFile())
@@ -163,18 +163,26 @@ func TestASnapshotOfARegistryIsVerified(t *testing.T) {
 	manifest, err := snapshot.Manifest(t.Context(), remote, tag)
 	g.Expect(err).NotTo(HaveOccurred())
 	to := t.TempDir()
-	g.Expect(snapshot.Restore(t.Context(), remote, manifest, map[string]string{"state": to})).To(Succeed())
+	g.Expect(snapshot.Restore(t.Context(), remote, manifest, map[string]string{"state": to}, "state")).To(Succeed())
 	g.Expect(os.ReadFile(filepath.Join(to, "a"))).To(HaveLen(400))
 
+	// What is there is replaced as a whole.
+	write(t, to, map[string]string{"a": "old", "b": "stays"})
+	g.Expect(snapshot.Restore(t.Context(), remote, manifest, map[string]string{"state": to}, "")).To(Succeed())
+	g.Expect(os.ReadFile(filepath.Join(to, "a"))).To(HaveLen(400))
+	g.Expect(os.ReadDir(to)).To(HaveLen(2))
+
 	// A folder that nobody asked for is left out.
-	g.Expect(snapshot.Restore(t.Context(), remote, manifest, nil)).To(Succeed())
+	g.Expect(snapshot.Restore(t.Context(), remote, manifest, nil, "")).To(Succeed())
 
 	blob := filepath.Join(folder, "blobs", "sha256", manifest.Layers[0].Digest.Encoded())
 	content, err := os.ReadFile(blob)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.Chmod(blob, 0o600)).To(Succeed())
 	g.Expect(os.WriteFile(blob, append(bytes.Clone(content[:len(content)-1]), content[len(content)-1]^1), 0o600)).To(Succeed())
-	g.Expect(snapshot.Restore(t.Context(), store, manifest, map[string]string{"state": t.TempDir()})).To(MatchError(ContainSubstring("restoring")))
+	g.Expect(snapshot.Restore(t.Context(), store, manifest, map[string]string{"state": to}, "")).To(MatchError(ContainSubstring("restoring")))
+	g.Expect(os.ReadFile(filepath.Join(to, "a"))).To(HaveLen(400), "what is there stays until all of a layer is")
+	g.Expect(filepath.Join(to, ".unpacked")).NotTo(BeAnExistingFile())
 }
 
 func TestOtherArtifactsAreRefused(t *testing.T) {

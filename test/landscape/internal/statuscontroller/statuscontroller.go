@@ -195,7 +195,7 @@ func makeFolder(path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil { // #nosec G301 -- opened further below.
 		return err
 	}
-	return os.Chmod(path, 0o777) // #nosec G302 -- see above; its parent belongs to root.
+	return os.Chmod(path, 0o777) // #nosec G302 -- see above; only root passes its parent.
 }
 
 // reclaim removes a released volume with its folder.

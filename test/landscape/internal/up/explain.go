@@ -175,7 +175,7 @@ type explainedTarget struct {
 func (l Landscape) targets(ctx context.Context, runtime *explained, target string) ([]explainedTarget, error) {
 	kind, name, _ := strings.Cut(target, "/")
 	if !slices.Contains([]string{"", "garden", "seed", "shoot"}, kind) || (kind == "shoot" && name == "") {
-		return nil, fmt.Errorf("%q is no target: choose garden, seed, shoot/NAME or shoot/NAMESPACE/NAME", target)
+		return nil, fmt.Errorf("%q is no target: choose garden, seed, seed/NAME, shoot/NAME or shoot/NAMESPACE/NAME", target)
 	}
 	shared, err := systemNamespaces(ctx, runtime)
 	if err != nil {

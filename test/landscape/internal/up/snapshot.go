@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -221,8 +220,8 @@ func (l Landscape) Restore(ctx context.Context, from string) error {
 	if exists(l.snapshotPath()) {
 		return errors.New("there is a landscape already: take it down with make down first, or start it with make start")
 	}
-	if exists(l.Layout.State("restoring")) {
-		// Unless it still goes on, it was interrupted, and nothing runs from that folder yet.
+	if exists(l.Layout.State("restoring")) || exists(l.Layout.State("etcd")) {
+		// Unless it still goes on, it was interrupted or the machine was refused, and nothing runs from that folder yet.
 		unlock, err := l.lock()
 		if err != nil {
 			return err
@@ -230,7 +229,7 @@ func (l Landscape) Restore(ctx context.Context, from string) error {
 		err = os.RemoveAll(l.Layout.State())
 		unlock()
 		if err != nil {
-			return fmt.Errorf("removing what was restored half: %w", err)
+			return fmt.Errorf("removing what was restored before: %w", err)
 		}
 	}
 	source, tag, err := snapshot.Open(ctx, l.Layout.Snapshots(), from)
@@ -286,7 +285,7 @@ func (l Landscape) restore(ctx context.Context, source oras.ReadOnlyTarget, mani
 	if err := os.MkdirAll(l.Layout.State("restoring"), 0o700); err != nil {
 		return "", err
 	}
-	if err := snapshot.Restore(ctx, source, manifest, l.snapshotFolders()); err != nil {
+	if err := snapshot.Restore(ctx, source, manifest, l.snapshotFolders(), stateRoot); err != nil {
 		return "", err
 	}
 	if err := l.addJournal(); err != nil {
@@ -297,17 +296,19 @@ func (l Landscape) restore(ctx context.Context, source oras.ReadOnlyTarget, mani
 
 // addJournal adds the restored manifests to those of the registry that is there.
 func (l Landscape) addJournal() error {
-	from, err := os.Open(l.Layout.State("restoring", "manifests.jsonl"))
+	const name = "manifests.jsonl"
+	restored, err := os.ReadFile(l.Layout.State("restoring", name))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = from.Close() }()
-	to, err := os.OpenFile(filepath.Join(l.Layout.Registry(), "manifests.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+	present, err := os.ReadFile(filepath.Join(l.Layout.Registry(), name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	_, err = io.Copy(to, from)
-	return errors.Join(err, to.Close(), os.RemoveAll(l.Layout.State("restoring")))
+	if err := layout.WriteFile(filepath.Join(l.Layout.Registry(), name), append(present, restored...), 0o600); err != nil {
+		return err
+	}
+	return os.RemoveAll(l.Layout.State("restoring"))
 }
 
 // PushPrograms builds the programs and sends them to a registry, along with the Debian layers of images that are in bin.
@@ -365,7 +366,7 @@ func (l Landscape) pullPrograms(ctx context.Context, progress step.Progress) err
 	maps.DeleteFunc(folders, func(root, _ string) bool {
 		return !slices.Contains([]string{programsRoot, basesRoot, machineRoot}, root)
 	})
-	if err := snapshot.Restore(ctx, source, manifest, folders); err != nil {
+	if err := snapshot.Restore(ctx, source, manifest, folders, ""); err != nil {
 		return err
 	}
 	progress("pulled %d parts, %.2f GB", len(manifest.Layers), gigabytes(snapshot.Size(manifest)))
@@ -392,6 +393,14 @@ func (l Landscape) Push(ctx context.Context, name, reference string) error {
 
 // Snapshots lists what is saved on this machine, or deletes those of the names.
 func (l Landscape) Snapshots(ctx context.Context, deleted ...string) error {
+	if len(deleted) > 0 {
+		// One that is being saved may need the same layers.
+		unlock, err := l.lock()
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
 	store, err := oci.NewWithContext(ctx, l.Layout.Snapshots())
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", l.Layout.Snapshots(), err)

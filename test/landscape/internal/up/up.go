@@ -492,8 +492,12 @@ func (l Landscape) applyBase(ctx context.Context) (int, error) {
 // folders makes the folders that pods write to. The extension runs as 65532, and so does etcd-backup-restore.
 func (l Landscape) folders() error {
 	const nonroot = 65532
-	for _, dir := range []string{l.Layout.Volumes(), l.Layout.Backups()} {
-		if err := os.MkdirAll(dir, 0o755); err != nil { // #nosec G301 -- pods of other users have to pass.
+	for dir, mode := range map[string]os.FileMode{
+		// Volumes are for any user, and mounted: only root has to pass.
+		l.Layout.Volumes(): 0o700,
+		l.Layout.Backups(): 0o755,
+	} {
+		if err := errors.Join(os.MkdirAll(dir, mode), os.Chmod(dir, mode)); err != nil {
 			return fmt.Errorf("making %s: %w", dir, err)
 		}
 	}
