@@ -86,8 +86,8 @@ func (p *Provider) target(ctx context.Context, request dns.Request) (target, err
 	if config != nil {
 		server = cmp.Or(config.Server, server)
 	}
-	// The instance's own server may trust it by its address: without a key, a Secret doesn't say in which of the zones it writes there.
-	if out.zone != "" && (out.key != nil || len(zones) == 0 || !isSameServer(server, p.Server)) {
+	// A server may trust the instance by its address: without a key, a Secret doesn't say in which other zone it writes.
+	if out.zone != "" && (out.key != nil || len(zones) == 0) {
 		zones = []string{out.zone}
 	}
 	if config != nil && len(config.Zones) > 0 {
@@ -108,12 +108,6 @@ func (p *Provider) target(ctx context.Context, request dns.Request) (target, err
 		return target{}, dns.ConfigurationProblem(err)
 	}
 	return out, nil
-}
-
-func isSameServer(a, b string) bool {
-	first, errFirst := ParseServer(a)
-	second, errSecond := ParseServer(b)
-	return errFirst == nil && errSecond == nil && first == second
 }
 
 // record returns what is written there for a request.
@@ -218,8 +212,9 @@ func ParseServer(value string) (string, error) {
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 		return "", problem
 	}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return net.JoinHostPort(host, port), nil
+	// Zones of IPv6 addresses are of this machine, and of any length.
+	if address, err := netip.ParseAddr(host); err == nil && address.Zone() == "" {
+		return net.JoinHostPort(address.Unmap().String(), port), nil
 	}
 	name, err := dns.NormalizeName(host)
 	if err != nil || strings.HasPrefix(name, "*") {

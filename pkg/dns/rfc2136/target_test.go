@@ -31,11 +31,11 @@ func TestTheTargetIsThatOfTheProviderConfigThenOfTheSecretThenTheDefault(t *test
 		zone   string
 	}{
 		{"the default", nil, nil, "default.example.org:53", "example.org"},
-		{"the Secret", map[string]string{KeyServer: "secret.example.org:5353\n", KeyZone: "Example.NET."}, nil, "secret.example.org:5353", "example.net"},
+		{"the Secret", map[string]string{KeyServer: "secret.example.org:5353\n", KeyZone: "Example.NET.", KeyTSIGKeyName: "seed", KeyTSIGSecret: testSecret}, nil, "secret.example.org:5353", "example.net"},
 		{"the providerConfig", map[string]string{KeyServer: "secret.example.org", KeyZone: "example.net"}, &localv1alpha1.RFC2136Config{Server: "192.0.2.53", Zones: []string{"a.example.org", "example.org."}}, "192.0.2.53:53", "a.example.org"},
 		{"a zone on the instance's own server by a key", map[string]string{KeyZone: "example.net", KeyTSIGKeyName: "seed", KeyTSIGSecret: testSecret}, nil, "default.example.org:53", "example.net"},
-		{"no zone on the instance's own server without a key", map[string]string{KeyServer: "Default.example.org:53", KeyZone: "org"}, nil, "default.example.org:53", "example.org"},
-		{"a part of each", map[string]string{KeyZone: "example.net"}, &localv1alpha1.RFC2136Config{Server: "ns"}, "ns:53", "example.net"},
+		{"no zone without a key: the server may be the instance's own", map[string]string{KeyServer: "[::ffff:192.0.2.1]:53", KeyZone: "org"}, nil, "192.0.2.1:53", "example.org"},
+		{"a part of each", map[string]string{KeyZone: "example.net", KeyTSIGKeyName: "seed", KeyTSIGSecret: testSecret}, &localv1alpha1.RFC2136Config{Server: "ns"}, "ns:53", "example.net"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -159,6 +159,7 @@ func TestParseServer(t *testing.T) {
 		"192.0.2.1":            "192.0.2.1:53",
 		"192.0.2.1:5353":       "192.0.2.1:5353",
 		"2001:db8::1":          "[2001:db8::1]:53",
+		"::ffff:192.0.2.1":     "192.0.2.1:53",
 		"[2001:db8::1]":        "[2001:db8::1]:53",
 		"[2001:db8::1]:5353":   "[2001:db8::1]:5353",
 	} {
@@ -166,7 +167,7 @@ func TestParseServer(t *testing.T) {
 			NewWithT(t).Expect(ParseServer(value)).To(Equal(expected))
 		})
 	}
-	for _, value := range []string{"", " ", "a b", "a:", "a:0", "a:65536", "a:dns", ":53", "a:b:c", "tcp://a", "*.a", "[a]:53:", "[192.0.2.1", "2001:db8::1]", "a/b", "a\nb"} {
+	for _, value := range []string{"", " ", "a b", "a:", "a:0", "a:65536", "a:dns", ":53", "a:b:c", "tcp://a", "*.a", "[a]:53:", "[192.0.2.1", "2001:db8::1]", "a/b", "a\nb", "fe80::1%eth0", "[2001:db8::1%a]:53"} {
 		t.Run("refuses "+value, func(t *testing.T) {
 			_, err := ParseServer(value)
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring("must be HOST[:PORT]")))

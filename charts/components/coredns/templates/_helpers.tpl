@@ -61,6 +61,8 @@ sent here by mistake would go round in circles until everybody runs out of socke
     }
     prometheus :9153
     loadbalance
-    forward . /etc/resolv.conf
+    forward . /etc/resolv.conf {
+        max_concurrent 1000
+    }
 }
 {{- end -}}
