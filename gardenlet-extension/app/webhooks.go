@@ -5,10 +5,15 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -101,6 +106,9 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.hidePaths(webhooks); err != nil {
+		return nil, err
+	}
 	config, switches := s.Config, s.Config.Webhooks
 	registered, err := webhook.AddToManager(s, webhook.Options{
 		Webhooks:             webhooks,
@@ -128,4 +136,22 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 		return nil, nil
 	}
 	return registered, nil
+}
+
+// hidePaths puts the webhooks of the seed where nobody in a shoot can have them called, who might keep them busy: callers are not
+// authenticated, and shoots know the server. They know no UID of the seed.
+func (s *seed) hidePaths(webhooks []*extensionswebhook.Webhook) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := s.GetAPIReader().Get(ctx, client.ObjectKey{Name: s.Options.Namespace}, namespace); err != nil {
+		return fmt.Errorf("reading the namespace %s of the instance: %w", s.Options.Namespace, err)
+	}
+	for _, w := range webhooks {
+		if w.Target == extensionswebhook.TargetSeed {
+			w.Path = string(namespace.UID) + "/" + w.Path
+		}
+	}
+	return nil
 }

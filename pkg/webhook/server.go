@@ -65,7 +65,7 @@ func withTimeouts(next http.Handler) http.Handler {
 // newHandler serves a webhook for the cluster itself at /PATH, one for shoots at /PATH/NAMESPACE, and nothing else, within
 // limits. controller-runtime answers when a webhook panics.
 func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Handler, error) {
-	mux := http.NewServeMux()
+	mux, shared := http.NewServeMux(), limits.NewServer()
 	for _, webhook := range webhooks {
 		path := "/" + webhook.Path
 		if webhook.Target == extensionswebhook.TargetShoot {
@@ -73,7 +73,7 @@ func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Ha
 		}
 
 		webhook.Webhook.RecoverPanic = new(true)
-		handler, err := admission.StandaloneWebhook(webhook.Webhook, admission.StandaloneOptions{Logger: log.WithValues("webhook", webhook.Name), MetricsPath: path})
+		handler, err := admission.StandaloneWebhook(webhook.Webhook, admission.StandaloneOptions{Logger: log.WithValues("webhook", webhook.Name), MetricsPath: "/" + webhook.Name})
 		if err != nil {
 			return nil, fmt.Errorf("making the handler of webhook %q: %w", webhook.Name, err)
 		}
@@ -81,7 +81,7 @@ func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Ha
 			handler = forShoot(handler)
 		}
 		timeout := time.Duration(ptr.Deref(webhook.TimeoutSeconds, 10)) * time.Second
-		mux.Handle("POST "+path, limits.Handler(handler, maxBytes(webhook), timeout))
+		mux.Handle("POST "+path, shared.Handler(handler, maxBytes(webhook), timeout))
 	}
 	return mux, nil
 }

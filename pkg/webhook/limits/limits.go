@@ -36,25 +36,36 @@ const (
 	// bytesInFlight is how many bytes the requests may have that a webhook serves at a time. Decoded, they take several times
 	// as much.
 	bytesInFlight = 16 << 20
-	// bytesPerElement is how many bytes of its limit a request has for each of its commas. Each stands for an element of a list or a
-	// field, which may be empty, and takes a kilobyte and more in memory.
-	bytesPerElement = 16
+	// elementsInFlight is how many commas the requests may have that all webhooks of a server serve at a time. Each stands for an
+	// element of a list or a field, which may be empty, and takes a kilobyte and more in memory.
+	elementsInFlight = 128 << 10
 	// minBytes is what a request counts at least: a webhook serves at most bytesInFlight/minBytes requests at a time.
 	minBytes = 128 << 10
 
 	maxQuantityLength = 32
 	maxExponentDigits = 2
 
-	// maxYAML is many times the length of a kubeconfig or of a configuration that Gardener writes for a component.
-	maxYAML = 256 << 10
+	// maxYAML and maxYAMLElements are many times those of a configuration that Gardener writes for a component.
+	maxYAML         = 256 << 10
+	maxYAMLElements = 4 << 10
 )
 
-// Handler serves a webhook within limits. A request is refused with 413 if it is longer than maxBytes, with an error if it has more
-// than a comma for 16 of these bytes, and with 503 while
-// the webhook serves as many requests as it may. Requests have a deadline, in their context and for their body: timeout, or
-// less if the API server says so. The webhook is next; limits of one webhook do not touch others.
-func Handler(next http.Handler, maxBytes int64, timeout time.Duration) http.Handler {
+// Server has the limits that the webhooks of a server share.
+type Server struct{ elements *semaphore.Weighted }
+
+// NewServer returns the limits of a server.
+func NewServer() *Server { return &Server{elements: semaphore.NewWeighted(elementsInFlight)} }
+
+// Handler serves a webhook within limits. A request is refused with 413 if it is longer than maxBytes or has too many elements, and
+// with 503 while the webhook serves as many bytes as it may, or all webhooks as many elements. Requests have a deadline, in their
+// context and for their body: timeout, or less if the API server says so. The webhook is next.
+func (s *Server) Handler(next http.Handler, maxBytes int64, timeout time.Duration) http.Handler {
 	inFlight := semaphore.NewWeighted(bytesInFlight)
+	refuse := func(w http.ResponseWriter) {
+		// API servers try again after this time, within their timeout.
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "the webhook serves too many requests at the moment", http.StatusServiceUnavailable)
+	}
 
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		length := r.ContentLength
@@ -68,9 +79,7 @@ func Handler(next http.Handler, maxBytes int64, timeout time.Duration) http.Hand
 
 		weight := max(length, minBytes)
 		if !inFlight.TryAcquire(weight) {
-			// API servers try again after this time, within their timeout.
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, "the webhook serves too many requests at the moment", http.StatusServiceUnavailable)
+			refuse(w)
 			return
 		}
 		defer inFlight.Release(weight)
@@ -85,31 +94,39 @@ func Handler(next http.Handler, maxBytes int64, timeout time.Duration) http.Hand
 		ctx, cancel := context.WithDeadline(r.Context(), deadline)
 		defer cancel()
 		r = r.WithContext(ctx)
-		r.Body = &elements{ReadCloser: http.MaxBytesReader(w, r.Body, maxBytes), left: maxBytes / bytesPerElement}
+
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
+		if err != nil {
+			code := http.StatusBadRequest
+			if errors.As(err, new(*http.MaxBytesError)) {
+				code = http.StatusRequestEntityTooLarge
+			}
+			http.Error(w, "reading the request: "+err.Error(), code)
+			return
+		}
+		elements := int64(bytes.Count(body, []byte(",")))
+		if elements > elementsInFlight {
+			http.Error(w, fmt.Sprintf("the request has %d list elements and fields, at most %d are allowed", elements, elementsInFlight), http.StatusRequestEntityTooLarge)
+			return
+		}
+		if !s.elements.TryAcquire(elements) {
+			refuse(w)
+			return
+		}
+		defer s.elements.Release(elements)
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
 }
 
-// elements ends a body that has too many of them.
-type elements struct {
-	io.ReadCloser
-	left int64
-}
-
-// Read implements io.Reader.
-func (e *elements) Read(p []byte) (int, error) {
-	n, err := e.ReadCloser.Read(p)
-	if e.left -= int64(bytes.Count(p[:n], []byte(","))); e.left < 0 {
-		return 0, errors.New("the request has too many elements")
-	}
-	return n, err
-}
-
-// CheckYAML refuses YAML that is long or has aliases, before it is decoded. With aliases a document of some kilobytes can
+// CheckYAML refuses YAML that is long or has many elements or aliases, before it is decoded. With aliases a document of some kilobytes can
 // become gigabytes. What may be one is refused without a look at quotes: those who write these documents use none.
 func CheckYAML(data []byte) error {
 	if len(data) > maxYAML {
 		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(data), maxYAML)
+	}
+	if elements := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte(",")); elements > maxYAMLElements {
+		return fmt.Errorf("it has %d lines and list elements, at most %d are allowed", elements, maxYAMLElements)
 	}
 	if bytes.Contains(data, []byte("&")) && bytes.Contains(data, []byte("*")) {
 		return errors.New("YAML with anchors (&) and aliases (*) is not allowed")
