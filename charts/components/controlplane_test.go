@@ -286,7 +286,7 @@ func TestWhatTheProgramIsToldIsAConfigurationForIt(t *testing.T) {
 	for name, component := range map[string]component{
 		"machines in the seed": cloudController().with("machineCluster", map[string]any{"oneNode": true}),
 		"machines elsewhere": cloudController().with("machineCluster", map[string]any{
-			"remote": true, "secretName": "cloudprovider", "namespace": "infra-foo", "allowedCIDRs": []any{"192.0.2.0/24", "2001:db8::/32"},
+			"remote": true, "nodePorts": true, "secretName": "cloudprovider", "namespace": "infra-foo", "allowedCIDRs": []any{"192.0.2.0/24", "2001:db8::/32"},
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,6 +297,7 @@ func TestWhatTheProgramIsToldIsAConfigurationForIt(t *testing.T) {
 			config, err := configv1alpha1.LoadCloudController(path)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(config.Seed.OneNode).To(Equal(name == "machines in the seed"))
+			g.Expect(config.Seed.NodePorts).To(Equal(name == "machines elsewhere"))
 			if name == "machines elsewhere" {
 				g.Expect(config.Seed.AllowedCIDRs).To(HaveExactElements("192.0.2.0/24", "2001:db8::/32"))
 			}

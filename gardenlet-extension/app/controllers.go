@@ -42,13 +42,18 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 	if err != nil {
 		return err
 	}
+	inShoot, err := s.InShoot()
+	if err != nil {
+		return err
+	}
+	nodePorts := controllers.Service.Disabled || inShoot
 	workers := controllers.Worker
 	workers.Disabled = workers.Disabled || withoutWorkers
 	roles := configv1alpha1.ControllerConfiguration{Disabled: s.Config.Webhooks.MachineControllerManager.Disabled, ConcurrentSyncs: new(5)}
 	return errors.Join(
 		s.AddCommonControllers(mockNodes),
 		s.AddController("Bastion", controllers.Bastion, func(shared reconciler.Shared) error {
-			return bastion.AddToManager(s, bastion.Options{Shared: shared, Clusters: s.clusters, WithoutNodePorts: !controllers.Service.Disabled})
+			return bastion.AddToManager(s, bastion.Options{Shared: shared, Clusters: s.clusters, NodePorts: nodePorts})
 		}),
 		s.AddController("ControlPlane", controllers.ControlPlane, func(shared reconciler.Shared) error {
 			config := s.Config.ControlPlane
@@ -62,6 +67,7 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 				},
 				Images:                controlplane.Images{LocalPathProvisioner: config.LocalPathProvisioner.Image, CloudController: config.CloudController.Image},
 				DeployCloudController: *config.CloudController.Deploy,
+				NodePorts:             nodePorts,
 				Clusters:              s.clusters,
 				AllowedCIDRs:          machines.Remote.AllowedCIDRs,
 				VPA:                   s.VPA,

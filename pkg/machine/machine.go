@@ -13,7 +13,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -79,6 +81,11 @@ func HasEnded(pod *corev1.Pod) bool {
 
 // Name is the name of the Machine, given that of its pod if it was short enough. The label LabelMachine always has it.
 func Name(podName string) string { return strings.TrimPrefix(podName, podPrefix) }
+
+// PolicyPort is a port in a NetworkPolicy for machines.
+func PolicyPort(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(number))}
+}
 
 // RemoteNamespace is the namespace of a shoot's machines in a cluster other than the seed, given the shoot's technical ID,
 // which is the name of its namespace in the seed.

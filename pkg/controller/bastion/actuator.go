@@ -69,10 +69,9 @@ type Options struct {
 
 	// Clusters finds the cluster in which the machines of a shoot are.
 	Clusters cluster.Clusters
-	// WithoutNodePorts has the Services of bastions in the seed made without node ports, to which the ranges of a Service
-	// do not apply. It is to be set where the load balancers of the seed are those of our Service controller, which need
-	// none.
-	WithoutNodePorts bool
+	// NodePorts has the Services of bastions in the seed made with node ports, to which the ranges of a Service do not apply. It
+	// is to be set where the load balancers of the seed are not those of our Service controller, which needs none.
+	NodePorts bool
 }
 
 // AddToManager adds the controller for Bastions, unless no class is served for which there are any. The manager has to
@@ -240,7 +239,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
 	if err != nil {
 		return err
 	}
-	service := host.service(at.key, a.WithoutNodePorts && !at.remote)
+	service := host.service(at.key, a.NodePorts || at.remote)
 	err = at.explain(a.apply(ctx, op, at, host, service))
 	if b.Status.LastOperation == nil && a.isGone(ctx, b) {
 		return a.clean(ctx, op, at)
@@ -282,8 +281,11 @@ func (a *actuator) isAmiss(ctx context.Context, b *extensionsv1alpha1.Bastion) b
 // apply writes the objects, and returns an error until the Service has an address and the Pod is ready. The NetworkPolicy is
 // the first, so that there is never a Pod without it.
 func (a *actuator) apply(ctx context.Context, op *operation, at location, host *host, service *corev1.Service) error {
+	target := at.Target
+	// Somebody else may have deleted the namespace in another cluster, which took its objects along.
+	target.Unread = !at.remote
 	for _, object := range []client.Object{host.networkPolicy(at.key), host.secret(at.key)} {
-		if err := op.Apply(ctx, at.WithoutState(), object); err != nil {
+		if err := op.Apply(ctx, target, object); err != nil {
 			return err
 		}
 	}
@@ -484,7 +486,7 @@ func (h *host) secret(key client.ObjectKey) *corev1.Secret {
 
 // service gives the pod an address of the cluster's load balancers. Traffic stays on the node that receives it, so that the
 // pod sees the address of the client, which the NetworkPolicy checks.
-func (h *host) service(key client.ObjectKey, withoutNodePorts bool) *corev1.Service {
+func (h *host) service(key client.ObjectKey, nodePorts bool) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: h.meta(key),
 		Spec: corev1.ServiceSpec{
@@ -494,7 +496,7 @@ func (h *host) service(key client.ObjectKey, withoutNodePorts bool) *corev1.Serv
 			ExternalTrafficPolicy:         corev1.ServiceExternalTrafficPolicyLocal,
 			IPFamilyPolicy:                new(corev1.IPFamilyPolicyPreferDualStack),
 			LoadBalancerSourceRanges:      sourceRanges(h.ingress),
-			AllocateLoadBalancerNodePorts: new(!withoutNodePorts),
+			AllocateLoadBalancerNodePorts: new(nodePorts),
 		},
 	}
 }
@@ -502,7 +504,7 @@ func (h *host) service(key client.ObjectKey, withoutNodePorts bool) *corev1.Serv
 // networkPolicy lets people in from the ranges only, and out to machines and the cluster's DNS only. A rule without peers
 // would let in everybody, so there is none where there are no ranges.
 func (h *host) networkPolicy(key client.ObjectKey) *networkingv1.NetworkPolicy {
-	ssh := []networkingv1.NetworkPolicyPort{port(corev1.ProtocolTCP, sshPort)}
+	ssh := []networkingv1.NetworkPolicyPort{machine.PolicyPort(corev1.ProtocolTCP, sshPort)}
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: h.meta(key),
 		Spec: networkingv1.NetworkPolicySpec{
@@ -530,7 +532,7 @@ func (h *host) networkPolicy(key client.ObjectKey) *networkingv1.NetworkPolicy {
 func toDNS() networkingv1.NetworkPolicyEgressRule {
 	return networkingv1.NetworkPolicyEgressRule{
 		Ports: []networkingv1.NetworkPolicyPort{
-			port(corev1.ProtocolUDP, 53), port(corev1.ProtocolTCP, 53), port(corev1.ProtocolUDP, 8053), port(corev1.ProtocolTCP, 8053),
+			machine.PolicyPort(corev1.ProtocolUDP, 53), machine.PolicyPort(corev1.ProtocolTCP, 53), machine.PolicyPort(corev1.ProtocolUDP, 8053), machine.PolicyPort(corev1.ProtocolTCP, 8053),
 		},
 		To: []networkingv1.NetworkPolicyPeer{
 			{
@@ -544,10 +546,6 @@ func toDNS() networkingv1.NetworkPolicyEgressRule {
 			{IPBlock: &networkingv1.IPBlock{CIDR: nodelocaldnsconstants.IPVSIPv6Address + "/128"}},
 		},
 	}
-}
-
-func port(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
-	return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(number))}
 }
 
 // pod is made as that of a machine, as its image relies on it: systemd is its first process, which takes privileges. It

@@ -401,7 +401,7 @@ func TestDeletionAfterTheCluster(t *testing.T) {
 func TestMachinesInAnotherCluster(t *testing.T) {
 	g := NewWithT(t)
 	e := newRemoteEnv(t, newBastion(), newCluster(t, testProfile()))
-	e.restart(Options{WithoutNodePorts: true})
+	e.restart(Options{})
 
 	g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: 5 * time.Second}), "there is no watch")
 	g.Expect(e.pod().Namespace).To(Equal("infra-shoot--local--foo"))

@@ -29,18 +29,18 @@ func newTestHost(blocks ...networkingv1.IPBlock) *host {
 
 func TestObjectsAreThoseOfTheGoldenFiles(t *testing.T) {
 	for name, tt := range map[string]struct {
-		host             *host
-		withoutNodePorts bool
+		host      *host
+		nodePorts bool
 	}{
-		"both-families": {newTestHost(networkingv1.IPBlock{CIDR: "192.0.2.0/24", Except: []string{"192.0.2.128/25"}}, networkingv1.IPBlock{CIDR: "2001:db8::/64"}), true},
-		"nobody":        {newTestHost(), false},
+		"both-families": {newTestHost(networkingv1.IPBlock{CIDR: "192.0.2.0/24", Except: []string{"192.0.2.128/25"}}, networkingv1.IPBlock{CIDR: "2001:db8::/64"}), false},
+		"nobody":        {newTestHost(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			key := keyOf("shoot--local--foo", tt.host.bastion)
 			var out bytes.Buffer
 			scheme := testScheme(t)
-			for _, object := range []client.Object{tt.host.networkPolicy(key), tt.host.secret(key), tt.host.pod(key), tt.host.service(key, tt.withoutNodePorts)} {
+			for _, object := range []client.Object{tt.host.networkPolicy(key), tt.host.secret(key), tt.host.pod(key), tt.host.service(key, tt.nodePorts)} {
 				gvk, err := apiutil.GVKForObject(object, scheme)
 				g.Expect(err).NotTo(HaveOccurred())
 				object.GetObjectKind().SetGroupVersionKind(gvk)

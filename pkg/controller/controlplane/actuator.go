@@ -124,6 +124,9 @@ type Options struct {
 	Images Images
 	// DeployCloudController switches cloud-controller on. Where it was on before, it is removed.
 	DeployCloudController bool
+	// NodePorts has cloud-controller's Services in the seed made with node ports. It is to be set where the load balancers of the
+	// seed are not those of our Service controller.
+	NodePorts bool
 	// Clusters tell cloud-controller where the machines of a shoot are. If it is nil, they are in the seed.
 	Clusters machinecluster.Clusters
 	// AllowedCIDRs are the ranges to which servers of kubeconfigs for machines may resolve: machines.remote.allowedCIDRs of the
@@ -449,7 +452,7 @@ func (a *actuator) machineCluster(ctx context.Context, cp *extensionsv1alpha1.Co
 			reconciler.RetryMistake,
 		)
 	}
-	values := map[string]any{"remote": true, "secretName": ref.Name, "namespace": cluster.Namespace}
+	values := map[string]any{"remote": true, "secretName": ref.Name, "namespace": cluster.Namespace, "nodePorts": true}
 	if len(a.AllowedCIDRs) > 0 {
 		values["allowedCIDRs"] = a.AllowedCIDRs
 	}
@@ -460,16 +463,17 @@ func (a *actuator) machineCluster(ctx context.Context, cp *extensionsv1alpha1.Co
 // to be known, it has several.
 func (a *actuator) seedOfMachines(ctx context.Context) (map[string]any, error) {
 	const oneNode = "oneNode"
-	if known, ok := a.nodes.Get(oneNode); ok {
-		return map[string]any{oneNode: known}, nil
+	isOne, ok := a.nodes.Get(oneNode)
+	if !ok {
+		nodes := &metav1.PartialObjectMetadataList{}
+		nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := a.reader.List(ctx, nodes, client.Limit(2)); err != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("counting the nodes of the seed: %w", err)
+		}
+		isOne = len(nodes.Items) == 1
+		a.nodes.Set(oneNode, isOne, nodesFor)
 	}
-	nodes := &metav1.PartialObjectMetadataList{}
-	nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	if err := a.reader.List(ctx, nodes, client.Limit(2)); err != nil && !apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("counting the nodes of the seed: %w", err)
-	}
-	a.nodes.Set(oneNode, len(nodes.Items) == 1, nodesFor)
-	return map[string]any{oneNode: len(nodes.Items) == 1}, nil
+	return map[string]any{oneNode: isOne, "nodePorts": a.NodePorts}, nil
 }
 
 // target is the seed. The state of what is written there is of no interest.

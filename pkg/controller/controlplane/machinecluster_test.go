@@ -7,6 +7,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -104,6 +105,17 @@ func TestCloudControllerIsToldWhereTheMachinesAre(t *testing.T) {
 		g.Expect(err).To(MatchError(ContainSubstring("no luck")))
 		g.Expect(c.managedResource(SeedName)).To(BeNil())
 	})
+}
+
+func TestLoadBalancersOfOthersNeedNodePorts(t *testing.T) {
+	for _, needed := range []bool{false, true} {
+		g := NewWithT(t)
+		c := newClusterOf(t, namespace, nil)
+		c.opts.NodePorts = needed
+		c.restart()
+		c.mustReconcile()
+		g.Expect(c.cloudControllerConfig()).To(WithTransform(func(config string) bool { return strings.Contains(config, "nodePorts: true") }, Equal(needed)))
+	}
 }
 
 func TestOnlyASeedOfOneNodeIsSaidToBeOne(t *testing.T) {

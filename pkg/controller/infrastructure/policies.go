@@ -116,7 +116,7 @@ func (r reach) ingress() []networkingv1.NetworkPolicyIngressRule {
 	return append(out,
 		networkingv1.NetworkPolicyIngressRule{
 			From:  pods(metav1.LabelSelector{MatchLabels: map[string]string{machine.LabelApp: machine.AppBastion}}),
-			Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolTCP, 22)},
+			Ports: []networkingv1.NetworkPolicyPort{machine.PolicyPort(corev1.ProtocolTCP, 22)},
 		},
 		// What load balancers send comes from clients or, if a node forwards it to another, from an address of the node. That
 		// one may be the end of an overlay's tunnel, which is in the range of the pods, so that range is not left out.
@@ -124,7 +124,7 @@ func (r reach) ingress() []networkingv1.NetworkPolicyIngressRule {
 			portRange(corev1.ProtocolTCP, nodePortFirst, nodePortLast),
 			portRange(corev1.ProtocolUDP, nodePortFirst, nodePortLast),
 			portRange(corev1.ProtocolSCTP, nodePortFirst, nodePortLast),
-			port(corev1.ProtocolTCP, kubeProxyHealthPort),
+			machine.PolicyPort(corev1.ProtocolTCP, kubeProxyHealthPort),
 		}},
 	)
 }
@@ -281,13 +281,9 @@ func privateRanges() []netip.Prefix {
 func dnsPorts(numbers ...int32) []networkingv1.NetworkPolicyPort {
 	var out []networkingv1.NetworkPolicyPort
 	for _, number := range numbers {
-		out = append(out, port(corev1.ProtocolUDP, number), port(corev1.ProtocolTCP, number))
+		out = append(out, machine.PolicyPort(corev1.ProtocolUDP, number), machine.PolicyPort(corev1.ProtocolTCP, number))
 	}
 	return out
-}
-
-func port(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
-	return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(number))}
 }
 
 func portRange(protocol corev1.Protocol, first, last int32) networkingv1.NetworkPolicyPort {

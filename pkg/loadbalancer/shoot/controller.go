@@ -85,6 +85,8 @@ type Options struct {
 	// OneNode is true if the seed has exactly one node. Only then can a Service with externalTrafficPolicy Local keep the
 	// addresses of its clients: see docs/usage/loadbalancers.md.
 	OneNode bool
+	// NodePorts has the Services in the seed made with node ports.
+	NodePorts bool
 	// ConcurrentSyncs is how many Services are reconciled in parallel. Default 1.
 	ConcurrentSyncs int
 	// NewInformer makes the informers. Default: that of controller-runtime.
@@ -136,6 +138,7 @@ func addController(mgr manager.Manager, seed crcluster.Cluster, opts Options) er
 		seed:      newCluster(seed.GetClient(), seed.GetAPIReader()),
 		namespace: opts.Namespace,
 		oneNode:   opts.OneNode,
+		nodePorts: opts.NodePorts,
 		// The Events API of events.k8s.io counts events of one reason as one, whatever their messages say.
 		events: mgr.GetEventRecorderFor(eventSource), //nolint:staticcheck // See above.
 	}
@@ -263,6 +266,7 @@ type reconciler struct {
 	shoot, seed *cluster
 	namespace   string
 	oneNode     bool
+	nodePorts   bool
 	events      record.EventRecorder
 }
 
@@ -316,7 +320,7 @@ func (r *reconciler) ensure(ctx context.Context, service *corev1.Service) error 
 	if err != nil {
 		return err
 	}
-	seed, err := desiredService(existing, service, r.namespace, local && r.oneNode && onOneNode(backends))
+	seed, err := desiredService(existing, service, r.namespace, local && r.oneNode && onOneNode(backends), r.nodePorts)
 	if err != nil {
 		return err
 	}

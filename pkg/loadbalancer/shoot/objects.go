@@ -38,7 +38,7 @@ func wantsLoadBalancer(service *corev1.Service) bool {
 
 // desiredService returns the seed's Service for one of the shoot. It starts from existing, which may be nil. With
 // local, kube-proxy of the seed's nodes sends on only to machines of its own node, and keeps the address of the client.
-func desiredService(existing, service *corev1.Service, namespace string, local bool) (*corev1.Service, error) {
+func desiredService(existing, service *corev1.Service, namespace string, local, nodePorts bool) (*corev1.Service, error) {
 	name, err := nameOf(service)
 	if err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func desiredService(existing, service *corev1.Service, namespace string, local b
 		return nil, err
 	}
 	if asked := service.Spec.LoadBalancerIP; asked != "" {
-		// The API server takes a text of any length.
-		if _, err := netip.ParseAddr(asked); err != nil {
+		// The API server takes a text of any length, and an IPv6 address may have a zone of any length.
+		if address, err := netip.ParseAddr(asked); err != nil || address.Zone() != "" {
 			return nil, waiting{error: fmt.Errorf("spec.loadBalancerIP of Service %s is no IP address: %.64q", client.ObjectKeyFromObject(service), asked)}
 		}
 	}
@@ -65,15 +65,20 @@ func desiredService(existing, service *corev1.Service, namespace string, local b
 	spec.Selector = nil
 	spec.ExternalIPs = nil
 	// Where the ports lead to is in the EndpointSlices; the target ports are for those who look at the Service.
+	former := spec.Ports
 	spec.Ports = nil
 	for _, port := range service.Spec.Ports {
 		if port.NodePort == 0 {
 			return nil, waiting{error: fmt.Errorf("port %d/%s of Service %s has no node port, by which alone a machine can be reached: set spec.allocateLoadBalancerNodePorts to true", port.Port, port.Protocol, client.ObjectKeyFromObject(service))}
 		}
-		spec.Ports = append(spec.Ports, corev1.ServicePort{Name: port.Name, Protocol: port.Protocol, Port: port.Port, TargetPort: intstr.FromInt32(port.NodePort)})
+		out := corev1.ServicePort{Name: port.Name, Protocol: port.Protocol, Port: port.Port, TargetPort: intstr.FromInt32(port.NodePort)}
+		if i := slices.IndexFunc(former, func(f corev1.ServicePort) bool { return f.Port == port.Port && f.Protocol == port.Protocol }); nodePorts && i >= 0 {
+			out.NodePort = former[i].NodePort
+		}
+		spec.Ports = append(spec.Ports, out)
 	}
-	// kube-proxy sends what arrives at the address right to the endpoints, so the seed's node ports need not be spent.
-	spec.AllocateLoadBalancerNodePorts = new(false)
+	// kube-proxy sends what arrives at the address right to the endpoints, so the seed's node ports are not spent without need.
+	spec.AllocateLoadBalancerNodePorts = new(nodePorts)
 	// Deprecated, but pkg/controller/service gives the address that is asked for by it.
 	spec.LoadBalancerIP = service.Spec.LoadBalancerIP
 	spec.LoadBalancerSourceRanges = ranges

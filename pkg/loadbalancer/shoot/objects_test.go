@@ -194,6 +194,7 @@ func TestAServiceThatCannotBeServedIsAMistake(t *testing.T) {
 			s.Annotations = map[string]string{corev1.AnnotationLoadBalancerSourceRangesKey: strings.Repeat("10.0.0.0/8,", maxRanges) + "10.0.0.0/8"}
 		},
 		"with an address that is a text of any length": func(s *corev1.Service) { s.Spec.LoadBalancerIP = strings.Repeat("a", 1<<20) },
+		"with an address with a zone of any length":    func(s *corev1.Service) { s.Spec.LoadBalancerIP = "fe80::1%" + strings.Repeat("a", 1<<20) },
 		"with more rules than nodes should have": func(s *corev1.Service) {
 			s.Spec.Ports = slices.Repeat(s.Spec.Ports, maxRules/2+1)
 			s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8", "172.16.0.0/12"}
@@ -202,7 +203,7 @@ func TestAServiceThatCannotBeServedIsAMistake(t *testing.T) {
 		"with a UID that is no name": func(s *corev1.Service) { s.UID = types.UID(strings.Repeat("a", 64)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := desiredService(nil, newService(change), namespace, false)
+			_, err := desiredService(nil, newService(change), namespace, false, false)
 			NewWithT(t).Expect(errors.As(err, &waiting{})).To(BeTrue(), "%v", err)
 			NewWithT(t).Expect(len(err.Error())).To(BeNumerically("<", 400))
 		})
@@ -226,7 +227,7 @@ func TestSourceRangesLeaveNoFamilyOpen(t *testing.T) {
 			g := NewWithT(t)
 			s, err := desiredService(nil, newService(func(s *corev1.Service) {
 				s.Spec.IPFamilies, s.Spec.LoadBalancerSourceRanges = test.families, test.ranges
-			}), namespace, false)
+			}), namespace, false, false)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(s.Spec.LoadBalancerSourceRanges).To(Equal(test.expected))
 		})
@@ -236,7 +237,7 @@ func TestSourceRangesLeaveNoFamilyOpen(t *testing.T) {
 func TestNamesThatDoNotFitALabelAreInTheAnnotationOnly(t *testing.T) {
 	g := NewWithT(t)
 	long := strings.Repeat("a", 64)
-	s, err := desiredService(nil, newService(func(s *corev1.Service) { s.Name = long }), namespace, false)
+	s, err := desiredService(nil, newService(func(s *corev1.Service) { s.Name = long }), namespace, false, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(s.Labels).To(Equal(map[string]string{LabelUID: uid, LabelNamespace: "default"}))
 	g.Expect(s.Annotations).To(Equal(map[string]string{AnnotationService: "default/" + long}))
@@ -244,12 +245,26 @@ func TestNamesThatDoNotFitALabelAreInTheAnnotationOnly(t *testing.T) {
 
 func TestWhatTheAPIServerAndOthersAddToAServiceIsNoChange(t *testing.T) {
 	g := NewWithT(t)
-	s, err := desiredService(nil, newService(), namespace, false)
+	s, err := desiredService(nil, newService(), namespace, false, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.7", []string{"10.96.0.7"}
 	s.Labels["example.org/theirs"] = "stays"
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "10.1.0.0"}}
-	g.Expect(desiredService(s, newService(), namespace, false)).To(Equal(s))
+	g.Expect(desiredService(s, newService(), namespace, false, false)).To(Equal(s))
+}
+
+func TestNodePortsAreAllocatedOnceWhereTheyAreNeeded(t *testing.T) {
+	g := NewWithT(t)
+	s, err := desiredService(nil, newService(), namespace, false, true)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(s.Spec.AllocateLoadBalancerNodePorts).To(HaveValue(BeTrue()))
+	s.Spec.Ports[0].NodePort = 31234
+	g.Expect(desiredService(s, newService(), namespace, false, true)).To(Equal(s), "what the API server has allocated stays")
+
+	s, err = desiredService(s, newService(), namespace, false, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(s.Spec.AllocateLoadBalancerNodePorts).To(HaveValue(BeFalse()))
+	g.Expect(s.Spec.Ports[0].NodePort).To(BeZero())
 }
 
 func TestTheFamiliesOfAServiceFollowTheShoots(t *testing.T) {
@@ -260,7 +275,7 @@ func TestTheFamiliesOfAServiceFollowTheShoots(t *testing.T) {
 
 	t.Run("of one of both, the seed's API server chooses the order", func(t *testing.T) {
 		g := NewWithT(t)
-		s, err := desiredService(nil, dual, namespace, false)
+		s, err := desiredService(nil, dual, namespace, false, false)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(s.Spec.IPFamilyPolicy).To(HaveValue(Equal(corev1.IPFamilyPolicyPreferDualStack)))
 		g.Expect(s.Spec.IPFamilies).To(BeEmpty())
@@ -277,7 +292,7 @@ func TestTheFamiliesOfAServiceFollowTheShoots(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			s, err := desiredService(existing, newService(families(corev1.IPFamilyPolicySingleStack, test.family)), namespace, false)
+			s, err := desiredService(existing, newService(families(corev1.IPFamilyPolicySingleStack, test.family)), namespace, false, false)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(s.Spec.IPFamilies).To(ConsistOf(test.family))
 			g.Expect(s.Spec.ClusterIPs).To(ConsistOf("10.96.0.7"))

@@ -130,7 +130,7 @@ func run() *suite.Running {
 
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	Expect(err).NotTo(HaveOccurred())
-	bastions := bastion.Options{Shared: reconciler.Shared{Classes: classes}, Clusters: cluster.New(mgr.GetClient(), mgr.GetConfig()), WithoutNodePorts: true}
+	bastions := bastion.Options{Shared: reconciler.Shared{Classes: classes}, Clusters: cluster.New(mgr.GetClient(), mgr.GetConfig())}
 	bastions.Controller.MaxConcurrentReconciles = 5
 	Expect(bastion.AddToManager(mgr, bastions)).To(Succeed())
 	return suite.Run("the manager", mgr.Start)

@@ -46,6 +46,9 @@ seed:
   {{- if .Values.machineCluster.oneNode }}
   oneNode: true
   {{- end }}
+  {{- if .Values.machineCluster.nodePorts }}
+  nodePorts: true
+  {{- end }}
 shoot:
   kubeconfig: {{ include "cloud-controller.kubeconfigPath" . }}/kubeconfig
 server:

@@ -45,6 +45,10 @@ type CloudControllerSeed struct {
 	// addresses of their clients. Default false.
 	// +optional
 	OneNode bool `json:"oneNode,omitempty"`
+	// NodePorts has the Services made there with node ports. Provider-local's own load balancers need none; a cluster that is itself a
+	// Shoot reaches its machines only by them. Default false.
+	// +optional
+	NodePorts bool `json:"nodePorts,omitempty"`
 }
 
 // CloudControllerShoot is the cluster whose Services are served.
