@@ -294,6 +294,9 @@ func gone(err error) error {
 	return err
 }
 
+// cachedMax is the size of a cached Node or Pod. Who owns the shoot decides how large they are: larger ones are not served.
+const cachedMax = 64 << 10
+
 // trimNode drops fields that are not needed. As thousands of cached Nodes differ in little more than their names, the rest is
 // kept once. Transform functions may change their objects.
 func (s *shoot) trimNode(obj any) (any, error) {
@@ -304,6 +307,9 @@ func (s *shoot) trimNode(obj any) (any, error) {
 	status := &node.Status
 	node.ManagedFields = nil
 	status.Images, status.VolumesInUse, status.VolumesAttached = nil, nil, nil
+	if node.Size() > cachedMax {
+		return &corev1.Node{ObjectMeta: identity(node)}, nil
+	}
 
 	s.lock.Lock()
 	g, texts := s.groups[node.Labels[LabelGroup]], s.texts
@@ -357,7 +363,14 @@ func trimPod(obj any) (any, error) {
 		NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork, RestartPolicy: pod.Spec.RestartPolicy, ReadinessGates: pod.Spec.ReadinessGates,
 		Containers: trim(pod.Spec.Containers), InitContainers: trim(pod.Spec.InitContainers), EphemeralContainers: ephemeral,
 	}
+	if pod.Size() > cachedMax {
+		return &corev1.Pod{ObjectMeta: identity(pod)}, nil
+	}
 	return pod, nil
+}
+
+func identity(obj metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}
 }
 
 func trimSecret(obj any) (any, error) {

