@@ -25,7 +25,6 @@ import (
 	"github.com/gardener/gardener/extensions/pkg/controller/backupentry/genericactuator"
 	"github.com/gardener/gardener/extensions/pkg/controller/operatingsystemconfig"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
-	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
@@ -152,14 +151,9 @@ func addressFor(base, name string) netip.Addr {
 	return address
 }
 
-// isOfShoot reports whether an object has a Cluster, be it now or soon.
-func isOfShoot(obj extensionsv1alpha1.Object) bool {
-	return extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()) == extensionsv1alpha1.ExtensionClassShoot
-}
-
 // checkCluster returns an error until an object of a shoot has a Cluster with that shoot.
 func checkCluster(o *operation) error {
-	if o.Cluster.Shoot() != nil || !isOfShoot(o.Object) {
+	if o.Cluster.Shoot() != nil || !reconciler.IsOfShoot(o.Object) {
 		return nil
 	}
 	return reconciler.Waiting(fmt.Errorf("waiting for the Cluster %s with a shoot, which gardenlet writes", o.Object.GetNamespace()), retryCluster)

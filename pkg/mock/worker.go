@@ -107,7 +107,7 @@ func migrateWorker(_ context.Context, r *kindReconciler, _ *operation, obj *exte
 // Worker that never was reconciled will be, and one that was migrated is that of another seed.
 func (r *kindReconciler) isForgotten(_ context.Context, obj extensionsv1alpha1.Object) bool {
 	w, ok := obj.(*extensionsv1alpha1.Worker)
-	if !ok || r.opts.Nodes == nil || !isOfShoot(w) || w.DeletionTimestamp != nil {
+	if !ok || r.opts.Nodes == nil || !reconciler.IsOfShoot(w) || w.DeletionTimestamp != nil {
 		return false
 	}
 	last := w.Status.LastOperation

@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,12 +80,25 @@ func NoCluster(namespace, with string) error {
 	}
 }
 
+// JoinSome joins texts, of which there may be many.
+func JoinSome(texts []string, separator string) string {
+	const shown = 5
+	if more := len(texts) - shown; more > 0 {
+		texts = append(slices.Clip(texts[:shown]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, separator)
+}
+
+// IsOfShoot reports whether an object is of class shoot, and so has a Cluster, be it now or soon.
+func IsOfShoot(obj extensionsv1alpha1.Object) bool {
+	return extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()) == extensionsv1alpha1.ExtensionClassShoot
+}
+
 // CheckCluster returns an error if an object of class shoot has no Cluster although it is in the namespace of a shoot: then
 // that is on its way to the cache. In other namespaces there are such objects without one, as older Gardeners set no class.
 // reader asks the API server, and only if there is no Cluster: through a cache that would be a watch on all Namespaces.
 func CheckCluster(ctx context.Context, reader client.Reader, obj extensionsv1alpha1.Object, cluster *extensioncluster.Cluster) error {
-	isOfShoot := extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()) == extensionsv1alpha1.ExtensionClassShoot
-	if cluster != nil || !isOfShoot || obj.GetNamespace() == v1beta1constants.GardenNamespace {
+	if cluster != nil || !IsOfShoot(obj) || obj.GetNamespace() == v1beta1constants.GardenNamespace {
 		return nil
 	}
 	isShootNamespace, err := gardenerutils.IsShootNamespace(ctx, reader, obj.GetNamespace())

@@ -23,8 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -33,9 +31,6 @@ import (
 
 // FieldOwner is the field manager of objects that are applied.
 const FieldOwner = "gardener-extension-provider-local"
-
-// formerOwners are the field managers of objects that earlier releases created and patched: the names of the programs.
-var formerOwners = sets.New("gardenlet-extension", "operator-extension")
 
 // Target is a cluster to which an Actuator writes objects.
 type Target struct {
@@ -130,20 +125,11 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 	}
 
 	o.written.set(id, version{})
-	answer := desired.DeepCopy()
-	if err := apply(ctx, t.Client, answer); err != nil {
+	if err := apply(ctx, t.Client, desired); err != nil {
 		return about("applying", obj, err)
 	}
-	if isUpgraded, err := upgrade(ctx, t.Client, answer); err != nil {
-		return about("taking over the fields of", obj, err)
-	} else if isUpgraded {
-		answer = desired
-		if err := apply(ctx, t.Client, answer); err != nil {
-			return about("applying", obj, err)
-		}
-	}
 	current := blank(obj)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, current); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, current); err != nil {
 		return about("applying", obj, err)
 	}
 	set(obj, current)
@@ -359,16 +345,6 @@ func (t Target) of(obj client.Object) target {
 
 func apply(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
 	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(FieldOwner), client.ForceOwnership)
-}
-
-// upgrade makes fields that an earlier release set by create and patch ours, so that applying without them removes them. It
-// reports whether there were any.
-func upgrade(ctx context.Context, c client.Client, obj *unstructured.Unstructured) (bool, error) {
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(obj, formerOwners, FieldOwner)
-	if err != nil || patch == nil {
-		return false, err
-	}
-	return true, c.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, patch))
 }
 
 // toApply returns what is sent of an object: all but its status and what the API server sets.

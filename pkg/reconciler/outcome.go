@@ -289,12 +289,8 @@ type change struct {
 func (r *Reconciler[T]) writeMetadata(ctx context.Context, op *Operation[T], change change) error {
 	obj, metadata := op.Object, map[string]any{"resourceVersion": op.Object.GetResourceVersion()}
 
-	// The answer is decoded on top of the object, which therefore must not have what is taken away.
-	annotations := obj.GetAnnotations()
-	if _, ok := annotations[v1beta1constants.GardenerOperation]; ok && change.removeOperation {
+	if _, ok := obj.GetAnnotations()[v1beta1constants.GardenerOperation]; ok && change.removeOperation {
 		metadata["annotations"] = map[string]any{v1beta1constants.GardenerOperation: nil}
-		delete(annotations, v1beta1constants.GardenerOperation)
-		obj.SetAnnotations(annotations)
 	}
 	if (change.addFinalizer && controllerutil.AddFinalizer(obj, r.Finalizer)) ||
 		(change.removeFinalizer && controllerutil.RemoveFinalizer(obj, r.Finalizer)) {

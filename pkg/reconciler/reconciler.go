@@ -81,7 +81,6 @@ import (
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
-	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -263,8 +262,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request
 
 // clusterOf returns the Cluster of an object's shoot; nil if there is none, or if the object has no shoot.
 func (r *Reconciler[T]) clusterOf(ctx context.Context, obj T) (*extensioncluster.Cluster, error) {
-	if r.ShootClusters == nil || obj.GetNamespace() == "" ||
-		extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()) != extensionsv1alpha1.ExtensionClassShoot {
+	if r.ShootClusters == nil || obj.GetNamespace() == "" || !IsOfShoot(obj) {
 		return nil, nil
 	}
 	return r.ShootClusters.Get(ctx, obj.GetNamespace())

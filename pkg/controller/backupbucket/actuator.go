@@ -209,10 +209,9 @@ func (a *actuator) checkUnused(ctx context.Context, bucket *extensionsv1alpha1.B
 		return nil
 	}
 
-	const shown = 3
 	slices.Sort(names)
 	return reconciler.WithCode(
-		fmt.Errorf("BackupBucket %s is in use by %d BackupEntries, delete them first: %s", bucket.Name, len(names), strings.Join(names[:min(shown, len(names))], ", ")),
+		fmt.Errorf("BackupBucket %s is in use by %d BackupEntries, delete them first: %s", bucket.Name, len(names), reconciler.JoinSome(names, ", ")),
 		gardencorev1beta1.ErrorInfraDependencies, reconciler.RetryMistake,
 	)
 }

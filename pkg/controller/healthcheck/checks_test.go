@@ -161,7 +161,7 @@ func TestNodes(t *testing.T) {
 		{"are not ready", []client.Object{newMachineDeployment(1)}, []runtime.Object{newNodeObject("b", "False")}, "False", "not ready: Node b"},
 		{"are not ready if the kubelet is silent", []client.Object{newMachineDeployment(1)}, []runtime.Object{newNodeObject("b", "Unknown")}, "False", "not ready: Node b"},
 		{"are not ready if they have no condition", []client.Object{newMachineDeployment(1)}, []runtime.Object{silent}, "False", "not ready: Node silent"},
-		{"are named, but not all of them", []client.Object{newMachineDeployment(7)}, names(7), "False", "not ready: Node node-0, node-1, node-2, node-3, node-4 and 2 more"},
+		{"are named, but not all of them", []client.Object{newMachineDeployment(7)}, names(7), "False", "not ready: Node node-0, node-1, node-2, node-3, node-4, and 2 more"},
 		{"are starting", []client.Object{newMachineDeployment(2)}, []runtime.Object{ready, young}, "Progressing", "starting: Node young"},
 		{"are coming", []client.Object{newMachineDeployment(3)}, []runtime.Object{ready}, "Progressing", "1 of 3 Nodes have registered"},
 		{"are too many for now", []client.Object{newMachineDeployment(1)}, []runtime.Object{ready, newNodeObject("b", "True")}, "Progressing", "2 Nodes are registered, 1 are wanted"},

@@ -80,8 +80,6 @@ const (
 	scaleUpThreshold = 5 * time.Minute
 	// scaleDownThreshold is how long a surplus Node may take to go, as in the library.
 	scaleDownThreshold = 15 * time.Minute
-	// namesMax is how many Nodes a message names.
-	namesMax = 5
 	// pageSize is the number of Nodes in one answer, at some 10 KB each, and answerMax how many bytes it may have at most.
 	pageSize, answerMax = 100, 16 << 20
 	// shootsMax is how many clients are kept. The least recently used one goes first.
@@ -537,11 +535,11 @@ func nodesHealth(now time.Time, deployments []machinev1alpha1.MachineDeployment,
 
 	switch {
 	case len(notReady) > 0:
-		return unhealthy("not ready: Node %s", join(notReady))
+		return unhealthy("not ready: Node %s", reconciler.JoinSome(slices.Sorted(slices.Values(notReady)), ", "))
 	case registered < wanted:
 		return progressing(scaleUpThreshold, "%d of %d Nodes have registered", registered, wanted)
 	case len(starting) > 0:
-		return progressing(scaleUpThreshold, "starting: Node %s", join(starting))
+		return progressing(scaleUpThreshold, "starting: Node %s", reconciler.JoinSome(slices.Sorted(slices.Values(starting)), ", "))
 	case registered > wanted:
 		return progressing(scaleDownThreshold, "%d Nodes are registered, %d are wanted", registered, wanted)
 	}
@@ -560,15 +558,6 @@ func failedMachine(deployments ...machinev1alpha1.MachineDeployment) string {
 		}
 	}
 	return ""
-}
-
-// join joins the first names, always in the same order.
-func join(names []string) string {
-	slices.Sort(names)
-	if len(names) > namesMax {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMax], ", "), len(names)-namesMax)
-	}
-	return strings.Join(names, ", ")
 }
 
 // node is the part of a Node that the check needs.

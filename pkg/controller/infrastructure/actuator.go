@@ -147,7 +147,9 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 		if policy.Namespace == infra.Namespace {
 			in = a.inSeed(infra)
 		}
-		if err := op.Apply(ctx, in.WithoutState(), policy); err != nil {
+		// Somebody else may have deleted the namespace in another cluster, which took its objects along.
+		in.Unread = !in.remote
+		if err := op.Apply(ctx, in.Target, policy); err != nil {
 			return in.explain(err)
 		}
 	}
@@ -211,8 +213,10 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 		// The seed is still in reach.
 		at = a.inSeed(op.Object)
 	}
+	// The other cluster may use up the time.
+	errPolicies := a.deletePolicies(ctx, op)
 	_, errNamespace := at.deleteNamespace(ctx, op)
-	if err := errors.Join(err, a.deletePolicies(ctx, op), errNamespace, at.deletePools(ctx, op)); err != nil {
+	if err := errors.Join(err, errPolicies, errNamespace, at.deletePools(ctx, op)); err != nil {
 		op.Log.Info("Leaving behind what could not be deleted, as deletion is forced", "reason", err.Error())
 	}
 	return nil

@@ -541,20 +541,14 @@ func portChanges(service *corev1.Service, wanted map[int32]int32) map[int]int32 
 	return changes
 }
 
-// operation is one of a JSON patch. A merge patch would need the whole list of ports, of which the cache has not every field
-// that there may be one day, and a strategic one takes two ports of one number for one.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
-
-// patchPorts changes node ports, given by the positions of their ports, and returns the Service as it is after that.
+// patchPorts changes node ports, given by the positions of their ports, and returns the Service as it is after that. A merge patch
+// would need the whole list of ports, of which the cache has not every field that there may be one day, and a strategic one takes two
+// ports of one number for one.
 func (r *reconciler) patchPorts(ctx context.Context, service *corev1.Service, changes map[int]int32) (*corev1.Service, error) {
 	// As it addresses ports by position, it only holds for the version of the Service that was read.
-	operations := []operation{{"replace", "/metadata/resourceVersion", service.ResourceVersion}}
+	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": service.ResourceVersion}}
 	for i, nodePort := range changes {
-		operations = append(operations, operation{"add", fmt.Sprintf("/spec/ports/%d/nodePort", i), nodePort})
+		operations = append(operations, map[string]any{"op": "add", "path": fmt.Sprintf("/spec/ports/%d/nodePort", i), "value": nodePort})
 	}
 	data, err := json.Marshal(operations)
 	if err != nil {

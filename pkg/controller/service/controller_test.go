@@ -132,7 +132,10 @@ func afterwards(ctx context.Context, c client.Client, obj client.Object, patch c
 	if err != nil {
 		return nil, err
 	}
-	var operations []operation
+	var operations []struct {
+		Path  string
+		Value any
+	}
 	if err := json.Unmarshal(data, &operations); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,8 +72,6 @@ const (
 	// imported, since that would bring all of machine-controller-manager along.
 	mcmFinalizer    = "machine.sapcloud.io/machine-controller-manager"
 	driverFinalizer = "machine.sapcloud.io/machine-controller"
-	// namedMax is how many objects a message names.
-	namedMax = 5
 )
 
 // Options are what the controller needs.
@@ -530,15 +527,7 @@ func checkMachines(deployed []machinev1alpha1.MachineDeployment, existing *obser
 	if len(missing) == 0 {
 		return nil
 	}
-	return errors.New("waiting for machines: " + join(missing, "; "))
-}
-
-// join joins texts, of which there may be many.
-func join(texts []string, separator string) string {
-	if more := len(texts) - namedMax; more > 0 {
-		texts = append(slices.Clip(texts[:namedMax]), fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, separator)
+	return errors.New("waiting for machines: " + reconciler.JoinSome(missing, "; "))
 }
 
 // unavailable returns why a MachineDeployment is not as it is to be; empty if it is. The criteria are those of the generic

@@ -126,10 +126,14 @@ func (a *actuator) waitForManager(w *extensionsv1alpha1.Worker, do string) error
 	return a.waitSince(w.DeletionTimestamp.Time, cause, retrySecret)
 }
 
-// isUntouched reports whether there are machines to delete and none of their deployments is being deleted yet.
+// isUntouched reports whether there are machines to delete and what makes them is not being deleted yet.
 func (o *observed) isUntouched() bool {
-	isGoing := func(d machinev1alpha1.MachineDeployment) bool { return d.DeletionTimestamp != nil }
-	return len(o.deployments.Items)+len(o.sets.Items)+len(o.machines.Items) > 0 && !slices.ContainsFunc(o.deployments.Items, isGoing)
+	if len(o.deployments.Items) > 0 {
+		return !slices.ContainsFunc(o.deployments.Items, func(d machinev1alpha1.MachineDeployment) bool { return d.DeletionTimestamp != nil })
+	}
+	return len(o.sets.Items)+len(o.machines.Items) > 0 &&
+		!slices.ContainsFunc(o.sets.Items, func(s machinev1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil }) &&
+		!slices.ContainsFunc(o.machines.Items, func(m machinev1alpha1.Machine) bool { return m.DeletionTimestamp != nil })
 }
 
 // prepareDeletion has machine-controller-manager know what it takes to delete machines: the classes as they are to be now,
@@ -186,7 +190,7 @@ func namesOf(objects []client.Object) string {
 		names = append(names, obj.GetName())
 	}
 	slices.Sort(names)
-	return join(names, ", ")
+	return reconciler.JoinSome(names, ", ")
 }
 
 // deleteUnwanted deletes what belongs to pools and classes that are not wanted any more. It waits until their deployments

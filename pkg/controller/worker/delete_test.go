@@ -197,6 +197,36 @@ func TestADeletionThatNobodyHoldsUpTakesAsManyAttemptsAsThereAreKinds(t *testing
 	g.Expect(c.isEmpty()).To(BeTrue())
 }
 
+func TestADeletionIsPreparedOnce(t *testing.T) {
+	now := &metav1.Time{Time: time.Now()}
+	deployment := func(going *metav1.Time) observed {
+		return observed{deployments: machinev1alpha1.MachineDeploymentList{Items: []machinev1alpha1.MachineDeployment{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: going}}}}}
+	}
+	set := func(going *metav1.Time) observed {
+		return observed{sets: machinev1alpha1.MachineSetList{Items: []machinev1alpha1.MachineSet{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: going}}}}}
+	}
+	machine := func(going *metav1.Time) observed {
+		return observed{machines: machinev1alpha1.MachineList{Items: []machinev1alpha1.Machine{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: going}}}}}
+	}
+	both := deployment(nil)
+	both.machines = machine(now).machines
+	for name, test := range map[string]struct {
+		existing observed
+		want     bool
+	}{
+		"nothing is there":                            {observed{}, false},
+		"a deployment":                                {deployment(nil), true},
+		"a deployment that goes":                      {deployment(now), false},
+		"a deployment whose machine goes by itself":   {both, true},
+		"a set without a deployment":                  {set(nil), true},
+		"a set that goes":                             {set(now), false},
+		"a machine that nothing manages":              {machine(nil), true},
+		"a machine that goes after all that makes it": {machine(now), false},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(test.existing.isUntouched()).To(Equal(test.want)) })
+	}
+}
+
 func TestADeletionBeforeTheCreationIsFinished(t *testing.T) {
 	t.Run("of a Worker that was never touched", func(t *testing.T) {
 		g := NewWithT(t)
