@@ -140,7 +140,7 @@ push-programs: $(LANDSCAPE)
 	@[ -n "$(REF)" ] || { echo "make push-programs: say where to: REF=host/repository:tag" >&2; exit 1; }
 	@$(LANDSCAPE) push-programs '$(REF)'
 
-## times: measure times, memory and CPU time from nothing to nothing, as root or with sudo, where nothing is to build; half an hour; DOCS=1 writes docs/development/times.md
+## times: measure times, memory and CPU time from nothing to nothing, as root or with sudo, where nothing is to build; half an hour to an hour; DOCS=1 writes docs/development/times.md
 .PHONY: times
 times: $(LANDSCAPE)
 	@$(LANDSCAPE) times $(if $(DOCS),--docs)
@@ -155,7 +155,7 @@ scale: $(LANDSCAPE)
 status: $(LANDSCAPE)
 	@$(LANDSCAPE) status --target '$(TARGET)'
 
-## explain: say why something is not healthy; OF=garden, OF=seed or OF=shoot/NAME only that; TARGET=bare or kind where there are both
+## explain: say why something is not healthy; OF=garden, OF=seed or OF=shoot/NAME only that, OF=seed/NAME another Seed; TARGET=bare or kind where there are both
 .PHONY: explain
 explain: $(LANDSCAPE)
 	@$(LANDSCAPE) explain --target '$(TARGET)' $(OF)
