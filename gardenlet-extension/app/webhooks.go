@@ -139,7 +139,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 }
 
 // hidePaths puts the webhooks of the seed where nobody in a shoot can have them called, who might keep them busy: callers are not
-// authenticated, and shoots know the server. They know no UID of the seed.
+// authenticated, and shoots know the server. They are told no UID of the seed.
 func (s *seed) hidePaths(webhooks []*extensionswebhook.Webhook) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

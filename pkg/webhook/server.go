@@ -65,7 +65,8 @@ func withTimeouts(next http.Handler) http.Handler {
 // newHandler serves a webhook for the cluster itself at /PATH, one for shoots at /PATH/NAMESPACE, and nothing else, within
 // limits. controller-runtime answers when a webhook panics.
 func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Handler, error) {
-	mux, shared := http.NewServeMux(), limits.NewServer()
+	// Shoots must not keep the webhooks of the seed busy.
+	mux, shared := http.NewServeMux(), map[string]*limits.Server{extensionswebhook.TargetSeed: limits.NewServer(), extensionswebhook.TargetShoot: limits.NewServer()}
 	for _, webhook := range webhooks {
 		path := "/" + webhook.Path
 		if webhook.Target == extensionswebhook.TargetShoot {
@@ -81,7 +82,7 @@ func newHandler(webhooks []*extensionswebhook.Webhook, log logr.Logger) (http.Ha
 			handler = forShoot(handler)
 		}
 		timeout := time.Duration(ptr.Deref(webhook.TimeoutSeconds, 10)) * time.Second
-		mux.Handle("POST "+path, shared.Handler(handler, maxBytes(webhook), timeout))
+		mux.Handle("POST "+path, shared[webhook.Target].Handler(handler, maxBytes(webhook), timeout))
 	}
 	return mux, nil
 }

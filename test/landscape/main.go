@@ -607,14 +607,11 @@ func registryCommand() *cobra.Command {
 				return err
 			}
 			defer func() { _ = handler.Close() }()
-			info, err := os.Stat(dir)
-			if err != nil {
-				return err
-			}
-			owner := uint64(info.Sys().(*syscall.Stat_t).Uid)
+			// up gives it to the one who called sudo before anything else, and another may do so later.
+			owned := filepath.Dir(dir)
 			group, ctx := errgroup.WithContext(cmd.Context())
-			group.Go(func() error { return registry.Serve(ctx, handler, listen, owner) })
-			group.Go(func() error { return registry.Serve(ctx, handler.ForCaches(), caches, owner) })
+			group.Go(func() error { return registry.Serve(ctx, handler, listen, owned) })
+			group.Go(func() error { return registry.Serve(ctx, handler.ForCaches(), caches, owned) })
 			return group.Wait()
 		},
 	}

@@ -50,7 +50,7 @@ const (
 	maxYAMLElements = 4 << 10
 )
 
-// Server has the limits that the webhooks of a server share.
+// Server has the limits that webhooks of a server share.
 type Server struct{ elements *semaphore.Weighted }
 
 // NewServer returns the limits of a server.

@@ -32,11 +32,12 @@ const (
 	// message is the answer wherever a container would have written something.
 	message = "this pod runs on a fake node of the mock provider: it has no containers\n"
 
-	headerTimeout   = 10 * time.Second
+	// requestTimeout is for reading a request, idleTimeout for a connection without requests.
+	requestTimeout  = 10 * time.Second
+	idleTimeout     = time.Minute
 	shutdownTimeout = 2 * time.Second
 	certificateLife = 10 * 365 * 24 * time.Hour
-	// idleTimeout ends a connection without requests, and forwardTimeout a port-forward, which nobody needs for longer.
-	idleTimeout    = 10 * time.Minute
+	// forwardTimeout ends a port-forward, which nobody needs for longer.
 	forwardTimeout = time.Minute
 	// connectionsMax is the number of connections at a time. More wait.
 	connectionsMax = 1000
@@ -56,7 +57,7 @@ func New(address string) (*manager.Server, error) {
 	}
 	return &manager.Server{
 		Name:            "mock-kubelet",
-		Server:          &http.Server{Handler: handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout},
+		Server:          &http.Server{Handler: handler(), ReadTimeout: requestTimeout, IdleTimeout: idleTimeout},
 		Listener:        netutil.LimitListener(listener, connectionsMax),
 		ShutdownTimeout: new(shutdownTimeout),
 	}, nil

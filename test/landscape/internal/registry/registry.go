@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -197,10 +198,10 @@ type held struct {
 func (h *held) WriteHeader(status int)            { h.status = status }
 func (h *held) Write(content []byte) (int, error) { return h.body.Write(content) }
 
-// onlyHostPushes refuses whatever changes the registry, unless it comes from one of the users on this machine: machines run what is in it,
-// as root. A program here has the connection's own address, and pods and other machines have theirs. It is for connections to one of the
+// onlyHostPushes refuses whatever changes the registry, unless it comes from root or the owner of the folder on this machine: machines run
+// what is in it, as root. A program here has the connection's own address, and pods and other machines have theirs. It is for connections to one of the
 // addresses: whoever listens on all of a container's has others as clients.
-func onlyHostPushes(next http.Handler, addresses []string, users ...uint64) http.Handler {
+func onlyHostPushes(next http.Handler, addresses []string, folder string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		local, _ := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
 		if req.Method != http.MethodGet && req.Method != http.MethodHead && local != nil && slices.Contains(addresses, local.String()) {
@@ -210,7 +211,9 @@ func onlyHostPushes(next http.Handler, addresses []string, users ...uint64) http
 				http.Error(w, "the registry of the landscape takes images from its own machine only: push them there", http.StatusForbidden)
 				return
 			}
-			if user, err := userOf(there, here); err != nil || !slices.Contains(users, user) {
+			user, err := userOf(there, here)
+			info, errStat := os.Stat(folder)
+			if errors.Join(err, errStat) != nil || user != 0 && user != uint64(info.Sys().(*syscall.Stat_t).Uid) {
 				http.Error(w, "the registry of the landscape takes images from root and the owner of the clone only", http.StatusForbidden)
 				return
 			}
@@ -240,9 +243,9 @@ func userOf(from, to netip.AddrPort) (uint64, error) {
 	return 0, fmt.Errorf("no socket is connected from %s to %s", from, to)
 }
 
-// Serve serves handler on all addresses until ctx ends. Root and the owner of its folder may push.
-func Serve(ctx context.Context, handler http.Handler, addresses []string, owner uint64) error {
-	server := &http.Server{Handler: onlyHostPushes(handler, addresses, 0, owner), ReadHeaderTimeout: 10 * time.Second}
+// Serve serves handler on all addresses until ctx ends. On this machine, root and the owner of the folder may push.
+func Serve(ctx context.Context, handler http.Handler, addresses []string, folder string) error {
+	server := &http.Server{Handler: onlyHostPushes(handler, addresses, folder), ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, len(addresses))
 	for _, address := range addresses {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

@@ -11,6 +11,8 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -31,7 +33,7 @@ func TestOnlyTheMachineItselfPushes(t *testing.T) {
 		{name: "anybody pushes to a registry in a container", method: http.MethodPut, local: "172.18.0.9:5001", remote: "172.18.0.1:41000", want: http.StatusOK},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			handler := onlyHostPushes(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), []string{"127.0.0.1:5001", registry, ":5001"}, 0)
+			handler := onlyHostPushes(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), []string{"127.0.0.1:5001", registry, ":5001"}, t.TempDir())
 			local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(test.local))
 			request := httptest.NewRequest(test.method, "/v2/a/manifests/b", nil).WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, local))
 			request.RemoteAddr = test.remote
@@ -42,25 +44,32 @@ func TestOnlyTheMachineItselfPushes(t *testing.T) {
 	}
 }
 
-func TestOnlySomeUsersOfTheMachinePush(t *testing.T) {
+func TestRootAndTheOwnerOfTheClonePush(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root has programs of other users")
+	}
 	g := NewWithT(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
-	address, me := listener.Addr().String(), uint64(os.Getuid())
-	push := func(users ...uint64) int {
-		server := httptest.NewUnstartedServer(onlyHostPushes(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), []string{address}, users...))
-		server.Listener = listener
-		server.Start()
-		defer server.Close()
-		answer, err := http.Post("http://"+address+"/v2/a/blobs/uploads/", "", nil)
-		g.Expect(err).NotTo(HaveOccurred())
-		defer answer.Body.Close()
-		return answer.StatusCode
+	address, folder := listener.Addr().String(), t.TempDir()
+	server := httptest.NewUnstartedServer(onlyHostPushes(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), []string{address}, folder))
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	push := func(user uint32) string {
+		_, port, _ := net.SplitHostPort(address)
+		cmd := exec.Command("bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/$1; printf 'POST /v2/a/blobs/uploads/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n' >&3; head -1 <&3`, "push", port)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		out, err := cmd.CombinedOutput()
+		g.Expect(err).NotTo(HaveOccurred(), string(out))
+		return string(out)
 	}
-	g.Expect(push(me)).To(Equal(http.StatusOK))
-	listener, err = net.Listen("tcp", address)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(push(me + 1)).To(Equal(http.StatusForbidden))
+	const owner, other = 65533, 65532
+	g.Expect(push(owner)).To(ContainSubstring("403"), "root has the folder")
+	g.Expect(os.Chown(folder, owner, owner)).To(Succeed())
+	g.Expect(push(owner)).To(ContainSubstring("200"))
+	g.Expect(push(0)).To(ContainSubstring("200"))
+	g.Expect(push(other)).To(ContainSubstring("403"))
 }
 
 func TestASocketThatIsClosedHasNoUser(t *testing.T) {

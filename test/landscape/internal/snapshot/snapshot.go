@@ -80,6 +80,9 @@ func Split(root, folder string, patterns ...string) ([]Part, error) {
 			if err != nil {
 				return nil, fmt.Errorf("looking below %s: %w", folder, err)
 			}
+			if name == unpacked {
+				continue
+			}
 			parts = append(parts, Part{Root: root, Paths: []string{name}})
 		}
 	}
