@@ -104,7 +104,7 @@ func WritePage(dir string, about About, rows []Row) error {
 		return err
 	}
 	var page strings.Builder
-	fmt.Fprintf(&page, "# Results of `make bench`\n\nWritten by the bench itself; [performance.md](../performance.md) says what is measured, and how.\n\n"+
+	fmt.Fprintf(&page, "# Results of `make bench`\n\nWritten by the bench itself; [performance.md](../development/performance.md) says what is measured, and how.\n\n"+
 		"- Machine: %s\n- Versions: %s\n- Command: `%s`\n- Date: %s\n\n", about.Machine, about.Versions, about.Command, about.Date)
 	for _, metric := range []string{Seconds, RequestsPerObject, CPUPerObject, AnonymousRSS, PerSecond} {
 		if plots[metric] != "" {
