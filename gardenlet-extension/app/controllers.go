@@ -33,19 +33,13 @@ import (
 
 // addControllers is the list of the controllers that this instance runs.
 func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
-	mockNodes, err := s.addMockNodes()
-	if err != nil {
-		return fmt.Errorf("adding the fake Nodes: %w", err)
+	mockNodes, errNodes := s.addMockNodes()
+	withoutWorkers, errWorkers := s.withoutWorkers()
+	inShoot, errShoot := s.InShoot()
+	if err := errors.Join(errNodes, errWorkers, errShoot); err != nil {
+		return err
 	}
 	controllers, machines := s.Config.Controllers, s.Config.Machines
-	withoutWorkers, err := s.withoutWorkers()
-	if err != nil {
-		return err
-	}
-	inShoot, err := s.InShoot()
-	if err != nil {
-		return err
-	}
 	nodePorts := controllers.Service.Disabled || inShoot
 	workers := controllers.Worker
 	workers.Disabled = workers.Disabled || withoutWorkers
