@@ -201,15 +201,19 @@ func Manifest(ctx context.Context, source oras.ReadOnlyTarget, tag string) (ocis
 // Restore unpacks all layers of the manifest into the folders. A layer of which a single byte is not as it was saved is an error.
 // Below folders other than that of the root named inPlace, a path is replaced as a whole once all of its layer is there.
 func Restore(ctx context.Context, source content.Fetcher, manifest ocispec.Manifest, folders map[string]string, inPlace string) (err error) {
-	for root, folder := range folders {
-		if root != inPlace {
-			// What an interruption left is removed at once, and what is left now at the end.
-			if err := os.RemoveAll(filepath.Join(folder, unpacked)); err != nil {
-				return fmt.Errorf("restoring %s: %w", folder, err)
+	// What an interruption left goes before, and what is left now at the end.
+	clean := func() (errs error) {
+		for root, folder := range folders {
+			if root != inPlace {
+				errs = errors.Join(errs, os.RemoveAll(filepath.Join(folder, unpacked)))
 			}
-			defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(folder, unpacked))) }()
 		}
+		return errs
 	}
+	if err := clean(); err != nil {
+		return fmt.Errorf("restoring: %w", err)
+	}
+	defer func() { err = errors.Join(err, clean()) }()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.NumCPU())
 	for _, layer := range manifest.Layers {
