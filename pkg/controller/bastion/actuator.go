@@ -281,11 +281,8 @@ func (a *actuator) isAmiss(ctx context.Context, b *extensionsv1alpha1.Bastion) b
 // apply writes the objects, and returns an error until the Service has an address and the Pod is ready. The NetworkPolicy is
 // the first, so that there is never a Pod without it.
 func (a *actuator) apply(ctx context.Context, op *operation, at location, host *host, service *corev1.Service) error {
-	target := at.Target
-	// Somebody else may have deleted the namespace in another cluster, which took its objects along.
-	target.Unread = !at.remote
 	for _, object := range []client.Object{host.networkPolicy(at.key), host.secret(at.key)} {
-		if err := op.Apply(ctx, target, object); err != nil {
+		if err := op.Apply(ctx, at.WithoutState(), object); err != nil {
 			return err
 		}
 	}

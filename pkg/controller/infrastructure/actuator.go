@@ -147,9 +147,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 		if policy.Namespace == infra.Namespace {
 			in = a.inSeed(infra)
 		}
-		// Somebody else may have deleted the namespace in another cluster, which took its objects along.
-		in.Unread = !in.remote
-		if err := op.Apply(ctx, in.Target, policy); err != nil {
+		if err := op.Apply(ctx, in.WithoutState(), policy); err != nil {
 			return in.explain(err)
 		}
 	}

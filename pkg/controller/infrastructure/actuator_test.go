@@ -119,23 +119,6 @@ func TestWithMachinesInAnotherCluster(t *testing.T) {
 	g.Expect(e.policy(namespace, ControlPlanePolicy)).To(BeNil())
 }
 
-func TestANamespaceThatSomebodyDeletesMeanwhileGetsItsPolicyAgain(t *testing.T) {
-	g := NewWithT(t)
-	e := newEnvironment(t, true, true)
-	e.other.fail = func(_, kind string) error {
-		if kind == "IPPool" || kind == "IPPoolList" {
-			return errors.New("not now")
-		}
-		return nil
-	}
-	_, err := e.reconcile()
-	g.Expect(err).To(HaveOccurred())
-	g.Expect(e.other.Delete(t.Context(), e.other.policy(remoteNamespace, MachinesPolicy))).To(Succeed())
-	e.other.fail = nil
-	e.mustReconcile()
-	g.Expect(e.other.policy(remoteNamespace, MachinesPolicy)).NotTo(BeNil())
-}
-
 // TestAnotherClusterDoesNotSayHowOftenItIsAsked has a clock in the other cluster that is ahead, or a server that says so.
 func TestAnotherClusterDoesNotSayHowOftenItIsAsked(t *testing.T) {
 	g := NewWithT(t)

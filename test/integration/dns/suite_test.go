@@ -39,7 +39,7 @@ const (
 	gardenNamespace   = "garden"
 	instanceNamespace = "extension-provider-local"
 	coreDNSNamespace  = configv1alpha1.DefaultCoreDNSNamespace
-	rootForward       = "forward . /etc/resolv.conf"
+	rootForward       = "forward . /etc/resolv.conf {\n        max_concurrent 1000\n    }"
 )
 
 var (
