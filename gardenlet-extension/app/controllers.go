@@ -35,12 +35,11 @@ import (
 func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 	mockNodes, errNodes := s.addMockNodes()
 	withoutWorkers, errWorkers := s.withoutWorkers()
-	inShoot, errShoot := s.InShoot()
-	if err := errors.Join(errNodes, errWorkers, errShoot); err != nil {
+	if err := errors.Join(errNodes, errWorkers); err != nil {
 		return err
 	}
 	controllers, machines := s.Config.Controllers, s.Config.Machines
-	nodePorts := controllers.Service.Disabled || inShoot
+	nodePorts := controllers.Service.Disabled || s.InShoot
 	workers := controllers.Worker
 	workers.Disabled = workers.Disabled || withoutWorkers
 	roles := configv1alpha1.ControllerConfiguration{Disabled: s.Config.Webhooks.MachineControllerManager.Disabled, ConcurrentSyncs: new(5)}

@@ -86,8 +86,7 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 	}
 	if !config.SelfHostedShootCluster {
 		// The seed of a ManagedSeed has a webhook for its Nodes here, which says what their machine types have.
-		isShoot, err := s.InShoot()
-		return slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return isShoot && w.Name == node.NameSeed }), err
+		return slices.DeleteFunc(webhooks, func(w *extensionswebhook.Webhook) bool { return s.InShoot && w.Name == node.NameSeed }), nil
 	}
 	// The cluster is the shoot: its webhooks are registered in it. That for its Nodes is there already. Gardener reports one that may
 	// refuse ConfigMaps in kube-system as a problem of the shoot.

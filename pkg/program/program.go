@@ -62,6 +62,8 @@ type Program struct {
 	Resources *resources.Writer
 	// VPA reports whether the cluster knows VerticalPodAutoscalers, which Gardener brings where they are switched on.
 	VPA bool
+	// InShoot reports whether the cluster is a Gardener shoot, such as a ManagedSeed.
+	InShoot bool
 
 	store         *backup.Store
 	shootClusters *reconciler.Clusters
@@ -110,9 +112,13 @@ func Run(ctx context.Context, opts instance.Options, place string, allowed []ext
 	if noVPA != nil && !meta.IsNoMatchError(noVPA) {
 		return fmt.Errorf("looking for VerticalPodAutoscalers: %w", noVPA)
 	}
+	inShoot, err := isShoot(inst.GetAPIReader())
+	if err != nil {
+		return err
+	}
 	if err := add(&Program{
 		Instance: inst, Options: opts, Config: opts.Config, Classes: classes.WithObserver(m.Classes), Metrics: m, Charts: charts,
-		Renderer: renderer.WithMetrics(m.Charts), Resources: resources.New(inst.GetClient()).WithMetrics(m.Resources), VPA: noVPA == nil,
+		Renderer: renderer.WithMetrics(m.Charts), Resources: resources.New(inst.GetClient()).WithMetrics(m.Resources), VPA: noVPA == nil, InShoot: inShoot,
 		store: store, shootClusters: reconciler.NewClusters(inst.GetClient()), place: place,
 	}); err != nil {
 		return err
@@ -173,11 +179,7 @@ func (p *Program) AddCommonControllers(nodes mock.Nodes) error {
 // addServices adds the controller of load balancers, unless the cluster is a shoot (as with a ManagedSeed): then they are the
 // matter of that shoot's cloud-controller, and two that write to one status never come to an end.
 func (p *Program) addServices(shared reconciler.Shared) error {
-	shoot, err := p.InShoot()
-	if err != nil {
-		return err
-	}
-	if shoot {
+	if p.InShoot {
 		p.GetLogger().Info("The cluster is a shoot, whose cloud-controller serves its load balancers: not adding the Service controller")
 		return nil
 	}
@@ -190,9 +192,6 @@ func (p *Program) addServices(shared reconciler.Shared) error {
 		Garden:           isGarden,
 	})
 }
-
-// InShoot reports whether the cluster is a Gardener shoot, such as a ManagedSeed.
-func (p *Program) InShoot() (bool, error) { return isShoot(p.GetAPIReader()) }
 
 // isShoot reports whether a cluster is a Gardener shoot: only those have the ConfigMap kube-system/shoot-info.
 func isShoot(reader client.Reader) (bool, error) {

@@ -36,7 +36,7 @@ const (
 	// bytesInFlight is how many bytes the requests may have that a webhook serves at a time. Decoded, they take several times
 	// as much.
 	bytesInFlight = 16 << 20
-	// elementsInFlight is how many commas the requests may have that all webhooks of a server serve at a time. Each stands for an
+	// elementsInFlight is how many commas the requests may have that the webhooks of one Server serve at a time. Each stands for an
 	// element of a list or a field, which may be empty, and takes a kilobyte and more in memory.
 	elementsInFlight = 128 << 10
 	// minBytes is what a request counts at least: a webhook serves at most bytesInFlight/minBytes requests at a time.
@@ -50,14 +50,14 @@ const (
 	maxYAMLElements = 4 << 10
 )
 
-// Server has the limits that webhooks of a server share.
+// Server has the limits that some webhooks share.
 type Server struct{ elements *semaphore.Weighted }
 
-// NewServer returns the limits of a server.
+// NewServer returns limits that nobody uses yet.
 func NewServer() *Server { return &Server{elements: semaphore.NewWeighted(elementsInFlight)} }
 
 // Handler serves a webhook within limits. A request is refused with 413 if it is longer than maxBytes or has too many elements, and
-// with 503 while the webhook serves as many bytes as it may, or all webhooks as many elements. Requests have a deadline, in their
+// with 503 while the webhook serves as many bytes as it may, or all of the Server as many elements. Requests have a deadline, in their
 // context and for their body: timeout, or less if the API server says so. The webhook is next.
 func (s *Server) Handler(next http.Handler, maxBytes int64, timeout time.Duration) http.Handler {
 	inFlight := semaphore.NewWeighted(bytesInFlight)
@@ -119,8 +119,8 @@ func (s *Server) Handler(next http.Handler, maxBytes int64, timeout time.Duratio
 	})
 }
 
-// CheckYAML refuses YAML that is long or has many elements or aliases, before it is decoded. With aliases a document of some kilobytes can
-// become gigabytes. What may be one is refused without a look at quotes: those who write these documents use none.
+// CheckYAML refuses YAML that is long, has many elements or has aliases, before it is decoded. With aliases a document of some kilobytes
+// can become gigabytes. What may be one is refused without a look at quotes: those who write these documents use none.
 func CheckYAML(data []byte) error {
 	if len(data) > maxYAML {
 		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(data), maxYAML)

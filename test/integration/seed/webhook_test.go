@@ -46,6 +46,17 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Expect(get(ctx, seed, node)()).To(capacity("100", "100Gi"))
 	})
 
+	It("are where shoots can't have them called: at a path that they are not told", func(ctx SpecContext) {
+		namespace := named[*corev1.Namespace]("", instanceNamespace)
+		Expect(seed.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)).To(Succeed())
+		registered := named[*admissionregistrationv1.MutatingWebhookConfiguration]("", "gardener-extension-provider-local-seed")
+		Expect(seed.Get(ctx, client.ObjectKeyFromObject(registered), registered)).To(Succeed())
+		Expect(registered.Webhooks).NotTo(BeEmpty())
+		for _, webhook := range registered.Webhooks {
+			Expect(*webhook.ClientConfig.URL).To(ContainSubstring("/"+string(namespace.UID)+"/"), webhook.Name)
+		}
+	})
+
 	It("never keep the seed from starting: those that fail closed see nothing in the namespaces kube-system and garden", func(ctx SpecContext) {
 		registered := named[*admissionregistrationv1.MutatingWebhookConfiguration]("", "gardener-extension-provider-local-seed")
 		Expect(seed.Get(ctx, client.ObjectKeyFromObject(registered), registered)).To(Succeed())

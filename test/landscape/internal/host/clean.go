@@ -281,7 +281,8 @@ func (c Cleaner) RemoveFolders(context.Context) error {
 	}
 	for _, folder := range existing(folders()) {
 		if !slices.Contains(c.Before.Folders, folder) {
-			// One that somebody else uses stays as a whole, or is mounted: "ip netns" mounts /run/netns onto itself.
+			// One with files in it stays as a whole, as somebody else uses it, and so does a mounted one: "ip netns" mounts /run/netns
+			// onto itself.
 			if onlyFolders(folder) {
 				errs = append(errs, removeTree(folder, syscall.ENOTEMPTY, syscall.EBUSY))
 			}
