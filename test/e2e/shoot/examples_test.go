@@ -170,7 +170,9 @@ func exampleSpecs() {
 		Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
 		Expect(machine.Status.ContainerStatuses).To(HaveLen(1))
 		rebooted := machine.Status.ContainerStatuses[0].RestartCount + 1
-		_, err := landscape.Execute(ctx, l.Config, machine, "systemctl", "reboot")
+		// With cgroup v1, a runc that is killed by the reboot may leave a container frozen.
+		_, err := landscape.Execute(ctx, l.Config, machine, "sh", "-c",
+			"for state in $(find /sys/fs/cgroup/freezer/kubepods.slice -path '*.scope/freezer.state'); do echo FROZEN >$state; done; systemctl reboot")
 		Expect(err).NotTo(HaveOccurred())
 
 		Eventually(landscape.Get(ctx, l.Client, machine)).Should(HaveField("Status.ContainerStatuses", ConsistOf(And(
