@@ -170,7 +170,7 @@ func exampleSpecs() {
 		Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
 		Expect(machine.Status.ContainerStatuses).To(HaveLen(1))
 		rebooted := machine.Status.ContainerStatuses[0].RestartCount + 1
-		// With cgroup v1, a runc that is killed by the reboot may leave a container frozen.
+		// With cgroup v1, a runc that the reboot kills may leave a container frozen, which no signal ends. With v2 there is no such file.
 		_, err := landscape.Execute(ctx, l.Config, machine, "sh", "-c",
 			"for state in $(find /sys/fs/cgroup/freezer/kubepods.slice -path '*.scope/freezer.state'); do echo FROZEN >$state; done; systemctl reboot")
 		Expect(err).NotTo(HaveOccurred())
