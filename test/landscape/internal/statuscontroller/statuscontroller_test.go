@@ -234,6 +234,7 @@ func TestShootsGetThePoliciesWhileTheyAreInTheSeed(t *testing.T) {
 			g.Expect(mrErr).NotTo(HaveOccurred())
 			g.Expect(managedResource.GetLabels()).To(HaveKeyWithValue("origin", "gardener"), "gardenlet deletes it with its own")
 			g.Expect(managedResource.Object["spec"]).To(HaveKeyWithValue("secretRefs", ConsistOf(HaveKeyWithValue("name", shootSecret))))
+			g.Expect(managedResource.Object["spec"]).To(HaveKeyWithValue("injectLabels", HaveKeyWithValue("shoot.gardener.cloud/no-cleanup", "true")), "gardenlet would delete the objects, which come back")
 			g.Expect(managedResource.Object["spec"]).NotTo(HaveKey("class"), "the shoot's gardener-resource-manager applies it")
 		})
 	}
