@@ -119,14 +119,25 @@ func exampleFileSpecs() {
 	})
 
 	It("have a bastion that gets ready", specPatience, func(ctx SpecContext) {
-		bastion := &operationsv1alpha1.Bastion{}
-		Expect(yaml.UnmarshalStrict(readExample(exampleBastion).content, bastion)).To(Succeed())
-		landscape.Create(ctx, g.Client, bastion)
-		Eventually(landscape.Get(ctx, g.Client, bastion)).WithContext(ctx).WithTimeout(patience).Should(And(
-			HaveField("Status.Ingress", Not(BeNil())),
-			HaveField("Status.Conditions", ContainElement(And(
-				HaveField("Type", operationsv1alpha1.BastionReady), HaveField("Status", gardencorev1beta1.ConditionTrue))))))
+		eventuallyReady(ctx, exampleOfBastion())
 	})
+}
+
+func exampleOfBastion() *operationsv1alpha1.Bastion {
+	GinkgoHelper()
+	bastion := &operationsv1alpha1.Bastion{}
+	Expect(yaml.UnmarshalStrict(readExample(exampleBastion).content, bastion)).To(Succeed())
+	return bastion
+}
+
+// eventuallyReady creates a Bastion and waits until it has an address and is ready.
+func eventuallyReady(ctx context.Context, bastion *operationsv1alpha1.Bastion) {
+	GinkgoHelper()
+	landscape.Create(ctx, g.Client, bastion)
+	Eventually(landscape.Get(ctx, g.Client, bastion)).WithContext(ctx).WithTimeout(patience).Should(And(
+		HaveField("Status.Ingress", Not(BeNil())),
+		HaveField("Status.Conditions", ContainElement(And(
+			HaveField("Type", operationsv1alpha1.BastionReady), HaveField("Status", gardencorev1beta1.ConditionTrue))))))
 }
 
 // sleepingSpecs make the example that begins asleep.

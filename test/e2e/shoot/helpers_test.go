@@ -32,11 +32,15 @@ func example(file string) *gardencorev1beta1.Shoot {
 	return shoot
 }
 
-// exampleNamed is an example with another name, which nobody but the tests changes: at an hour that is up to chance, Gardener
-// would take newer versions by itself.
+// exampleNamed is an example with another name.
 func exampleNamed(file, name string) *gardencorev1beta1.Shoot {
 	GinkgoHelper()
-	shoot := example(file)
+	return named(example(file), name)
+}
+
+// named gives a Shoot another name, and has nobody but the tests change it: at an hour that is up to chance, Gardener would take newer
+// versions by itself.
+func named(shoot *gardencorev1beta1.Shoot, name string) *gardencorev1beta1.Shoot {
 	shoot.Name = name
 	update := &gardencorev1beta1.MaintenanceAutoUpdate{KubernetesVersion: false}
 	if !v1beta1helper.IsWorkerless(shoot) {

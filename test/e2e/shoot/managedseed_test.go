@@ -5,34 +5,34 @@
 package shoot_test
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
+	"net"
+	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
-	gardenletconfigv1alpha1 "github.com/gardener/gardener/pkg/apis/config/gardenlet/v1alpha1"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	securityv1alpha1 "github.com/gardener/gardener/pkg/apis/security/v1alpha1"
 	seedmanagementv1alpha1 "github.com/gardener/gardener/pkg/apis/seedmanagement/v1alpha1"
 
-	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
+	"github.com/gardener/gardener-extension-provider-local/test/probe"
 )
 
 // managedSeedSpecs make a Shoot a seed, and move another Shoot there and back.
 func managedSeedSpecs() {
-	const (
-		name = "e2e-seed"
-		// machineType is large enough for the requests of all system components.
-		machineType = "e2e-seed"
-	)
+	const name = "e2e-seed"
 	var (
+		credentials *securityv1alpha1.CredentialsBinding
 		shoot       *gardencorev1beta1.Shoot
 		managedSeed *seedmanagementv1alpha1.ManagedSeed
 		seed        *gardencorev1beta1.Seed
@@ -42,10 +42,10 @@ func managedSeedSpecs() {
 		if !chosen("managedseed") && !chosen("migration") {
 			Skip("it takes more memory than every machine has; ask for it by LABELS=managedseed")
 		}
-		shoot = seedShoot(ctx, name, machineType)
-		managedSeed = &seedmanagementv1alpha1.ManagedSeed{ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: name}}
+		credentials, shoot, managedSeed = seedExamples(name)
 		seed = landscape.Named[*gardencorev1beta1.Seed]("", name)
-		withMachineType(ctx, machineType)
+		Expect(client.IgnoreAlreadyExists(g.Client.Create(ctx, credentials))).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { landscape.DeleteAndWait(ctx, g.Client, credentials) })
 		DeferCleanup(remove, shoot)
 		DeferCleanup(removeManagedSeed, managedSeed)
 		makeRoom(ctx)
@@ -59,7 +59,6 @@ func managedSeedSpecs() {
 	})
 
 	It("is registered by a gardenlet that runs in it", specPatience, func(ctx SpecContext) {
-		managedSeed.Spec = managedSeedSpec(ctx, name)
 		timed(name, "register", func() {
 			Expect(g.Client.Create(ctx, managedSeed)).To(Succeed())
 			Eventually(func() ([]gardencorev1beta1.Condition, error) {
@@ -100,6 +99,7 @@ func managedSeedSpecs() {
 		})
 	})
 
+	innerShootSpecs(name)
 	migrationSpecs(name)
 	machineMigrationSpecs(name)
 
@@ -112,91 +112,84 @@ func managedSeedSpecs() {
 	})
 }
 
-// seedShoot is the example with machines, in the garden's namespace and as Gardener wants it of a seed.
-func seedShoot(ctx context.Context, name, machineType string) *gardencorev1beta1.Shoot {
-	GinkgoHelper()
-	shoot := exampleNamed(exampleMachines, name)
-	credentials := landscape.Named[*securityv1alpha1.CredentialsBinding](shoot.Namespace, *shoot.Spec.CredentialsBindingName)
-	Expect(g.Client.Get(ctx, client.ObjectKeyFromObject(credentials), credentials)).To(Succeed())
-	own := &securityv1alpha1.CredentialsBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: gardenNamespace, Name: name},
-		Provider:   credentials.Provider, CredentialsRef: credentials.CredentialsRef,
-	}
-	Expect(client.IgnoreAlreadyExists(g.Client.Create(ctx, own))).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { landscape.DeleteAndWait(ctx, g.Client, own) })
+// innerShootSpecs create a Shoot whose machine is a pod on the machine of another one.
+func innerShootSpecs(seed string) {
+	const name = "e2e-inner"
+	var (
+		shoot   *gardencorev1beta1.Shoot
+		cluster *landscape.Cluster
+	)
 
-	config, err := json.Marshal(&localv1alpha1.WorkerConfig{
-		TypeMeta: metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: "WorkerConfig"},
-		Sizing:   localv1alpha1.MachineSizingOvercommit,
-		// Control planes can move if both seeds have the same backups.
-		SharedBackupBuckets: true,
+	BeforeAll(func() {
+		shoot = exampleNamed(exampleMachines, name)
+		shoot.Spec.SeedName = new(seed)
+		// That of the example is the range of the nodes of the seed.
+		shoot.Spec.Networking.Nodes = new("10.248.0.0/16")
+		pool := &shoot.Spec.Provider.Workers[0]
+		pool.Minimum, pool.Maximum = 1, 1
+		DeferCleanup(remove, shoot)
 	})
-	Expect(err).NotTo(HaveOccurred())
-	shoot.Namespace = gardenNamespace
-	shoot.Spec.CredentialsBindingName = new(name)
-	shoot.Spec.Kubernetes.VerticalPodAutoscaler = &gardencorev1beta1.VerticalPodAutoscaler{Enabled: true}
-	pool := &shoot.Spec.Provider.Workers[0]
-	pool.Machine.Type, pool.ProviderConfig = machineType, &runtime.RawExtension{Raw: config}
-	return shoot
-}
 
-// withMachineType adds a machine type to the CloudProfile as long as the container runs.
-func withMachineType(ctx context.Context, name string) {
-	GinkgoHelper()
-	change := func(ctx context.Context, edit func(*gardencorev1beta1.CloudProfile)) {
-		GinkgoHelper()
-		profile := landscape.Named[*gardencorev1beta1.CloudProfile]("", cloudProfile)
-		Expect(g.Client.Get(ctx, client.ObjectKeyFromObject(profile), profile)).To(Succeed())
-		patch := client.MergeFrom(profile.DeepCopy())
-		edit(profile)
-		Expect(g.Client.Patch(ctx, profile, patch)).To(Succeed())
-	}
-	without := func(profile *gardencorev1beta1.CloudProfile) {
-		var types []gardencorev1beta1.MachineType
-		for _, machineType := range profile.Spec.MachineTypes {
-			if machineType.Name != name {
-				types = append(types, machineType)
-			}
-		}
-		profile.Spec.MachineTypes = types
-	}
-	DeferCleanup(func(ctx SpecContext) { change(ctx, without) })
-	change(ctx, func(profile *gardencorev1beta1.CloudProfile) {
-		without(profile)
-		profile.Spec.MachineTypes = append(profile.Spec.MachineTypes, gardencorev1beta1.MachineType{
-			Name: name, CPU: resource.MustParse("8"), GPU: resource.MustParse("0"), Memory: resource.MustParse("16Gi"),
-			Usable: new(true), Architecture: new("amd64"),
-			// The machines of its shoots have 20Gi each.
-			Storage: &gardencorev1beta1.MachineTypeStorage{Class: "standard", Type: "default", StorageSize: new(resource.MustParse("60Gi"))},
+	It("has a Shoot with a machine", specPatience, func(ctx SpecContext) {
+		timed(name, "create", func() {
+			create(ctx, shoot)
+			g.EventuallyHealthy(ctx, shoot, patience)
 		})
+		cluster = access(ctx, shoot)
+	})
+
+	It("has load balancers of that Shoot that the host reaches", specPatience, func(ctx SpecContext) {
+		server := landscape.ProbePod(metav1.NamespaceDefault, "server", l.PushProbe(ctx), "serve", "-name", "server", "-http", ":8080")
+		Expect(cluster.Client.Create(ctx, server)).To(Succeed())
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "server"},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, Selector: server.Labels,
+				Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(landscape.ProbePort)}},
+			},
+		}
+		Expect(cluster.Client.Create(ctx, service)).To(Succeed())
+		landscape.EventuallyPodReady(ctx, cluster.Client, server)
+		Eventually(landscape.Get(ctx, cluster.Client, service)).WithContext(ctx).Should(HaveField("Status.LoadBalancer.Ingress", HaveLen(1)))
+		Eventually(func() (probe.Answer, error) {
+			return probe.Fetch(ctx, "http://"+service.Status.LoadBalancer.Ingress[0].IP+"/", "")
+		}).WithContext(ctx).Should(HaveField("Name", "server"))
+	})
+
+	It("has a Bastion of that Shoot that the host reaches", specPatience, func(ctx SpecContext) {
+		bastion := exampleOfBastion()
+		bastion.Name, bastion.Spec.ShootRef.Name = name, name
+		bastion.Spec.Ingress[0].IPBlock.CIDR = "0.0.0.0/0"
+		eventuallyReady(ctx, bastion)
+		Eventually(func() (string, error) {
+			conn, err := net.DialTimeout("tcp", net.JoinHostPort(bastion.Status.Ingress.IP, "22"), 5*time.Second)
+			if err != nil {
+				return "", err
+			}
+			defer func() { _ = conn.Close() }()
+			if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+				return "", err
+			}
+			return bufio.NewReader(conn).ReadString('\n')
+		}).WithContext(ctx).Should(HavePrefix("SSH-2.0-"))
+	})
+
+	It("has nothing left of that Shoot once it is deleted", specPatience, func(ctx SpecContext) {
+		timed(name, "delete", func() { remove(ctx, shoot) })
 	})
 }
 
-// managedSeedSpec registers a Shoot as a seed that has the DNS of the first one, for nobody's shoots.
-func managedSeedSpec(ctx context.Context, name string) seedmanagementv1alpha1.ManagedSeedSpec {
+// seedExamples are the Shoot and the ManagedSeed of the examples, with another name, and the credentials of the Shoot.
+func seedExamples(name string) (*securityv1alpha1.CredentialsBinding, *gardencorev1beta1.Shoot, *seedmanagementv1alpha1.ManagedSeed) {
 	GinkgoHelper()
-	first := landscape.Named[*gardencorev1beta1.Seed]("", seedName)
-	Expect(g.Client.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
-	config, err := json.Marshal(&gardenletconfigv1alpha1.GardenletConfiguration{
-		TypeMeta: metav1.TypeMeta{APIVersion: gardenletconfigv1alpha1.SchemeGroupVersion.String(), Kind: "GardenletConfiguration"},
-		SeedConfig: &gardenletconfigv1alpha1.SeedConfig{SeedTemplate: gardencorev1beta1.SeedTemplate{Spec: gardencorev1beta1.SeedSpec{
-			Backup: first.Spec.Backup,
-			DNS:    gardencorev1beta1.SeedDNS{Internal: first.Spec.DNS.Internal, Defaults: first.Spec.DNS.Defaults},
-			Settings: &gardencorev1beta1.SeedSettings{
-				ExcessCapacityReservation: &gardencorev1beta1.SeedSettingExcessCapacityReservation{Enabled: new(false)},
-				Scheduling:                &gardencorev1beta1.SeedSettingScheduling{Visible: false},
-				VerticalPodAutoscaler:     &gardencorev1beta1.SeedSettingVerticalPodAutoscaler{Enabled: false},
-			},
-		}}},
-	})
-	Expect(err).NotTo(HaveOccurred())
-	return seedmanagementv1alpha1.ManagedSeedSpec{
-		Shoot: &seedmanagementv1alpha1.Shoot{Name: name},
-		Gardenlet: seedmanagementv1alpha1.GardenletConfig{
-			Config:     runtime.RawExtension{Raw: config},
-			Deployment: &seedmanagementv1alpha1.GardenletDeployment{ReplicaCount: new(int32(1))},
-		},
-	}
+	credentials, shoot, managedSeed := &securityv1alpha1.CredentialsBinding{}, &gardencorev1beta1.Shoot{}, &seedmanagementv1alpha1.ManagedSeed{}
+	first, second, _ := strings.Cut(string(readExample("97-shoot-managedseed.yaml").content), "\n---\n")
+	Expect(yaml.UnmarshalStrict([]byte(first), credentials)).To(Succeed())
+	Expect(yaml.UnmarshalStrict([]byte(second), shoot)).To(Succeed())
+	Expect(yaml.UnmarshalStrict(readExample("98-managedseed.yaml").content, managedSeed)).To(Succeed())
+	credentials.Name, managedSeed.Name, managedSeed.Spec.Shoot.Name = name, name, name
+	shoot.Spec.CredentialsBindingName = new(name)
+	return credentials, named(shoot, name), managedSeed
 }
 
 func removeManagedSeed(ctx context.Context, managedSeed *seedmanagementv1alpha1.ManagedSeed) {
