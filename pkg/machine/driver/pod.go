@@ -31,9 +31,7 @@ const (
 	// classUserDataKey is the key in the Secret of a MachineClass, which machine-controller-manager demands.
 	classUserDataKey = "userData"
 
-	// terminationGraceSeconds are few, because a machine's workload has been drained before.
-	terminationGraceSeconds = 5
-	sshPort                 = 22
+	sshPort = 22
 
 	// memoryVolumeSize is for /run, of which journald takes a tenth at most, and for /tmp.
 	memoryVolumeSize = "1Gi"
@@ -74,11 +72,10 @@ func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSp
 	pod := &corev1.Pod{
 		ObjectMeta: objectMeta(namespace, machine.PodName(machineName), machineName),
 		Spec: corev1.PodSpec{
-			Containers:                    []corev1.Container{newContainer(machine.PodName(machineName), spec)},
-			DNSPolicy:                     corev1.DNSDefault,
-			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false),
-			TerminationGracePeriodSeconds: new(int64(terminationGraceSeconds)),
+			Containers:                   []corev1.Container{newContainer(machine.PodName(machineName), spec)},
+			DNSPolicy:                    corev1.DNSDefault,
+			AutomountServiceAccountToken: new(false),
+			EnableServiceLinks:           new(false),
 			Volumes: []corev1.Volume{
 				{Name: "userdata", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 					SecretName: userDataName(machineName), DefaultMode: new(int32(userDataMode)),
