@@ -60,6 +60,8 @@ func TestForeign(t *testing.T) {
 	RunSpecs(t, "Extensions of others", Label("foreign"))
 }
 
+var _ = JustAfterEach(landscape.ExplainFailure)
+
 var _ = BeforeSuite(func() {
 	l, g = landscape.Connect(), landscape.ConnectGarden()
 	if landscape.OnKind() {

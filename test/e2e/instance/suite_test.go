@@ -60,6 +60,8 @@ func TestInstance(t *testing.T) {
 	RunSpecs(t, "Seed instance, end to end", Label("instance"))
 }
 
+var _ = JustAfterEach(landscape.ExplainFailure)
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	l = landscape.Connect()
 	l.RequireGardenOnly(ctx)

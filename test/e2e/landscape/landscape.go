@@ -8,10 +8,13 @@
 package landscape
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -87,6 +90,28 @@ func Run(ctx context.Context, arguments ...string) {
 	cmd := program(ctx, arguments...)
 	cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 	Expect(cmd.Run()).To(Succeed())
+}
+
+// ExplainFailure is for JustAfterEach: it says why a spec failed, before anything is cleaned up. Objects, events and logs are in a file.
+func ExplainFailure(ctx SpecContext) {
+	report := CurrentSpecReport()
+	if !report.Failed() {
+		return
+	}
+	file := Artefact(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(report.FullText(), "-") + ".tar.gz")
+	Expect(os.RemoveAll(file)).To(Succeed())
+	// It fails, as something is not healthy, or there is only a part of a landscape.
+	said, err := program(ctx, "explain").CombinedOutput()
+	written, errWriting := program(ctx, "explain", "--bundle", file).CombinedOutput()
+	AddReportEntry("landscape explain", fmt.Sprintf("%s%v\n%s%v", said, err, written, errWriting), ReportEntryVisibilityFailureOrVerbose)
+}
+
+// Artefact is the path of a file that tests leave, in the folder ARTIFACTS or else beside the landscape's state.
+func Artefact(name string) string {
+	GinkgoHelper()
+	folder := cmp.Or(os.Getenv("ARTIFACTS"), State("artefacts"))
+	Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
+	return filepath.Join(folder, name)
 }
 
 func program(ctx context.Context, arguments ...string) *exec.Cmd {

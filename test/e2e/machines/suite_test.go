@@ -41,6 +41,8 @@ func TestMachines(t *testing.T) {
 	RunSpecs(t, "Machines, end to end", Label("machines"))
 }
 
+var _ = JustAfterEach(landscape.ExplainFailure)
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	l = landscape.Connect()
 	l.RequireGardenOnly(ctx)

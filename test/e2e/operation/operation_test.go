@@ -61,6 +61,8 @@ func begin(label string) {
 	l = landscape.Connect()
 }
 
+var _ = JustAfterEach(landscape.ExplainFailure)
+
 var _ = Describe("The credentials of a Garden", Label(labelRotation), func() {
 	It("are rotated, and the Seed, its Shoots and this extension go on with the new ones", specPatience, func(ctx SpecContext) {
 		begin(labelRotation)

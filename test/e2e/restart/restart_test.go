@@ -59,6 +59,8 @@ func TestRestart(t *testing.T) {
 	RunSpecs(t, "Restarts, end to end", suite, reporter, Label(label))
 }
 
+var _ = JustAfterEach(landscape.ExplainFailure)
+
 var _ = BeforeSuite(func() {
 	if !strings.Contains(GinkgoLabelFilter(), label) {
 		Skip("it ends the landscape: name it with LABELS=" + label)

@@ -16,7 +16,6 @@ package shoot_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +83,8 @@ var _ = Describe("Shoots", Serial, func() {
 	Describe("One that is a seed", Label("seed", "managedseed", "migration"), Ordered, managedSeedSpecs)
 })
 
+var _ = JustAfterEach(landscape.ExplainFailure)
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	l, g = landscape.Connect(), landscape.ConnectGarden()
 	seed := landscape.Named[*gardencorev1beta1.Seed]("", seedName)
@@ -97,14 +98,3 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 // chosen reports whether the filter names a label of specs which not every landscape is made for.
 func chosen(label string) bool { return strings.Contains(GinkgoLabelFilter(), label) }
-
-// artefact is a file that says more about a failed spec, in the folder ARTIFACTS or else beside the landscape's state.
-func artefact(name string) string {
-	GinkgoHelper()
-	folder := os.Getenv("ARTIFACTS")
-	if folder == "" {
-		folder = landscape.State("artefacts")
-	}
-	Expect(os.MkdirAll(folder, 0o755)).To(Succeed())
-	return folder + "/" + name
-}

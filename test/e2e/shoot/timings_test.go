@@ -13,6 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
 )
 
 // timing is how long an operation took.
@@ -47,5 +49,5 @@ func writeTimings() {
 	}
 	Expect(table.Flush()).To(Succeed())
 	GinkgoWriter.Printf("seconds per operation\n%s", out.String())
-	Expect(os.WriteFile(artefact("timings.txt"), []byte(out.String()), 0o600)).To(Succeed())
+	Expect(os.WriteFile(landscape.Artefact("timings.txt"), []byte(out.String()), 0o600)).To(Succeed())
 }

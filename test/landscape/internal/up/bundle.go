@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,8 +43,8 @@ func bundled(on place) []schema.GroupVersionKind {
 	return kinds
 }
 
-// Bundle writes a gzipped tar for an issue: what explain and status say, objects without Secrets, events, and the ends of all logs. What
-// can't be read is in errors.txt.
+// Bundle writes a gzipped tar for an issue: what explain and status say, objects without Secrets, events, and the ends of all logs, also
+// of the journals of machines. What can't be read is in errors.txt.
 func (l Landscape) Bundle(ctx context.Context, file string) (err error) {
 	if !exists(l.Layout.State()) {
 		return errors.New("there is no landscape; bring it up with " + l.make("up"))
@@ -93,18 +95,15 @@ func (b *bundle) miss(what string, err error) {
 
 // texts are what other commands print.
 func (b *bundle) texts(ctx context.Context) {
-	for _, each := range []struct {
-		name string
-		say  func(Landscape) error
-	}{
-		{"explain.txt", func(l Landscape) error { return l.Explain(ctx, "") }},
-		{"status.txt", func(l Landscape) error { return l.Status(ctx) }},
+	for name, say := range map[string]func(Landscape) error{
+		"explain.txt": func(l Landscape) error { return l.Explain(ctx, "") },
+		"status.txt":  func(l Landscape) error { return l.Status(ctx) },
 	} {
 		var text bytes.Buffer
 		l := b.Landscape
 		l.Out = &text
-		b.miss(each.name, each.say(l))
-		b.add(each.name, text.Bytes())
+		b.miss(name, say(l))
+		b.add(name, text.Bytes())
 	}
 }
 
@@ -150,6 +149,14 @@ func (b *bundle) podLogs(ctx context.Context, name string, in *explained, pods [
 			b.miss("log of "+nameOf(&pod)+" "+of, err)
 			b.add(path.Join(name, "logs", pod.GetNamespace(), pod.GetName(), of+".log"), content)
 		}
+		if labels := pod.GetLabels(); labels["app"] != "machine" || labels["machine-provider"] != "local" {
+			continue
+		}
+		// #nosec G204 -- our own kubectl.
+		journal, err := exec.CommandContext(ctx, b.Layout.Kubectl(), "--kubeconfig", in.kubeconfig, "exec", "-n", pod.GetNamespace(), pod.GetName(), "--",
+			"journalctl", "--no-pager", "-n", strconv.Itoa(logLines)).Output()
+		b.miss("journal of "+nameOf(&pod), err)
+		b.add(path.Join(name, "logs", pod.GetNamespace(), pod.GetName(), "journal.log"), journal)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
@@ -48,6 +49,34 @@ func TestABundleHasNoSecrets(t *testing.T) {
 		}
 	}
 	g.Expect(bundled(runtimeCluster)).To(ContainElement(cluster.ExtensionKind("Worker")))
+}
+
+func TestABundleHasTheJournalsOfMachines(t *testing.T) {
+	g := NewWithT(t)
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}, Now: time.Now}
+	g.Expect(os.MkdirAll(filepath.Dir(l.Layout.Kubectl()), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(l.Layout.Kubectl(), []byte("#!/bin/sh\necho $*\n"), 0o700)).To(Succeed()) // #nosec G306 -- a program
+	pod := func(name string, labels map[string]string) unstructured.Unstructured {
+		u := unstructured.Unstructured{}
+		u.SetNamespace("shoot--local--local")
+		u.SetName(name)
+		u.SetLabels(labels)
+		return u
+	}
+
+	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	out, err := os.Create(file) // #nosec G304 -- of the test
+	g.Expect(err).NotTo(HaveOccurred())
+	zipper := gzip.NewWriter(out)
+	b := &bundle{Landscape: l, files: tar.NewWriter(zipper)}
+	b.podLogs(t.Context(), "runtime", &explained{kubeconfig: "KUBECONFIG"}, []unstructured.Unstructured{
+		pod("machine-a", map[string]string{"app": "machine", "machine-provider": "local"}), pod("bastion-a", map[string]string{"app": "bastion", "machine-provider": "local"}),
+	})
+	g.Expect(errors.Join(b.err, b.files.Close(), zipper.Close(), out.Close())).To(Succeed())
+	g.Expect(b.failed).To(BeEmpty())
+	g.Expect(contentsOf(t, file)).To(Equal(map[string]string{
+		"landscape/runtime/logs/shoot--local--local/machine-a/journal.log": "--kubeconfig KUBECONFIG exec -n shoot--local--local machine-a -- journalctl --no-pager -n 500\n",
+	}))
 }
 
 func contentsOf(t *testing.T, file string) map[string]string {

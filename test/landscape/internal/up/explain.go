@@ -186,11 +186,7 @@ func (l Landscape) targets(ctx context.Context, runtime *explained, target strin
 		objects, err := cluster.List(ctx, in.client, kind)
 		for i := range objects {
 			if o := &objects[i]; wanted(o) {
-				t := explainedTarget{object: o, in: in, namespaces: shared}
-				if id := cluster.StatusOf(o).TechnicalID; id != "" {
-					t.namespaces = append([]string{id}, shared...)
-				}
-				found = append(found, t)
+				found = append(found, explainedTarget{object: o, in: in, namespaces: append(controlPlaneOf(o), shared...)})
 			}
 		}
 		return err
@@ -230,6 +226,15 @@ func (l Landscape) targets(ctx context.Context, runtime *explained, target strin
 		return nil, fmt.Errorf("there is no %s; list them with: %s --kubeconfig %s get seeds,shoots -A", target, l.Layout.Kubectl(), l.Layout.VirtualKubeconfig())
 	}
 	return found, nil
+}
+
+// controlPlaneOf is the namespace of a Shoot's control plane, if it has one that is awake.
+func controlPlaneOf(target *unstructured.Unstructured) []string {
+	status := cluster.StatusOf(target)
+	if verdict, _ := judge(target); status.TechnicalID == "" || status.Hibernated && verdict == good {
+		return nil
+	}
+	return []string{status.TechnicalID}
 }
 
 // systemNamespaces are those of Garden and seed, of their extensions and gateways.

@@ -281,6 +281,18 @@ metadata: {namespace: a, name: new, creationTimestamp: "2026-01-02T02:59:00Z"}
 	g.Expect(e.findings).To(BeEmpty())
 }
 
+func TestNoCauseIsWhereAShootIsAsleep(t *testing.T) {
+	g := NewWithT(t)
+	shoot := object(shoots, "local", "Succeeded")
+	g.Expect(controlPlaneOf(shoot)).To(BeEmpty(), "it is not there yet")
+	g.Expect(unstructured.SetNestedField(shoot.Object, "shoot--local--local", "status", "technicalID")).To(Succeed())
+	g.Expect(controlPlaneOf(shoot)).To(ConsistOf("shoot--local--local"))
+	g.Expect(unstructured.SetNestedField(shoot.Object, true, "status", "hibernated")).To(Succeed())
+	g.Expect(controlPlaneOf(shoot)).To(BeEmpty())
+	g.Expect(unstructured.SetNestedField(shoot.Object, "Error", "status", "lastOperation", "state")).To(Succeed())
+	g.Expect(controlPlaneOf(shoot)).To(ConsistOf("shoot--local--local"), "it may not wake up")
+}
+
 func TestANodeOfAShootComesBeforeItsMachine(t *testing.T) {
 	g := NewWithT(t)
 	in := explainedIn(parse(t, `
