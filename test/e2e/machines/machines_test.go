@@ -111,7 +111,8 @@ var _ = Describe("The machines of a shoot", Ordered, func() {
 		// With cgroup v1, no signal ends a frozen process, and runc may leave one when it is killed. With v2 there is no such folder.
 		_, err := landscape.Execute(ctx, l.Config, s.podOf(ctx, &gone), "sh", "-ec", `cd /sys/fs/cgroup/freezer || exit 0
 mkdir e2e
-setsid sleep infinity </dev/null >/dev/null 2>&1 & echo $! >e2e/cgroup.procs
+systemd-run --quiet --unit e2e sleep infinity
+systemctl show -P MainPID e2e >e2e/cgroup.procs
 echo FROZEN >e2e/freezer.state`)
 		Expect(err).NotTo(HaveOccurred())
 		s.reconcile(ctx, pool(poolOne, typeLarge, 1), pool(poolTwo, typeLarge, 0))
