@@ -111,7 +111,7 @@ var _ = Describe("The machines of a shoot", Ordered, func() {
 		// With cgroup v1, no signal ends a frozen process, and runc may leave one when it is killed. With v2 there is no such folder.
 		_, err := landscape.Execute(ctx, l.Config, s.podOf(ctx, &gone), "sh", "-ec", `cd /sys/fs/cgroup/freezer || exit 0
 mkdir e2e
-systemd-run --quiet --unit e2e sleep infinity
+systemd-run --quiet --unit e2e --property TimeoutStopSec=1 sleep infinity
 systemctl show -P MainPID e2e >e2e/cgroup.procs
 echo FROZEN >e2e/freezer.state`)
 		Expect(err).NotTo(HaveOccurred())
