@@ -146,10 +146,7 @@ func sleepingSpecs() {
 		makeRoom(ctx)
 		shoot := example(exampleHibernated)
 		DeferCleanup(remove, shoot)
-		timed(shoot.Name, "create", func() {
-			create(ctx, shoot)
-			g.EventuallyHealthy(ctx, shoot, patience)
-		})
+		createHealthy(ctx, shoot)
 		Expect(shoot.Status.IsHibernated).To(BeTrue())
 		expectNoControlPlane(ctx, shoot)
 		timed(shoot.Name, "delete", func() { remove(ctx, shoot) })

@@ -62,6 +62,15 @@ func create(ctx context.Context, shoot *gardencorev1beta1.Shoot) {
 	Expect(g.Client.Create(ctx, shoot)).To(Succeed())
 }
 
+// createHealthy makes a Shoot, waits until it is healthy, and notes how long that took.
+func createHealthy(ctx context.Context, shoot *gardencorev1beta1.Shoot) {
+	GinkgoHelper()
+	timed(shoot.Name, "create", func() {
+		create(ctx, shoot)
+		g.EventuallyHealthy(ctx, shoot, patience)
+	})
+}
+
 // remove deletes a Shoot, if it is still there.
 func remove(ctx context.Context, shoot *gardencorev1beta1.Shoot) {
 	GinkgoHelper()

@@ -52,10 +52,7 @@ func managedSeedSpecs() {
 	})
 
 	It("begins as a Shoot in the garden's namespace", specPatience, func(ctx SpecContext) {
-		timed(name, "create", func() {
-			create(ctx, shoot)
-			g.EventuallyHealthy(ctx, shoot, patience)
-		})
+		createHealthy(ctx, shoot)
 	})
 
 	It("is registered by a gardenlet that runs in it", specPatience, func(ctx SpecContext) {
@@ -131,10 +128,7 @@ func innerShootSpecs(seed string) {
 	})
 
 	It("has a Shoot with a machine", specPatience, func(ctx SpecContext) {
-		timed(name, "create", func() {
-			create(ctx, shoot)
-			g.EventuallyHealthy(ctx, shoot, patience)
-		})
+		createHealthy(ctx, shoot)
 		cluster = access(ctx, shoot)
 	})
 
@@ -174,7 +168,7 @@ func innerShootSpecs(seed string) {
 		}).WithContext(ctx).Should(HavePrefix("SSH-2.0-"))
 	})
 
-	It("has nothing left of that Shoot once it is deleted", specPatience, func(ctx SpecContext) {
+	It("loses that Shoot", specPatience, func(ctx SpecContext) {
 		timed(name, "delete", func() { remove(ctx, shoot) })
 	})
 }

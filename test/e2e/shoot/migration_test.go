@@ -47,10 +47,7 @@ func migrationSpecs(destination string) {
 	})
 
 	It("lets a Shoot be created in the other seed that is to move", specPatience, func(ctx SpecContext) {
-		timed(name, "create", func() {
-			create(ctx, shoot)
-			g.EventuallyHealthy(ctx, shoot, patience)
-		})
+		createHealthy(ctx, shoot)
 		authority = authorities(ctx, shoot)
 		writeNote(ctx, shoot)
 	})
@@ -119,10 +116,7 @@ func machineMigrationSpecs(destination string) {
 	})
 
 	It("lets a Shoot with a machine be created that is to move", specPatience, func(ctx SpecContext) {
-		timed(name, "create", func() {
-			create(ctx, shoot)
-			g.EventuallyHealthy(ctx, shoot, patience)
-		})
+		createHealthy(ctx, shoot)
 		before = memberOf(ctx, shoot)
 
 		cluster := access(ctx, shoot)

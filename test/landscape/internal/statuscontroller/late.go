@@ -246,11 +246,8 @@ func (s *shoots) apply(ctx context.Context, namespace string, manifest []byte) e
 		"metadata": map[string]any{
 			"name": shootResource, "namespace": namespace, "labels": map[string]any{"origin": "gardener"},
 		},
-		"spec": map[string]any{
-			"secretRefs": []any{map[string]any{"name": shootSecret}},
-			// Otherwise gardenlet would delete the objects of a shoot that is deleted, which come back, for five minutes.
-			"injectLabels": map[string]any{"shoot.gardener.cloud/no-cleanup": "true"},
-		},
+		// Without the label, gardenlet would delete the objects of a shoot that is deleted, which come back, for five minutes.
+		"spec": map[string]any{"secretRefs": []any{map[string]any{"name": shootSecret}}, "injectLabels": map[string]any{"shoot.gardener.cloud/no-cleanup": "true"}},
 	}}
 	return s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(managedResource), fieldOwner, client.ForceOwnership)
 }

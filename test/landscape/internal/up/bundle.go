@@ -143,8 +143,7 @@ func (b *bundle) podLogs(ctx context.Context, name string, in *explained, pods [
 	for _, pod := range pods {
 		containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
 		for _, container := range containers {
-			spec, _ := container.(map[string]any)
-			of, _ := spec["name"].(string)
+			of, _, _ := unstructured.NestedString(container.(map[string]any), "name")
 			content, err := in.clientset.CoreV1().Pods(pod.GetNamespace()).GetLogs(pod.GetName(), &corev1.PodLogOptions{Container: of, TailLines: ptr.To[int64](logLines)}).DoRaw(ctx)
 			b.miss("log of "+nameOf(&pod)+" "+of, err)
 			b.add(path.Join(name, "logs", pod.GetNamespace(), pod.GetName(), of+".log"), content)
@@ -152,12 +151,19 @@ func (b *bundle) podLogs(ctx context.Context, name string, in *explained, pods [
 		if labels := pod.GetLabels(); labels["app"] != "machine" || labels["machine-provider"] != "local" {
 			continue
 		}
-		// #nosec G204 -- our own kubectl.
-		journal, err := exec.CommandContext(ctx, b.Layout.Kubectl(), "--kubeconfig", in.kubeconfig, "exec", "-n", pod.GetNamespace(), pod.GetName(), "--",
-			"journalctl", "--no-pager", "-n", strconv.Itoa(logLines)).Output()
+		journal, err := b.journal(ctx, in.kubeconfig, &pod)
 		b.miss("journal of "+nameOf(&pod), err)
 		b.add(path.Join(name, "logs", pod.GetNamespace(), pod.GetName(), "journal.log"), journal)
 	}
+}
+
+// journal reads the end of a machine's journal. One that does not answer must not take the time of all others.
+func (b *bundle) journal(ctx context.Context, kubeconfig string, pod *unstructured.Unstructured) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, virtualTimeout)
+	defer cancel()
+	// #nosec G204 -- our own kubectl.
+	return exec.CommandContext(ctx, b.Layout.Kubectl(), "--kubeconfig", kubeconfig, "exec", "-n", pod.GetNamespace(), pod.GetName(), "--",
+		"journalctl", "--no-pager", "-n", strconv.Itoa(logLines)).Output()
 }
 
 // logs are those of the processes on this machine.
