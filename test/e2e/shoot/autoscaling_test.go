@@ -20,7 +20,7 @@ import (
 // autoscalingSpecs need the landscape of make up COMPONENTS=autoscaling.
 func autoscalingSpecs() {
 	It("gives machine-controller-manager and its driver the recommended resources", func(ctx SpecContext) {
-		if !chosen("autoscaling") {
+		if !landscape.Chosen("autoscaling") {
 			Skip("it needs make up COMPONENTS=autoscaling: run it with LABELS=autoscaling")
 		}
 		const name = "machine-controller-manager"

@@ -35,7 +35,7 @@ const (
 func explainSpecs() {
 	var workerless, machines *gardencorev1beta1.Shoot
 	BeforeAll(func(ctx SpecContext) {
-		if !chosen("explain") {
+		if !landscape.Chosen("explain") {
 			Skip("it breaks the landscape: ask for it by LABELS=explain")
 		}
 		workerless, machines = example(exampleWorkerless), example(exampleMachines)

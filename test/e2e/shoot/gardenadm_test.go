@@ -26,7 +26,7 @@ import (
 // gardenadmSpecs need the landscape of make up COMPONENTS=gardenadm.
 func gardenadmSpecs() {
 	It("has its control plane and a worker on machines that nobody manages, and is known to the garden", specPatience, func(ctx SpecContext) {
-		if !chosen("gardenadm") {
+		if !landscape.Chosen("gardenadm") {
 			Skip("it needs make up COMPONENTS=gardenadm: run it with LABELS=gardenadm")
 		}
 		gardenadm := func(ctx SpecContext, command string) {

@@ -39,7 +39,7 @@ func managedSeedSpecs() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		if !chosen("managedseed") && !chosen("migration") {
+		if !landscape.Chosen("managedseed") && !landscape.Chosen("migration") {
 			Skip("it takes more memory than every machine has; ask for it by LABELS=managedseed")
 		}
 		credentials, shoot, managedSeed = seedExamples(name)

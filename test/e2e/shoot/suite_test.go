@@ -16,7 +16,6 @@ package shoot_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +94,3 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		writeTimings()
 	})
 })
-
-// chosen reports whether the filter names a label of specs which not every landscape is made for.
-func chosen(label string) bool { return strings.Contains(GinkgoLabelFilter(), label) }

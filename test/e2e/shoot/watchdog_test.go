@@ -15,7 +15,7 @@ import (
 // watchdogSpecs need the landscape of make up COMPONENTS=dependency-watchdog.
 func watchdogSpecs() {
 	It("keeps machines whose kubelets can't say that they live", specPatience, func(ctx SpecContext) {
-		if !chosen("dependency-watchdog") {
+		if !landscape.Chosen("dependency-watchdog") {
 			Skip("it needs make up COMPONENTS=dependency-watchdog: run it with LABELS=dependency-watchdog")
 		}
 		shoot := example(exampleMachines)
