@@ -30,8 +30,11 @@ func observabilitySpecs() {
 				return prometheus.Query(ctx, `up{job="gardener-extension-provider-local-`+place+`"}`)
 			}).WithTimeout(5 * time.Minute).Should(HaveSome(HaveField("Value", HaveExactElements(Not(BeNil()), Equal("1")))))
 			Expect(prometheus.Query(ctx, `{__name__=~"provider_local_.+"}`)).NotTo(BeEmpty())
-			Expect(prometheus.AlertingRules(ctx, "provider-local")).To(And(
-				HaveLen(alerts), HaveEach(And(HaveField("Health", "ok"), HaveField("State", "inactive")))))
+			healthy := HaveField("Health", "ok")
+			if place == "seed" { // The suite of the garden may have broken the other one within the hour that its alerts look back.
+				healthy = And(healthy, HaveField("State", "inactive"))
+			}
+			Expect(prometheus.AlertingRules(ctx, "provider-local")).To(And(HaveLen(alerts), HaveEach(healthy)))
 		}, SpecTimeout(10*time.Minute))
 	}
 }
