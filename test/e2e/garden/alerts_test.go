@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -118,10 +119,14 @@ var _ = Describe("The alerts", Label("observability"), Serial, Ordered, func() {
 		By("stopping the registry")
 		DeferCleanup(startRegistry)
 		stopRegistry()
+		annotate := func(ctx context.Context, value string) error {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"test":`+value+`}}}`))
+			return c.Patch(ctx, permissions(), patch)
+		}
+		DeferCleanup(annotate, "null")
 		eventually(ctx, func() ([]string, error) {
 			// Whenever it changes, the instance deploys CoreDNS again.
-			patch := fmt.Sprintf(`{"metadata":{"annotations":{"test":"%d"}}}`, time.Now().UnixNano())
-			if err := c.Patch(ctx, permissions(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			if err := annotate(ctx, strconv.Quote(time.Now().String())); err != nil {
 				return nil, err
 			}
 			return firing(ctx)
