@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package garden_test holds the end-to-end tests of the garden instance. They run against a landscape that is up
-// (`make up` or `make gardener-up`), with KUBECONFIG naming its runtime cluster, and leave it as they found it.
+// (`make up` or `make gardener-up`), with KUBECONFIG naming its runtime cluster, and leave it as they found it. Those with the label
+// observability need what `make up COMPONENTS=observability` builds; alerts may be pending for an hour after them.
 package garden_test
 
 import (

@@ -31,7 +31,7 @@ func observabilitySpecs() {
 			}).WithTimeout(5 * time.Minute).Should(HaveSome(HaveField("Value", HaveExactElements(Not(BeNil()), Equal("1")))))
 			Expect(prometheus.Query(ctx, `{__name__=~"provider_local_.+"}`)).NotTo(BeEmpty())
 			healthy := HaveField("Health", "ok")
-			if place == "seed" { // The suite of the garden may have broken the other one within the hour that its alerts look back.
+			if place == "seed" { // Before it breaks the other instance, the suite of the garden looks for its alerts in shorter times.
 				healthy = And(healthy, HaveField("State", "inactive"))
 			}
 			Expect(prometheus.AlertingRules(ctx, "provider-local")).To(And(HaveLen(alerts), HaveEach(healthy)))
