@@ -185,19 +185,19 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 		pools, addresses     []string
 		registry, nameServer string
 	}{
-		"single":     {"cluster.yaml", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}, "172.18.254.1", "10.2.0.53"},
-		"zones":      {"cluster-zones.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}, "172.18.254.1", "10.2.0.53"},
-		"ipv6":       {"cluster-ipv6.yaml", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}, "fd00:10::fe01", "fd00:10:2::35"},
-		"dual-stack": {"cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "172.18.254.1", "fd00:10:2::35"},
+		"single":     {"skaffold/kind/cluster.yaml", 1, []string{"172.18.255.128/25"}, []string{"172.18.255.53/32"}, "172.18.254.1", "10.2.0.53"},
+		"nodes":      {".kind/nodes.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.1/32"}, "172.18.254.1", "10.2.0.53"},
+		"zones":      {"skaffold/kind/cluster-zones.yaml", 4, []string{"172.18.255.128/25"}, []string{"172.18.255.12/32"}, "172.18.254.1", "10.2.0.53"},
+		"ipv6":       {"skaffold/kind/cluster-ipv6.yaml", 1, []string{"fd00:ff::1:0/120"}, []string{"fd00:ff::53/128"}, "fd00:10::fe01", "fd00:10:2::35"},
+		"dual-stack": {"skaffold/kind/cluster-dual-stack.yaml", 1, []string{"172.18.255.128/25", "fd00:ff::1:0/120"}, []string{"172.18.255.1/32", "fd00:ff::1/128"}, "172.18.254.1", "fd00:10:2::35"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			g := NewWithT(t)
 			m := newMachine(t, "docker", "kind")
 			out, calls, err := m.call("up", "--cluster", kind)
 			g.Expect(err).NotTo(HaveOccurred(), out)
-			folder := filepath.Join(m.root, "skaffold", "kind")
 			g.Expect(calls).To(ContainElements(
-				"kind create cluster --config "+filepath.Join(folder, expected.config)+" --wait 5m",
+				"kind create cluster --config "+filepath.Join(m.root, expected.config)+" --wait 5m",
 				"in "+m.root+" with "+filepath.Join(m.root, ".kind", "kubeconfig"),
 				MatchRegexp("^docker network create --driver bridge --label provider-local-registry=true --subnet 172.18.0.0/16 .*--ipv6 --subnet fd00:10::/64"),
 				MatchRegexp("docker run .*--network kind --ip 172.18.254.1 --ip6 fd00:10::fe01 --network-alias registry.local.gardener.cloud --publish 127.0.0.1:5001:5001 .*registry:3$")))
@@ -259,7 +259,7 @@ func TestAddressesAndLimitsOfOthersStay(t *testing.T) {
 
 func TestAMachineWithoutIPv6HasClustersWithIPv4(t *testing.T) {
 	for engine, says := range map[string]string{"docker": "Cannot read IPv6 setup", "podman": "net.ipv6.conf.default.disable_ipv6 is not 0"} {
-		for kind, serves := range map[string]bool{"single": true, "zones": true, "ipv6": false, "dual-stack": false} {
+		for kind, serves := range map[string]bool{"single": true, "nodes": true, "zones": true, "ipv6": false, "dual-stack": false} {
 			t.Run(engine+", "+kind, func(t *testing.T) {
 				g := NewWithT(t)
 				m := newMachine(t, engine, "kind")
@@ -286,6 +286,16 @@ func TestPodmanHasTheAPIServerOfIPv6AtAnAddressThatItForwards(t *testing.T) {
 	out, _, err := m.call("up", "--cluster", "ipv6")
 	g.Expect(err).NotTo(HaveOccurred(), out)
 	g.Expect(m.read("config.yaml")).To(ContainSubstring("\nnetworking:\n  apiServerAddress: fd00:ff::1\n"))
+}
+
+func TestSeveralNodesAreInOneZone(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	out, _, err := m.call("up", "--cluster", "nodes")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	zones, err := os.ReadFile("cluster-zones.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(m.read("config.yaml")).To(Equal(strings.NewReplacer(`zone: "1"`, `zone: "0"`, `zone: "2"`, `zone: "0"`).Replace(string(zones))))
 }
 
 func TestWhatWasMadeByHalfIsMended(t *testing.T) {
@@ -516,7 +526,7 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 		{"a process with the registry's port", []string{"docker", "kind"}, `listeners=LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))`, "up", `stop it and call this again. It is 'LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))'`},
 		{"another cluster", []string{"docker", "kind"}, "clusters=gardener-local", "up --cluster zones", "'make kind-down' deletes it"},
 		{"no action", nil, "", "", "expected 'up' or 'down'"},
-		{"an unknown kind of cluster", nil, "", "up --cluster large", "expected single, zones, ipv6, dual-stack or second"},
+		{"an unknown kind of cluster", nil, "", "up --cluster large", "expected single, nodes, zones, ipv6, dual-stack or second"},
 		{"an unknown argument", nil, "", "down --force", "unknown argument '--force'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

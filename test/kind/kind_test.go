@@ -52,7 +52,7 @@ func (m machine) run(line string) string {
 func (m machine) try(line string) (string, error) {
 	begin := time.Now()
 	// Cleaning up, the context of the test is over.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.Context()), time.Hour)
 	defer cancel()
 	// Another mount namespace has another folder to begin in.
 	cmd := m.docker.Command(ctx, "bash", "-euo", "pipefail", "-c", `cd "$0"; `+line, m.root)
@@ -122,10 +122,10 @@ func newMachineWith(t *testing.T, change func(*kind.Docker)) machine {
 	return m
 }
 
-// standIns has the cluster run the landscape's images in place of published ones.
-func (m *machine) standIns() {
+// standIns has the cluster run the landscape's images in place of published ones, also those of further minor versions of Kubernetes.
+func (m *machine) standIns(versions ...string) {
 	m.Helper()
-	m.run("landscape stand-ins # which make built")
+	m.run("landscape stand-ins " + strings.Join(versions, " ") + " # which make built")
 	for _, node := range strings.Fields(m.run("kubectl get nodes -o jsonpath={.items[*].metadata.name}")) {
 		m.statusController(node)
 	}
@@ -286,7 +286,7 @@ kill -KILL -- -$!`)
 		m.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 net.ipv6.conf.default.disable_ipv6=0")
 	})
 
-	for _, cluster := range []string{"dual-stack", "ipv6", "zones"} {
+	for _, cluster := range []string{"dual-stack", "ipv6", "zones", "nodes"} {
 		run(cluster, func(g Gomega, m machine) {
 			before := m.state()
 			m.run("make kind-up KIND_CLUSTER=" + cluster)

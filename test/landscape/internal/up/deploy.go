@@ -180,7 +180,7 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run ska
 func (l Landscape) profiles() string {
 	if l.Layout.Kind != "" {
 		profiles := []string{"kind"}
-		if l.Layout.Kind != "single" {
+		if l.Layout.Kind != "single" && l.Layout.Kind != "nodes" {
 			profiles = append(profiles, l.Layout.Kind)
 		}
 		if l.hasStandIns() {

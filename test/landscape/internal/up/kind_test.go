@@ -66,7 +66,7 @@ func TestAKindClusterNeedsNoRootAndHasNoNetworkOfItsOwn(t *testing.T) {
 }
 
 func TestSkaffoldIsToldOfTheVariantOfKind(t *testing.T) {
-	for variant, profiles := range map[string]string{"single": "kind", "zones": "kind,zones", "ipv6": "kind,ipv6", "dual-stack": "kind,dual-stack"} {
+	for variant, profiles := range map[string]string{"single": "kind", "nodes": "kind", "zones": "kind,zones", "ipv6": "kind,ipv6", "dual-stack": "kind,dual-stack"} {
 		t.Run(variant, func(t *testing.T) {
 			g := NewWithT(t)
 			l, _ := onKind(t, variant)
