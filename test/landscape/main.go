@@ -105,9 +105,12 @@ func command() *cobra.Command {
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
 		},
 		&cobra.Command{
-			Use: "stand-ins", Short: "Have a kind cluster run what the bare landscape runs (for machines without registries)", Hidden: true, Args: cobra.NoArgs,
-			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) (err error) {
+			Use: "stand-ins [COMPONENT...]", Short: "Have a kind cluster run what the bare landscape runs (for machines without registries)", Hidden: true,
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) (err error) {
 				if l.Layout, err = l.Layout.On(layout.Kind); err != nil {
+					return err
+				}
+				if err := l.Use(args); err != nil {
 					return err
 				}
 				return l.StandIns(cmd.Context())

@@ -86,6 +86,9 @@ func (l Landscape) roomAndMetrics(ctx context.Context, _ step.Progress) (string,
 func (l Landscape) StandIns(ctx context.Context) error {
 	bare := l
 	bare.Layout.Kind = ""
+	if err := l.saveOptional(); err != nil {
+		return err
+	}
 	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
 		{Name: "binaries", Title: "programs built from their Go modules", Execute: bare.binaries, Remedy: "read above what failed"},
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: "run make kind-up, which repairs the registry"},

@@ -54,7 +54,7 @@ func (l Landscape) saveOptional() error {
 
 // isUnused reports whether nobody asked for the program.
 func (l Landscape) isUnused(p binaries.Program) bool {
-	return p.Optional != "" && !slices.Contains(l.Layout.Optional(), p.Optional)
+	return p.Optional != "" && !slices.Contains(slices.Concat(l.Layout.Optional(), l.optional), p.Optional)
 }
 
 // served is the image without the versions whose programs nobody asked for.
