@@ -440,7 +440,7 @@ func TestPodmanIsAskedWhereThereIsNoDocker(t *testing.T) {
 // An engine in a virtual machine can't listen on addresses of this machine.
 func TestLoadBalancersOfAVirtualMachineAreForwarded(t *testing.T) {
 	for _, engine := range []string{"docker", "podman"} {
-		for kind, nodes := range map[string]int{"single": 1, "zones": 4} {
+		for kind, nodes := range map[string]int{"single": 1, "nodes": 4, "zones": 4} {
 			t.Run(engine+", "+kind, func(t *testing.T) {
 				g := NewWithT(t)
 				m := newMachine(t, engine, "kind")
