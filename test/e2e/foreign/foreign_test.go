@@ -37,6 +37,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/skaffold/publish/image"
 	"github.com/gardener/gardener-extension-provider-local/test/e2e/landscape"
+	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
 
 const (
@@ -99,10 +100,11 @@ func extend(ctx context.Context, c client.Client, object client.Object, extensio
 	Expect(c.Patch(ctx, object, patch)).To(Succeed())
 }
 
-// reconciled waits until an Extension has been.
+// reconciled waits until an Extension of the Garden or a Seed has been.
 func reconciled(ctx context.Context, namespace, name string) {
 	GinkgoHelper()
-	landscape.EventuallySucceeded(ctx, l.Client, landscape.Named[*extensionsv1alpha1.Extension](namespace, name))
+	Eventually(landscape.Get(ctx, l.Client, landscape.Named[*extensionsv1alpha1.Extension](namespace, name))).WithTimeout(patience).
+		Should(matchers.HaveSucceeded(), "the whole Garden or Seed is reconciled on the way, which takes minutes on a busy machine")
 }
 
 func exampleShoot(ctx context.Context, name string) *gardencorev1beta1.Shoot {
