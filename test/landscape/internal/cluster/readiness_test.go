@@ -38,7 +38,9 @@ func with(p *corev1.Probe, delay, period, failures int32) *corev1.Probe {
 	return p
 }
 
-func TestContainersAreAskedOftenUntilTheyHaveStarted(t *testing.T) {
+// admitting starts an API server with policies of these files.
+func admitting(t *testing.T, names ...string) client.Client {
+	t.Helper()
 	g := NewWithT(t)
 	env := &envtest.Environment{}
 	config, err := env.Start()
@@ -46,11 +48,16 @@ func TestContainersAreAskedOftenUntilTheyHaveStarted(t *testing.T) {
 	t.Cleanup(func() { g.Expect(env.Stop()).To(Succeed()) })
 	c, err := client.New(config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := render(layout.Network{}, images.Table{}, false, "readiness.yaml", "versions.yaml")
+	objects, err := render(layout.Network{}, images.Table{}, false, names...)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		g.Expect(c.Create(t.Context(), object)).To(Succeed())
 	}
+	return c
+}
+
+func TestContainersAreAskedOftenUntilTheyHaveStarted(t *testing.T) {
+	c := admitting(t, "readiness.yaml", "versions.yaml")
 
 	http, command := probe(15, false), probe(15, true)
 	own := with(http, 3, 4, 5)

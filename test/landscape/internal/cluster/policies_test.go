@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestReplicasAndGateways(t *testing.T) {
+	c := admitting(t, "replicas.yaml", "gateway.yaml")
+	labels := map[string]string{"app": "istio-ingressgateway"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "a", Image: "a"}}, AutomountServiceAccountToken: new(bool),
+	}}
+	const (
+		zones     = "high-availability-config.resources.gardener.cloud/zones"
+		tolerance = "high-availability-config.resources.gardener.cloud/failure-tolerance-type"
+	)
+	for name, test := range map[string]struct {
+		annotations      map[string]string
+		replicas, wanted int32
+	}{
+		"other":         {nil, 2, 1},
+		"nobody":        {nil, 0, 0},
+		"zones":         {map[string]string{zones: "0,1,2"}, 3, 1},
+		"node":          {map[string]string{zones: "0", tolerance: "node"}, 3, 3},
+		"two":           {map[string]string{zones: "0", tolerance: "node"}, 2, 2},
+		"zone":          {map[string]string{zones: "0,1,2", tolerance: "zone"}, 4, 3},
+		"istio-ingress": {map[string]string{zones: "0,1"}, 4, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: test.annotations}})).To(Succeed())
+			deployment := &appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "a"},
+				Spec:       appsv1.DeploymentSpec{Replicas: &test.replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+			}
+			g.Eventually(func(g Gomega) {
+				admitted := deployment.DeepCopy()
+				g.Expect(c.Create(t.Context(), admitted, client.DryRunAll)).To(Succeed())
+				g.Expect(*admitted.Spec.Replicas).To(Equal(test.wanted))
+			}).WithTimeout(10*time.Second).Should(Succeed(), "policies are in force a moment after they are there")
+		})
+	}
+
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "a", Labels: labels}, Spec: template.Spec}
+	NewWithT(t).Eventually(func(g Gomega) {
+		admitted := pod.DeepCopy()
+		g.Expect(c.Create(t.Context(), admitted, client.DryRunAll)).To(Succeed())
+		g.Expect(admitted.Labels).To(Equal(map[string]string{"app": "istio-ingressgateway", "networking.gardener.cloud/to-runtime-apiserver": "allowed"}))
+	}).WithTimeout(10*time.Second).Should(Succeed(), "a gateway may ask the API server")
+}
