@@ -293,7 +293,7 @@ test-kind: need-kind-offline kind-programs
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(REPO)/bin/kind/probe ./test/probe/cmd
 	@$(LANDSCAPE) build
 	@# Docker's network has no mirror of Debian, so images stand on what a landscape left. One that is up may be from a snapshot, without it.
-	@ls bin/image-bases/*/debian-*.tar bin/machine-images/debian-*.tar >/dev/null 2>&1 || { \
+	@ls bin/image-bases/*/debian-*.tar bin/machine-image/debian-*.tar >/dev/null 2>&1 || { \
 	  [ ! -e .landscape ] || { echo "make test-kind: the landscape of this clone has not made images itself: save it if you need it, run make down, and call this again" >&2; exit 1; }; \
 	  $(LANDSCAPE) up --until machine-image && $(LANDSCAPE) down; }
 	@go test -tags kind -count=1 -timeout 3h -v ./test/kind $(TEST_ARGS)
