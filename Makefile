@@ -450,7 +450,7 @@ push:
 	@[ -n "$(LAYOUT)" ] || { echo "make push: say what: LAYOUT=FOLDER" >&2; exit 1; }
 	go run ./skaffold/publish push --layout $(LAYOUT)
 
-## landscape-release: build bin/release/landscape-linux-ARCH, which brings a landscape up in any folder: it has the sources of the last commit
+## landscape-release: build bin/release/landscape-linux-ARCH, which brings a landscape up in any folder: it has the sources of the last commit; `docker build bin/release` makes its image
 .PHONY: landscape-release
 landscape-release:
 	git archive HEAD | gzip -9n > test/landscape/internal/source/source.tar.gz
@@ -460,6 +460,7 @@ landscape-release:
 	  CGO_ENABLED=0 GOARCH=$$arch go build -C test/landscape -trimpath -tags release -ldflags '-s -w' -o $(REPO)/bin/release/landscape-linux-$$arch . || exit 1; \
 	done
 	@rm test/landscape/internal/source/source.tar.gz
+	@cp test/landscape/Dockerfile bin/release/
 
 ##@ names of Gardener's other repositories
 

@@ -137,17 +137,34 @@ func (b Builder) node(ctx context.Context) (string, error) {
 		"--variant=minbase", "--include=" + strings.Join(nodePackages, ","),
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 		fmt.Sprintf(`--customize-hook=%s/set-up "$1" '%s' '%s' '%s'`, b.Node, b.Kind, b.Bin, images),
-	}, func(rootfs io.Reader) error {
-		load := b.Docker.Command(ctx, b.Docker.Program(), "import", "--change", "ENV container=docker",
-			"--change", `ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]`, "-", image)
+	}, b.load(ctx, image, "ENV container=docker", `ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]`))
+}
+
+// Debian makes sure that Docker has an image of that name with packages of Debian.
+func (b Builder) Debian(ctx context.Context, image string, packages ...string) error {
+	if b.has(ctx, image) {
+		return nil
+	}
+	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"}
+	return b.mmdebstrap(ctx, args, b.load(ctx, image))
+}
+
+// load returns what makes an image of a file system.
+func (b Builder) load(ctx context.Context, image string, changes ...string) func(io.Reader) error {
+	return func(rootfs io.Reader) error {
+		args := []string{b.Docker.Program(), "import"}
+		for _, change := range changes {
+			args = append(args, "--change", change)
+		}
+		load := b.Docker.Command(ctx, append(args, "-", image)...)
 		load.Stdin = rootfs
 		out, err := load.CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("loading the node image: %w\n%s", err, out)
+			return fmt.Errorf("loading %s: %w\n%s", image, err, out)
 		}
 		b.forget(ctx, image)
 		return nil
-	})
+	}
 }
 
 // kubernetes writes the images that kubeadm and the network ask for into a folder.
