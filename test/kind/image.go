@@ -140,13 +140,15 @@ func (b Builder) node(ctx context.Context) (string, error) {
 	}, b.load(ctx, image, "ENV container=docker", `ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]`))
 }
 
-// Debian makes sure that Docker has an image of that name with packages of Debian.
-func (b Builder) Debian(ctx context.Context, image string, packages ...string) error {
+// Debian makes sure that Docker has an image with packages of Debian, and returns its name.
+func (b Builder) Debian(ctx context.Context, packages ...string) (string, error) {
+	sum := sha256.Sum256([]byte(strings.Join(packages, " ")))
+	image := b.repository() + "debian:" + hex.EncodeToString(sum[:8])
 	if b.has(ctx, image) {
-		return nil
+		return image, nil
 	}
 	args := []string{"--variant=minbase", "--include=" + strings.Join(packages, ","), "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"}
-	return b.mmdebstrap(ctx, args, b.load(ctx, image))
+	return image, b.mmdebstrap(ctx, args, b.load(ctx, image))
 }
 
 // load returns what makes an image of a file system.
