@@ -243,14 +243,16 @@ fuzz:
 nightly:
 	@hack/nightly $(if $(filter clean,$(NIGHTLY)),--clean)
 
-## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=shoot; docs/development/build-and-test.md lists them
+# The suites of test/e2e in their order. That of the audit log comes last, as it looks at what the others did.
+SUITES ?= $(filter-out audit,$(notdir $(wildcard test/e2e/*))) audit
+
+## e2e: suites against the running landscape, narrowed by LABELS, for example LABELS=garden or LABELS=shoot, and SUITES, which are the only ones built; docs/development/build-and-test.md lists them
 .PHONY: e2e
 e2e: $(LANDSCAPE)
 	@# One suite after the other: there is one landscape, and they take parts of it away.
-	@# That of the audit log comes last, as it looks at what the others did.
 	@[ -n "$${KUBECONFIG:-}" ] || KUBECONFIG=$$($(LANDSCAPE) state --target '$(TARGET)')/kubeconfig; export KUBECONFIG; \
 	[ -f "$$KUBECONFIG" ] || { echo "make e2e: there is no $$KUBECONFIG yet; run 'make up' or 'make gardener-up'" >&2; exit 1; }; set -x; \
-	go test -v -count=1 -p 1 -timeout 180m $$(go list ./test/e2e/... | grep -v /audit) ./test/e2e/audit $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+	go test -v -count=1 -p 1 -timeout 180m $(SUITES:%=./test/e2e/%) $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
 ## e2e-gardener: Gardener's own end-to-end suite in the landscape of make up KUBERNETES=1.35,1.34,1.33, as root or with sudo; FILTER='default && workerless', FOCUS='Force Delete', TARGET=kind
 .PHONY: e2e-gardener

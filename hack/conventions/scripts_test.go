@@ -159,9 +159,9 @@ func TestCIStopsAtTheFirstFailureAndTakesTheLandscapeDown(t *testing.T) {
 		last  []string
 		shows string
 	}{
-		"all passes":                   {"", 0, []string{"make up UNTIL=garden", "make stop", "make start", "make e2e LABELS=garden", "make up", "make e2e LABELS=examples && !asleep || foreign && small && !faulty || audit", "make down", "make test-kind TEST_ARGS=-run TestGardenInstance", "make test-machines VARIANT=debian-12"}, `total \d+ s, the goal is 2700 s \(45 minutes\): met`},
+		"all passes":                   {"", 0, []string{"make up UNTIL=garden", "make stop", "make start", "make e2e SUITES=garden audit LABELS=garden", "make up", "make e2e SUITES=foreign landscape shoot audit LABELS=examples && !asleep || foreign && small && !faulty || audit", "make down", "make test-kind TEST_ARGS=-run TestGardenInstance", "make test-machines VARIANT=debian-12"}, `total \d+ s, the goal is 2700 s \(45 minutes\): met`},
 		"a check fails":                {"make check\n", 1, []string{"make check"}, `\| check +\| FAILED \(1\)`},
-		"a suite in the landscape":     {"make e2e LABELS=examples && !asleep || foreign && small && !faulty || audit\n", 1, []string{"make status", "make down"}, `\| e2e +\| FAILED \(1\)`},
+		"a suite in the landscape":     {"make e2e SUITES=foreign landscape shoot audit LABELS=examples && !asleep || foreign && small && !faulty || audit\n", 1, []string{"make status", "make down"}, `\| e2e +\| FAILED \(1\)`},
 		"a virtual machine":            {"make test-machines VARIANT=debian-12\n", 1, []string{"make test-kind TEST_ARGS=-run TestGardenInstance", "make test-machines VARIANT=debian-12"}, `\| machine +\| FAILED \(1\)`},
 		"the landscape does not go up": {"make up\n", 1, []string{"make up", "make status", "make down"}, `CI failed`},
 	} {

@@ -38,7 +38,6 @@ func TestGarden(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
 	RunSpecs(t, "Garden instance, end to end", Label("garden"))
 }
 

@@ -56,7 +56,6 @@ func TestInstance(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
 	RunSpecs(t, "Seed instance, end to end", Label("instance"))
 }
 

@@ -19,9 +19,6 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 )
 
-// polling is how often a Shoot is looked at while it is waited for.
-const polling = 500 * time.Millisecond
-
 // Progress is one line on the last operation of a Shoot and on its errors.
 func Progress(shoot *gardencorev1beta1.Shoot) string {
 	operation := shoot.Status.LastOperation
@@ -119,7 +116,7 @@ func (g *Garden) EventuallyHealthy(ctx context.Context, shoot *gardencorev1beta1
 			return problem, StopTrying("Gardener gave up: " + problem)
 		}
 		return problem, nil
-	}).WithContext(ctx).WithTimeout(timeout).WithPolling(polling).Should(BeEmpty(), "Shoot %s is reconciled and healthy", shoot.Name)
+	}).WithContext(ctx).WithTimeout(timeout).Should(BeEmpty(), "Shoot %s is reconciled and healthy", shoot.Name)
 }
 
 // EventuallyDeleted waits until a Shoot is gone, and writes down the progress. It ends early if Gardener gave up.
@@ -140,7 +137,7 @@ func (g *Garden) EventuallyDeleted(ctx context.Context, shoot *gardencorev1beta1
 			return progress, StopTrying("Gardener gave up: " + progress)
 		}
 		return progress, nil
-	}).WithContext(ctx).WithTimeout(timeout).WithPolling(polling).Should(BeEmpty(), "Shoot %s is deleted", shoot.Name)
+	}).WithContext(ctx).WithTimeout(timeout).Should(BeEmpty(), "Shoot %s is deleted", shoot.Name)
 }
 
 func hasFailed(shoot *gardencorev1beta1.Shoot) bool {

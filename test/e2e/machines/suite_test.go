@@ -37,7 +37,6 @@ func TestMachines(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(250 * time.Millisecond)
 	RunSpecs(t, "Machines, end to end", Label("machines"))
 }
 

@@ -43,7 +43,6 @@ const (
 func TestOperation(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(3 * time.Minute)
-	SetDefaultEventuallyPollingInterval(time.Second)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	suite, reporter := GinkgoConfiguration()
 	suite.Timeout = max(suite.Timeout, 3*time.Hour)

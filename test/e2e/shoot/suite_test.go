@@ -52,7 +52,6 @@ func TestShoot(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(3 * time.Minute)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
 	suite, reporter := GinkgoConfiguration()
 	// All specs together take longer than the hour that ginkgo grants.
 	suite.Timeout = max(suite.Timeout, 6*time.Hour)
