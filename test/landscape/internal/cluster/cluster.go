@@ -7,6 +7,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 )
 
 const fieldOwner = client.FieldOwner("landscape")
@@ -78,17 +81,14 @@ func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstruc
 // sysResource is the bit of CAP_SYS_RESOURCE among capabilities.
 const sysResource = 24
 
-// LacksSysResource reports whether this machine has no CAP_SYS_RESOURCE to give, as in some virtual machines and containers.
-func LacksSysResource() (bool, error) {
-	self, err := procfs.Self()
-	if err != nil {
-		return false, fmt.Errorf("reading the capabilities: %w", err)
+// ThisMachine is the one that this program runs on.
+func ThisMachine() (Machine, error) {
+	self, errSelf := procfs.Self()
+	status, errStatus := self.NewStatus()
+	if err := errors.Join(errSelf, errStatus); err != nil {
+		return Machine{}, fmt.Errorf("reading the capabilities: %w", err)
 	}
-	status, err := self.NewStatus()
-	if err != nil {
-		return false, fmt.Errorf("reading the capabilities: %w", err)
-	}
-	return status.CapBnd&(1<<sysResource) == 0, nil
+	return Machine{LacksSysResource: status.CapBnd&(1<<sysResource) == 0, Processors: node.Processors()}, nil
 }
 
 // List returns all objects of a kind that the options select, in the order of their names; none if the API server doesn't know the kind (yet).

@@ -42,30 +42,38 @@ const (
 
 // DNS renders the cluster's DNS Service and what its server may read.
 func DNS(network layout.Network) ([]*unstructured.Unstructured, error) {
-	return render(network, images.Table{}, false, "dns.yaml")
+	return render(network, images.Table{}, Machine{}, false, "dns.yaml")
 }
 
 // Kind renders what a kind cluster lacks: metrics-server, and room for what Gardener requests.
 func Kind() ([]*unstructured.Unstructured, error) {
-	return render(layout.Network{}, images.Table{}, false, "capacity.yaml", "metrics-server.yaml")
+	return render(layout.Network{}, images.Table{}, Machine{}, false, "capacity.yaml", "metrics-server.yaml")
+}
+
+// Machine is what the manifests depend on of the machine that is below the nodes.
+type Machine struct {
+	// LacksSysResource is whether it has no CAP_SYS_RESOURCE to give, as some virtual machines and containers.
+	LacksSysResource bool
+	// Processors is node.Processors.
+	Processors int
 }
 
 // Base renders everything else that is always there. table decides who is stood in for.
-func Base(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
+func Base(table images.Table, machine Machine) ([]*unstructured.Unstructured, error) {
 	names := []string{"base.yaml", "capacity.yaml", "gateway.yaml", "ippools.yaml", "status-controller.yaml", "targets.yaml", "times.yaml", "versions.yaml"}
-	return render(layout.Network{}, table, false, append(names, policies(dropSysResource)...)...)
+	return render(layout.Network{}, table, machine, false, append(names, machine.policies()...)...)
 }
 
 // Shoot renders what each shoot needs: what makes room for the stand-ins, and its system components small and quick; and what
 // the stand-in for gateways may read, should it become a seed.
-func Shoot(table images.Table, dropSysResource bool) ([]*unstructured.Unstructured, error) {
-	return render(layout.Network{}, table, true, append(policies(dropSysResource), "gateway.yaml")...)
+func Shoot(table images.Table, machine Machine) ([]*unstructured.Unstructured, error) {
+	return render(layout.Network{}, table, machine, true, append(machine.policies(), "gateway.yaml")...)
 }
 
 // policies are the files with the admission policies that are in shoots, too.
-func policies(dropSysResource bool) []string {
-	names := []string{"stand-ins.yaml", "readiness.yaml", "replicas.yaml"}
-	if dropSysResource {
+func (m Machine) policies() []string {
+	names := []string{"stand-ins.yaml", "processors.yaml", "readiness.yaml", "replicas.yaml"}
+	if m.LacksSysResource {
 		names = append(names, "capabilities.yaml")
 	}
 	return names
@@ -73,22 +81,16 @@ func policies(dropSysResource bool) []string {
 
 // ManagedSeed renders what a shoot needs besides that is to be a seed.
 func ManagedSeed(table images.Table) ([]*unstructured.Unstructured, error) {
-	return render(layout.Network{}, table, true, "status-controller.yaml")
+	return render(layout.Network{}, table, Machine{}, true, "status-controller.yaml")
 }
 
 // ShootManifests renders both as YAML for this machine. optional names the optional images that the landscape has.
 func ShootManifests(optional []string) (shoot, managedSeed []byte, err error) {
-	table, err := images.Load(optional)
-	if err != nil {
-		return nil, nil, err
-	}
-	lacks, err := LacksSysResource()
-	if err != nil {
-		return nil, nil, err
-	}
-	shootObjects, errShoot := Shoot(table, lacks)
+	table, errTable := images.Load(optional)
+	machine, errMachine := ThisMachine()
+	shootObjects, errShoot := Shoot(table, machine)
 	seedObjects, errSeed := ManagedSeed(table)
-	if err := errors.Join(errShoot, errSeed); err != nil {
+	if err := errors.Join(errTable, errMachine, errShoot, errSeed); err != nil {
 		return nil, nil, err
 	}
 	shoot, errShoot = encode(shootObjects)
@@ -126,7 +128,7 @@ func policyFunctions(table images.Table) template.FuncMap {
 func quote(s string) string { return strconv.Quote(s) }
 
 // render renders templates below files/.
-func render(network layout.Network, table images.Table, shoot bool, names ...string) ([]*unstructured.Unstructured, error) {
+func render(network layout.Network, table images.Table, machine Machine, shoot bool, names ...string) ([]*unstructured.Unstructured, error) {
 	parsed, err := template.New("").Option("missingkey=error").Funcs(policyFunctions(table)).ParseFS(files, "files/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("rendering the manifests: %w", err)
@@ -137,7 +139,7 @@ func render(network layout.Network, table images.Table, shoot bool, names ...str
 		if err := parsed.ExecuteTemplate(&out, name, map[string]any{
 			"ClusterDNSIP": network.ClusterDNSIP(), "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": network.NodeIP(),
 			"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
-			"NodeCPU": NodeCPU, "NodeMemory": NodeMemory, "Shoot": shoot,
+			"NodeCPU": NodeCPU, "NodeMemory": NodeMemory, "Processors": machine.Processors, "Shoot": shoot,
 			"Optional": table.Optional, "Registry": fmt.Sprintf("%s:%d", layout.RegistryHost, layout.RegistryPort),
 		}); err != nil {
 			return nil, fmt.Errorf("rendering %s: %w", name, err)

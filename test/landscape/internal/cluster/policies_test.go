@@ -59,3 +59,22 @@ func TestReplicasAndGateways(t *testing.T) {
 		g.Expect(admitted.Labels).To(Equal(map[string]string{"app": "istio-ingressgateway", "networking.gardener.cloud/to-runtime-apiserver": "allowed"}))
 	}).WithTimeout(10*time.Second).Should(Succeed(), "a gateway may ask the API server")
 }
+
+func TestPodsUseSomeProcessors(t *testing.T) {
+	g := NewWithT(t)
+	c := admitting(t, "processors.yaml")
+	some, chosen, other := corev1.EnvVar{Name: "GOMAXPROCS", Value: "2"}, corev1.EnvVar{Name: "GOMAXPROCS", Value: "8"}, corev1.EnvVar{Name: "OTHER", Value: "x"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "a"}, Spec: corev1.PodSpec{
+		AutomountServiceAccountToken: new(bool),
+		Containers: []corev1.Container{
+			{Name: "none", Image: "a"}, {Name: "others", Image: "a", Env: []corev1.EnvVar{other}}, {Name: "chosen", Image: "a", Env: []corev1.EnvVar{chosen, other}},
+		},
+	}}
+	g.Eventually(func(g Gomega) {
+		admitted := pod.DeepCopy()
+		g.Expect(c.Create(t.Context(), admitted, client.DryRunAll)).To(Succeed())
+		g.Expect(admitted.Spec.Containers).To(HaveExactElements(
+			HaveField("Env", HaveExactElements(some)), HaveField("Env", HaveExactElements(other, some)), HaveField("Env", HaveExactElements(chosen, other)),
+		))
+	}).WithTimeout(10*time.Second).Should(Succeed(), "policies are in force a moment after they are there")
+}

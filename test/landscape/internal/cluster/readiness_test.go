@@ -48,7 +48,7 @@ func admitting(t *testing.T, names ...string) client.Client {
 	t.Cleanup(func() { g.Expect(env.Stop()).To(Succeed()) })
 	c, err := client.New(config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := render(layout.Network{}, images.Table{}, false, names...)
+	objects, err := render(layout.Network{}, images.Table{}, Machine{Processors: 2}, false, names...)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		g.Expect(c.Create(t.Context(), object)).To(Succeed())

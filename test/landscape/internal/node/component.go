@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"text/template"
 	"time"
@@ -69,8 +70,16 @@ func Components(l layout.Layout) []Component {
 		// The file is a part of this program.
 		panic(fmt.Errorf("reading components.yaml: %w", err))
 	}
+	for i := range all {
+		all[i].Env = append(all[i].Env, fmt.Sprintf("GOMAXPROCS=%d", Processors()))
+	}
 	return all
 }
+
+// Processors is how many processors each of the landscape's programs may use at once: half of the machine's. There are seventy, most
+// of them idle. What one has to do it would spread over all processors, and wake up each for a moment, which costs more than what
+// is to be done, above all in virtual machines.
+func Processors() int { return max(1, runtime.NumCPU()/2) }
 
 // health asks health endpoints on this machine. Some components have made their certificate themselves, and none tells anything
 // that would have to be kept secret.

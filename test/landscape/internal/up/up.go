@@ -474,16 +474,10 @@ func (l Landscape) base(ctx context.Context, _ step.Progress) (string, error) {
 
 // applyBase applies the policies by which stand-ins run, and what else is always there. It returns the number of objects.
 func (l Landscape) applyBase(ctx context.Context) (int, error) {
-	table, err := images.Load(l.Layout.Optional())
-	if err != nil {
-		return 0, err
-	}
-	lacks, err := cluster.LacksSysResource()
-	if err != nil {
-		return 0, err
-	}
-	objects, err := cluster.Base(table, lacks)
-	if err != nil {
+	table, errTable := images.Load(l.Layout.Optional())
+	machine, errMachine := cluster.ThisMachine()
+	objects, errObjects := cluster.Base(table, machine)
+	if err := errors.Join(errTable, errMachine, errObjects); err != nil {
 		return 0, err
 	}
 	return len(objects), l.apply(ctx, objects)
