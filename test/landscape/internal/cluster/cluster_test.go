@@ -34,9 +34,13 @@ standIns:
 	}{
 		{name: "dns.yaml", make: func() ([]*unstructured.Unstructured, error) { return DNS(layout.Network{}) }},
 		{name: "base.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(table, Machine{Processors: 1}) }},
-		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) { return Base(table, Machine{LacksSysResource: true, Processors: 1}) }},
+		{name: "base-without-sys-resource.yaml", make: func() ([]*unstructured.Unstructured, error) {
+			return Base(table, Machine{LacksSysResource: true, Processors: 1})
+		}},
 		{name: "kind.yaml", make: Kind},
-		{name: "shoot.yaml", make: func() ([]*unstructured.Unstructured, error) { return Shoot(table, Machine{LacksSysResource: true, Processors: 1}) }},
+		{name: "shoot.yaml", make: func() ([]*unstructured.Unstructured, error) {
+			return Shoot(table, Machine{LacksSysResource: true, Processors: 1})
+		}},
 		{name: "managed-seed.yaml", make: func() ([]*unstructured.Unstructured, error) {
 			withMore, err := images.Load([]string{"observability"})
 			if err != nil {
