@@ -98,7 +98,7 @@ func extend(ctx context.Context, c client.Client, object client.Object, extensio
 	GinkgoHelper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"extensions":%s}}`, extensions))
 	Eventually(func() error { return c.Patch(ctx, object, patch) }).WithContext(ctx).
-		Should(Succeed(), "webhooks of several programs are asked, and one of them may not answer in time on a busy machine")
+		Should(Succeed(), "on a busy machine the API server or a webhook may not answer in time")
 }
 
 // reconciled waits until an Extension of the Garden or a Seed has been.

@@ -55,11 +55,10 @@ type Landscape struct {
 	writer *resources.Writer
 }
 
-// polling is how often an object is looked at while it is waited for.
+// polling is the interval at which Eventually reads. Gomega's default is 10 ms, which loads the API server of a small machine.
 const polling = 500 * time.Millisecond
 
-// Connect gets access to the runtime cluster that KUBECONFIG names. It has Eventually ask less often than a hundred times a second,
-// which takes a tenth of a small machine from the landscape.
+// Connect gets access to the runtime cluster that KUBECONFIG names, and sets the interval of Eventually for the suite.
 func Connect() *Landscape {
 	GinkgoHelper()
 	SetDefaultEventuallyPollingInterval(polling)

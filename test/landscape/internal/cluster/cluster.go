@@ -81,7 +81,7 @@ func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstruc
 // sysResource is the bit of CAP_SYS_RESOURCE among capabilities.
 const sysResource = 24
 
-// ThisMachine is the one that this program runs on.
+// ThisMachine describes the machine that this program runs on.
 func ThisMachine() (Machine, error) {
 	self, errSelf := procfs.Self()
 	status, errStatus := self.NewStatus()

@@ -50,11 +50,11 @@ func Kind() ([]*unstructured.Unstructured, error) {
 	return render(layout.Network{}, images.Table{}, Machine{}, false, "capacity.yaml", "metrics-server.yaml")
 }
 
-// Machine is what the manifests depend on of the machine that is below the nodes.
+// Machine describes the machine that runs the nodes.
 type Machine struct {
-	// LacksSysResource is whether it has no CAP_SYS_RESOURCE to give, as some virtual machines and containers.
+	// LacksSysResource reports that the machine cannot give CAP_SYS_RESOURCE, as some virtual machines and containers.
 	LacksSysResource bool
-	// Processors is node.Processors.
+	// Processors is GOMAXPROCS of the programs in pods.
 	Processors int
 }
 

@@ -76,9 +76,9 @@ func Components(l layout.Layout) []Component {
 	return all
 }
 
-// Processors is how many processors each of the landscape's programs may use at once: half of the machine's. There are seventy, most
-// of them idle. What one has to do it would spread over all processors, and wake up each for a moment, which costs more than what
-// is to be done, above all in virtual machines.
+// Processors is GOMAXPROCS of the landscape's programs: half of the machine's processors. The landscape runs about seventy programs,
+// most of them idle. With all processors, Go wakes up each of them for a little work, which costs more than the work, above all in
+// virtual machines.
 func Processors() int { return max(1, runtime.NumCPU()/2) }
 
 // health asks health endpoints on this machine. Some components have made their certificate themselves, and none tells anything

@@ -77,7 +77,7 @@ func TestComponents(t *testing.T) {
 	g := NewWithT(t)
 	var names []string
 	for _, c := range node.Components(layout.Layout{Root: "/clone"}) {
-		g.Expect(c.Ready).NotTo(BeNil(), c.Name)
+		g.Expect(c.Env).To(ContainElement(MatchRegexp(`^GOMAXPROCS=[1-9]`)), c.Name)
 		g.Expect(names).NotTo(ContainElement(c.Name))
 		names = append(names, c.Name)
 	}
