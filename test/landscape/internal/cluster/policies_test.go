@@ -5,6 +5,7 @@
 package cluster
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -77,4 +78,31 @@ func TestPodsUseSomeProcessors(t *testing.T) {
 			HaveField("Env", HaveExactElements(some)), HaveField("Env", HaveExactElements(other, some)), HaveField("Env", HaveExactElements(chosen, other)),
 		))
 	}).WithTimeout(10*time.Second).Should(Succeed(), "policies are in force a moment after they are there")
+}
+
+func TestSyncPeriods(t *testing.T) {
+	c := admitting(t, "times.yaml")
+	// These parts of a configuration are as Gardener v1.149 writes them.
+	const (
+		manager = "controllers:\n  garbageCollector:\n    syncPeriod: 12h0m0s\n  health:\n    concurrentSyncs: 10\n    syncPeriod: %s\n  managedResources:\n    syncPeriod: 1h0m0s\n"
+		druid   = "controllers:\n  etcd:\n    etcdStatusSyncPeriod: %s\n"
+	)
+	for name, test := range map[string]struct{ config, before, wanted string }{
+		"gardener-resource-manager-0":                {manager, "1m0s", "5m0s"},
+		"virtual-garden-gardener-resource-manager-0": {manager, "1m0s", "5m0s"},
+		"etcd-druid-configmap-0":                     {druid, "15s", "5s"},
+		"other":                                      {manager, "1m0s", "1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
+				Data:       map[string]string{"config.yaml": fmt.Sprintf(test.config, test.before)},
+			}
+			NewWithT(t).Eventually(func(g Gomega) {
+				admitted := config.DeepCopy()
+				g.Expect(c.Create(t.Context(), admitted, client.DryRunAll)).To(Succeed())
+				g.Expect(admitted.Data).To(HaveKeyWithValue("config.yaml", fmt.Sprintf(test.config, test.wanted)))
+			}).WithTimeout(10*time.Second).Should(Succeed(), "policies are in force a moment after they are there")
+		})
+	}
 }
