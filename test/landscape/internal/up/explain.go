@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,10 +30,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
-var (
-	namespaces = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
-	machines   = schema.GroupVersionKind{Group: "machine.sapcloud.io", Version: "v1alpha1", Kind: "Machine"}
-)
+var machines = schema.GroupVersionKind{Group: "machine.sapcloud.io", Version: "v1alpha1", Kind: "Machine"}
 
 // depth orders causes: what has the smaller one makes what has a greater one fail.
 type depth int
@@ -88,12 +86,22 @@ type explainer struct {
 
 func (e *explainer) add(f finding) { e.findings = append(e.findings, f) }
 
+// systemNamespace matches the namespaces of Garden and seed, of their extensions and gateways.
+var systemNamespace = regexp.MustCompile(`^(garden|kube-system|(runtime-|gardener-)?extension-.+|(virtual-garden-)?istio-.+)$`)
+
+// within are the findings without namespace, and those in system namespaces and in this one.
+func (e *explainer) within(namespace string) (found []finding) {
+	for _, f := range e.findings {
+		if f.namespace == "" || f.namespace == namespace || systemNamespace.MatchString(f.namespace) {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
 // Explain prints why a target is not healthy: garden, seed, seed/NAME, shoot/NAME in project local, or shoot/NAMESPACE/NAME; without one,
 // everything that is not healthy. It changes nothing. The error says how many targets are not healthy.
 func (l Landscape) Explain(ctx context.Context, target string) error {
-	if !exists(l.Layout.State()) {
-		return errors.New("there is no landscape; bring it up with " + l.make("up"))
-	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	e := &explainer{now: l.Now}
@@ -113,6 +121,7 @@ func (l Landscape) Explain(ctx context.Context, target string) error {
 		return errors.New("1 target is not healthy")
 	}
 	e.nodes(ctx, runtime, ofNode)
+	e.causes(ctx, runtime, ofPod)
 	targets, err := l.targets(ctx, runtime, target)
 	if err != nil {
 		return err
@@ -120,12 +129,9 @@ func (l Landscape) Explain(ctx context.Context, target string) error {
 	unhealthy := 0
 	for _, t := range targets {
 		verdict, detail := judge(t.object)
-		each := &explainer{now: l.Now, findings: slices.Clone(e.findings)}
+		each := &explainer{now: l.Now, findings: e.within(controlPlaneOf(t.object))}
 		if verdict != good {
 			each.target(t.object, t.in)
-		}
-		for _, namespace := range t.namespaces {
-			each.namespace(ctx, runtime, namespace, ofPod)
 		}
 		l.insideShoot(ctx, each, t.object)
 		if verdict == good && len(each.findings) == 0 {
@@ -164,11 +170,10 @@ func connectWith(config *rest.Config, kubeconfig string, timeout time.Duration) 
 	return &explained{client: c, clientset: clientset, kubeconfig: kubeconfig}, err
 }
 
-// explainedTarget is what a user asks about, and the namespaces of the runtime cluster in which its causes are.
+// explainedTarget is what a user asks about.
 type explainedTarget struct {
-	object     *unstructured.Unstructured
-	in         *explained
-	namespaces []string
+	object *unstructured.Unstructured
+	in     *explained
 }
 
 // targets finds the objects. The virtual garden may be the problem itself; then the Garden is the target.
@@ -177,16 +182,12 @@ func (l Landscape) targets(ctx context.Context, runtime *explained, target strin
 	if !slices.Contains([]string{"", "garden", "seed", "shoot"}, kind) || (kind == "shoot" && name == "") {
 		return nil, fmt.Errorf("%q is no target: choose garden, seed, seed/NAME, shoot/NAME or shoot/NAMESPACE/NAME", target)
 	}
-	shared, err := systemNamespaces(ctx, runtime)
-	if err != nil {
-		return nil, err
-	}
 	var found []explainedTarget
 	list := func(in *explained, kind schema.GroupVersionKind, wanted func(*unstructured.Unstructured) bool) error {
 		objects, err := cluster.List(ctx, in.client, kind)
 		for i := range objects {
 			if o := &objects[i]; wanted(o) {
-				found = append(found, explainedTarget{object: o, in: in, namespaces: append(controlPlaneOf(o), shared...)})
+				found = append(found, explainedTarget{object: o, in: in})
 			}
 		}
 		return err
@@ -228,30 +229,13 @@ func (l Landscape) targets(ctx context.Context, runtime *explained, target strin
 	return found, nil
 }
 
-// controlPlaneOf is the namespace of a Shoot's control plane, if it has one that is awake.
-func controlPlaneOf(target *unstructured.Unstructured) []string {
+// controlPlaneOf is the namespace of a Shoot's control plane in the runtime cluster, "" if it has none that is awake.
+func controlPlaneOf(target *unstructured.Unstructured) string {
 	status := cluster.StatusOf(target)
-	if verdict, _ := judge(target); status.TechnicalID == "" || status.Hibernated && verdict == good {
-		return nil
+	if verdict, _ := judge(target); status.Hibernated && verdict == good {
+		return ""
 	}
-	return []string{status.TechnicalID}
-}
-
-// systemNamespaces are those of Garden and seed, of their extensions and gateways.
-func systemNamespaces(ctx context.Context, in *explained) ([]string, error) {
-	all, err := cluster.List(ctx, in.client, namespaces)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, o := range all {
-		name := o.GetName()
-		if name == "garden" || name == "kube-system" || slices.ContainsFunc([]string{"extension-", "runtime-extension-", "gardener-extension-", "istio-", "virtual-garden-istio-"},
-			func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
-			found = append(found, name)
-		}
-	}
-	return found, nil
+	return status.TechnicalID
 }
 
 // brokenProcesses looks at the processes of a bare landscape.
@@ -300,11 +284,10 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 	if err != nil {
 		return
 	}
-	e.nodes(ctx, in, ofShootNode)
-	all, _ := systemNamespaces(ctx, in)
-	for _, namespace := range all {
-		e.namespace(ctx, in, namespace, inShoot)
-	}
+	inside := &explainer{now: e.now}
+	inside.nodes(ctx, in, ofShootNode)
+	inside.causes(ctx, in, inShoot)
+	e.findings = append(e.findings, inside.within("")...)
 }
 
 // target adds what the target itself says, which is the cause if nothing else is found.
@@ -331,32 +314,31 @@ func (e *explainer) nodes(ctx context.Context, in *explained, at depth) {
 	}
 }
 
-// namespace looks for causes in a namespace. at is the depth of its pods.
-func (e *explainer) namespace(ctx context.Context, in *explained, namespace string, at depth) {
-	within := client.InNamespace(namespace)
+// causes looks for causes in all namespaces of a cluster. at is the depth of its pods.
+func (e *explainer) causes(ctx context.Context, in *explained, at depth) {
 	claims, pods := &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}
-	if in.client.List(ctx, claims, within) == nil {
+	if in.client.List(ctx, claims) == nil {
 		for _, c := range claims.Items {
 			if c.Status.Phase == corev1.ClaimPending && e.now().Sub(c.CreationTimestamp.Time) > grace {
-				e.add(finding{depth: min(at, ofVolume), since: c.CreationTimestamp.Time, kind: "PersistentVolumeClaim", namespace: namespace, name: c.Name, in: in, what: "has no volume"})
+				e.add(finding{depth: min(at, ofVolume), since: c.CreationTimestamp.Time, kind: "PersistentVolumeClaim", namespace: c.Namespace, name: c.Name, in: in, what: "has no volume"})
 			}
 		}
 	}
-	if in.client.List(ctx, pods, within) == nil {
+	if in.client.List(ctx, pods) == nil {
 		for i := range pods.Items {
 			e.pod(&pods.Items[i], in, at)
 		}
 	}
-	e.workloads(ctx, in, namespace, min(at, ofWorkload))
+	e.workloads(ctx, in, min(at, ofWorkload))
 	if at == inShoot {
 		return
 	}
 	for _, kind := range cluster.ExtensionKinds() {
-		e.objects(ctx, in, cluster.ExtensionKind(kind), namespace, ofExtension)
+		e.objects(ctx, in, cluster.ExtensionKind(kind), ofExtension)
 	}
-	e.objects(ctx, in, etcds, namespace, ofExtension)
-	e.objects(ctx, in, managedResources, namespace, ofManagedResource)
-	e.machines(ctx, in, namespace)
+	e.objects(ctx, in, etcds, ofExtension)
+	e.objects(ctx, in, managedResources, ofManagedResource)
+	e.machines(ctx, in)
 }
 
 // pod adds what keeps a pod from being ready.
@@ -402,13 +384,13 @@ var indispensable = []string{
 }
 
 // workloads adds Deployments and StatefulSets that have no pods.
-func (e *explainer) workloads(ctx context.Context, in *explained, namespace string, at depth) {
+func (e *explainer) workloads(ctx context.Context, in *explained, at depth) {
 	for _, kind := range []schema.GroupVersionKind{deployments, statefulSets} {
-		items, _ := cluster.List(ctx, in.client, kind, client.InNamespace(namespace))
+		items, _ := cluster.List(ctx, in.client, kind)
 		for _, o := range items {
-			f := finding{depth: at, kind: kind.Kind, namespace: namespace, name: o.GetName(), in: in}
+			f := finding{depth: at, kind: kind.Kind, namespace: o.GetNamespace(), name: o.GetName(), in: in}
 			replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
-			if found && replicas == 0 && (!strings.HasPrefix(namespace, "shoot--") || slices.Contains(indispensable, o.GetName())) {
+			if found && replicas == 0 && (!strings.HasPrefix(f.namespace, "shoot--") || slices.Contains(indispensable, o.GetName())) {
 				f.what = "is scaled to 0 replicas"
 				e.add(f)
 				continue
@@ -427,8 +409,8 @@ func (e *explainer) workloads(ctx context.Context, in *explained, namespace stri
 }
 
 // objects adds objects that report what Gardener's kinds report, and those that do not go.
-func (e *explainer) objects(ctx context.Context, in *explained, kind schema.GroupVersionKind, namespace string, at depth) {
-	items, _ := cluster.List(ctx, in.client, kind, client.InNamespace(namespace))
+func (e *explainer) objects(ctx context.Context, in *explained, kind schema.GroupVersionKind, at depth) {
+	items, _ := cluster.List(ctx, in.client, kind)
 	for i := range items {
 		o := &items[i]
 		verdict, detail := judge(o)
@@ -448,15 +430,15 @@ func (e *explainer) objects(ctx context.Context, in *explained, kind schema.Grou
 }
 
 // machines adds Machines that do not run.
-func (e *explainer) machines(ctx context.Context, in *explained, namespace string) {
-	items, _ := cluster.List(ctx, in.client, machines, client.InNamespace(namespace))
+func (e *explainer) machines(ctx context.Context, in *explained) {
+	items, _ := cluster.List(ctx, in.client, machines)
 	for _, o := range items {
 		phase, _, _ := unstructured.NestedString(o.Object, "status", "currentStatus", "phase")
 		description, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "description")
 		if phase == "Running" || e.now().Sub(o.GetCreationTimestamp().Time) < 2*time.Minute {
 			continue
 		}
-		f := finding{depth: ofMachine, kind: "Machine", namespace: namespace, name: o.GetName(), what: strings.TrimSpace("is " + cmp.Or(phase, "not created") + ": " + description), in: in}
+		f := finding{depth: ofMachine, kind: "Machine", namespace: o.GetNamespace(), name: o.GetName(), what: strings.TrimSpace("is " + cmp.Or(phase, "not created") + ": " + description), in: in}
 		since, _, _ := unstructured.NestedString(o.Object, "status", "currentStatus", "lastUpdateTime")
 		f.since, _ = time.Parse(time.RFC3339, since)
 		e.add(f)

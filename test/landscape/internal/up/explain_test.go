@@ -219,9 +219,7 @@ status: {phase: Failed, message: evicted, conditions: [{type: Ready, status: "Fa
 			e := &explainer{now: func() time.Time { return explainedAt }}
 			e.target(objects[0], in)
 			e.nodes(t.Context(), in, ofNode)
-			for _, namespace := range []string{"shoot--local--local", "extension-provider-local-abc"} {
-				e.namespace(t.Context(), in, namespace, ofPod)
-			}
+			e.causes(t.Context(), in, ofPod)
 			var out bytes.Buffer
 			e.print(t.Context(), &out, "headline")
 			lines := strings.Split(out.String(), "\n")
@@ -277,7 +275,7 @@ metadata: {namespace: a, name: new, creationTimestamp: "2026-01-02T02:59:00Z"}
 `))
 	e := &explainer{now: func() time.Time { return explainedAt }}
 	e.nodes(t.Context(), in, ofNode)
-	e.namespace(t.Context(), in, "a", ofPod)
+	e.causes(t.Context(), in, ofPod)
 	g.Expect(e.findings).To(BeEmpty())
 }
 
@@ -286,11 +284,24 @@ func TestNoCauseIsWhereAShootIsAsleep(t *testing.T) {
 	shoot := object(shoots, "local", "Succeeded")
 	g.Expect(controlPlaneOf(shoot)).To(BeEmpty(), "it is not there yet")
 	g.Expect(unstructured.SetNestedField(shoot.Object, "shoot--local--local", "status", "technicalID")).To(Succeed())
-	g.Expect(controlPlaneOf(shoot)).To(ConsistOf("shoot--local--local"))
+	g.Expect(controlPlaneOf(shoot)).To(Equal("shoot--local--local"))
 	g.Expect(unstructured.SetNestedField(shoot.Object, true, "status", "hibernated")).To(Succeed())
 	g.Expect(controlPlaneOf(shoot)).To(BeEmpty())
 	g.Expect(unstructured.SetNestedField(shoot.Object, "Error", "status", "lastOperation", "state")).To(Succeed())
-	g.Expect(controlPlaneOf(shoot)).To(ConsistOf("shoot--local--local"), "it may not wake up")
+	g.Expect(controlPlaneOf(shoot)).To(Equal("shoot--local--local"), "it may not wake up")
+}
+
+func TestATargetIsExplainedByItsOwnNamespaceAndThoseOfTheSystem(t *testing.T) {
+	g := NewWithT(t)
+	e := &explainer{}
+	for _, namespace := range []string{
+		"", "garden", "kube-system", "extension-provider-local-abc", "runtime-extension-provider-local", "istio-ingress", "virtual-garden-istio-ingress",
+		"shoot--local--local", "shoot--local--other", "default", "gardens",
+	} {
+		e.add(finding{namespace: namespace})
+	}
+	g.Expect(e.within("shoot--local--local")).To(Equal(e.findings[:8]))
+	g.Expect(e.within("")).To(Equal(e.findings[:7]))
 }
 
 func TestANodeOfAShootComesBeforeItsMachine(t *testing.T) {
@@ -307,7 +318,7 @@ metadata: {namespace: shoot--local--local, name: m, creationTimestamp: "2026-01-
 status: {currentStatus: {phase: Unknown, lastUpdateTime: "2026-01-02T02:57:00Z"}, lastOperation: {description: "Node conditions: ..."}}
 `))
 	e := &explainer{now: func() time.Time { return explainedAt }}
-	e.namespace(t.Context(), in, "shoot--local--local", ofPod)
+	e.causes(t.Context(), in, ofPod)
 	e.nodes(t.Context(), in, ofShootNode)
 	var kinds []string
 	for _, f := range e.first() {
