@@ -82,7 +82,7 @@ func run() int {
 	switch {
 	case err == nil:
 		return 0
-	case !called || errors.As(err, new(step.UnknownError)):
+	case !called || errors.Is(err, step.ErrUnknown):
 		fmt.Fprintf(os.Stderr, "error: %v\nrun '%s --help' for usage\n", err, filepath.Base(os.Args[0]))
 		return exitUsage
 	}
@@ -410,10 +410,7 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
 	for _, other := range []string{"until", networkFlag, "programs", "gardener", "kubernetes", "components"} {
 		cmd.MarkFlagsMutuallyExclusive("from", other)
 	}
-	var names []string
-	for _, s := range (up.Landscape{}).Steps() {
-		names = append(names, s.Name)
-	}
+	names := step.Names(up.Landscape{}.Steps())
 	_ = cmd.RegisterFlagCompletionFunc("until", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // The flag is above.
 	return cmd
 }

@@ -9,6 +9,7 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -35,6 +36,8 @@ type Progress func(format string, args ...any)
 type Runner struct {
 	Out io.Writer
 	Now func() time.Time
+	// Done is called with the name of each step that has succeeded; it may be nil.
+	Done func(name string)
 }
 
 // Names lists the steps' names in order.
@@ -46,15 +49,8 @@ func Names(steps []Step) []string {
 	return names
 }
 
-// UnknownError says that there is no step of that name.
-type UnknownError struct {
-	Name  string
-	Known []string
-}
-
-func (e UnknownError) Error() string {
-	return fmt.Sprintf("there is no step %q; the steps are: %s", e.Name, strings.Join(e.Known, ", "))
-}
+// ErrUnknown says that there is no step of that name.
+var ErrUnknown = errors.New("there is no step")
 
 // Until cuts the list after the step of that name; the empty name keeps all.
 func Until(steps []Step, name string) ([]Step, error) {
@@ -63,7 +59,7 @@ func Until(steps []Step, name string) ([]Step, error) {
 	}
 	i := slices.IndexFunc(steps, func(s Step) bool { return s.Name == name })
 	if i < 0 {
-		return nil, UnknownError{Name: name, Known: Names(steps)}
+		return nil, fmt.Errorf("%w %q; the steps are: %s", ErrUnknown, name, strings.Join(Names(steps), ", "))
 	}
 	return steps[:i+1], nil
 }
@@ -92,6 +88,9 @@ func (r Runner) Run(ctx context.Context, steps []Step) error {
 			return fmt.Errorf("step %s (%s): %w\nwhat to do: %s; then run it again, it continues here", s.Name, s.Title, err, s.Remedy)
 		}
 		_, _ = fmt.Fprintf(r.Out, "[%2d/%2d] %-14s in %8s  %s (%s)\n", i+1, len(steps), s.Name, took, s.Title, result)
+		if r.Done != nil {
+			r.Done(s.Name)
+		}
 	}
 	_, _ = fmt.Fprintf(r.Out, "%d steps in %s\n", len(steps), seconds(r.Now().Sub(begin)))
 	return nil

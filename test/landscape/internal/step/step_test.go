@@ -56,9 +56,14 @@ func TestRunExecutesInOrderAndReportsEachStep(t *testing.T) {
 	var ran []string
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	runner := step.Runner{Out: &out, Now: func() time.Time { now = now.Add(500 * time.Millisecond); return now }}
+	var done []string
+	runner := step.Runner{
+		Out: &out, Now: func() time.Time { now = now.Add(500 * time.Millisecond); return now },
+		Done: func(name string) { done = append(done, name) },
+	}
 	g.Expect(runner.Run(t.Context(), []step.Step{recording(&ran, "a", nil), recording(&ran, "b", nil)})).To(Succeed())
 	g.Expect(ran).To(Equal([]string{"a", "b"}))
+	g.Expect(done).To(Equal(ran))
 	g.Expect(out.String()).To(MatchRegexp(`\[ 1/ 2\] a +in +0\.5s  title of a \(result of a\)\n\[ 2/ 2\] b +in +0\.5s  title of b \(result of b\)\n2 steps in 2\.5s\n`))
 }
 
@@ -67,7 +72,7 @@ func TestRunStopsAtTheFirstFailureAndSaysWhatToDo(t *testing.T) {
 	var ran []string
 	var out bytes.Buffer
 	cause := errors.New("disk full")
-	runner := step.Runner{Out: &out, Now: time.Now}
+	runner := step.Runner{Out: &out, Now: time.Now, Done: func(name string) { t.Error(name + " is done") }}
 	err := runner.Run(t.Context(), []step.Step{recording(&ran, "a", cause), recording(&ran, "b", nil)})
 	g.Expect(err).To(MatchError(And(ContainSubstring("step a (title of a): disk full"), ContainSubstring("what to do: mend a"))))
 	g.Expect(errors.Is(err, cause)).To(BeTrue())

@@ -7,7 +7,6 @@ package up
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -261,13 +260,9 @@ func (l Landscape) serve(ctx context.Context, progress step.Progress) (string, e
 
 // came reports whether an `up` has finished the step.
 func (l Landscape) came(step string) bool {
-	var file timesFile
-	content, err := os.ReadFile(l.Layout.Milestones())
-	if err != nil || json.Unmarshal(content, &file) != nil {
-		return false
-	}
+	file, err := readTimes(l.Layout.Milestones())
 	_, came := file.Steps[step]
-	return came
+	return err == nil && came
 }
 
 // watchSources sends the paths of files below the folders that were written, once that has settled.

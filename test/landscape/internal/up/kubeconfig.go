@@ -143,13 +143,13 @@ func (l Landscape) next() {
 	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
 		lines = append(lines, [2]string{fmt.Sprintf("%s --kubeconfig %s get seeds,shoots -A", kubectl, l.Layout.VirtualKubeconfig()), "the virtual garden"})
 	}
-	if local := l.Layout.ShootKubeconfig("local"); l.until == "shoot" {
+	if local := l.Layout.ShootKubeconfig("local"); l.until == lastStep {
 		lines = append(lines, [2]string{fmt.Sprintf("%s --kubeconfig %s get nodes", kubectl, local), "the Shoot local; its kubeconfig is valid for a day"})
 	}
 	guide := "quick-start"
 	if l.Layout.Kind != "" {
 		guide = "quick-start-docker"
-		if l.until == "shoot" {
+		if l.until == lastStep {
 			lines = append(lines, [2]string{"make dns-setup", "have this machine resolve the names of the landscape"})
 		}
 	}

@@ -6,7 +6,6 @@ package up
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -183,16 +182,12 @@ func (l Landscape) saveTimes(result *measurement.Result) error {
 
 // milestoneValues adds the milestones that end phases, and those of steps, as the first `up` has written them.
 func (l Landscape) milestoneValues(result *measurement.Result) error {
-	content, err := os.ReadFile(l.Layout.Milestones())
-	var file timesFile
-	if err == nil {
-		err = json.Unmarshal(content, &file)
-	}
+	file, err := readTimes(l.Layout.Milestones())
 	if err != nil {
-		return fmt.Errorf("reading the milestones: %w", err)
+		return err
 	}
 	for _, m := range file.Milestones {
-		if slices.Contains(result.Phases, m.Title) || m.Title == stepMilestones["node"] || m.Title == stepMilestones["machine-image"] {
+		if m.Title == imagesReady || m.Title == nodeReady || slices.Contains(result.Phases, m.Title) {
 			result.Add(m.Title, m.Seconds, "s")
 		}
 	}

@@ -305,8 +305,11 @@ func (m milestone) follow(ctx context.Context, c client.WithWatch, list *unstruc
 	}
 }
 
-// stepMilestones are the steps whose end is a milestone by itself.
-var stepMilestones = map[string]string{"machine-image": "Programs and images ready", "node": "Node Ready"}
+// Milestones that end no phase, and whose times Measure wants.
+const (
+	imagesReady = "Programs and images ready"
+	nodeReady   = "Node Ready"
+)
 
 // reachedMilestone is a milestone and when it was reached. Times are in seconds since the `up` began that reached it.
 type reachedMilestone struct {
@@ -342,22 +345,28 @@ func (t *times) begin() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.started = t.now()
-	content, err := os.ReadFile(t.path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
+	var err error
+	if t.content, err = readTimes(t.path); errors.Is(err, os.ErrNotExist) {
 		t.content = timesFile{Started: t.started}
-	case err != nil:
-		return fmt.Errorf("reading the milestones: %w", err)
-	default:
-		if err := json.Unmarshal(content, &t.content); err != nil {
-			return fmt.Errorf("reading the milestones of %s: %w", t.path, err)
-		}
+	} else if err != nil {
+		return err
 	}
 	if t.content.Steps == nil {
 		t.content.Steps = map[string]float64{}
 	}
 	t.save()
 	return t.err
+}
+
+func readTimes(path string) (file timesFile, err error) {
+	content, err := os.ReadFile(path) // #nosec G304 -- the landscape's own file.
+	if err == nil {
+		err = json.Unmarshal(content, &file)
+	}
+	if err != nil {
+		return timesFile{}, fmt.Errorf("reading the milestones of %s: %w", path, err)
+	}
+	return file, nil
 }
 
 // reach notes that a milestone is reached now.
@@ -379,25 +388,8 @@ func (t *times) seconds() float64 {
 	return t.now().Sub(t.started).Round(100 * time.Millisecond).Seconds()
 }
 
-// watch has the ends of the steps noted.
-func (t *times) watch(steps []step.Step) []step.Step {
-	watched := slices.Clone(steps)
-	for i, s := range steps {
-		watched[i].Execute = func(ctx context.Context, progress step.Progress) (string, error) {
-			result, err := s.Execute(ctx, progress)
-			if err == nil {
-				t.end(s.Name)
-			}
-			return result, err
-		}
-	}
-	return watched
-}
-
+// end notes that a step has ended.
 func (t *times) end(name string) {
-	if title := stepMilestones[name]; title != "" {
-		t.reach(title)
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.content.Steps[name]; !known {

@@ -69,15 +69,14 @@ func TestEndsOfStepsAreNoted(t *testing.T) {
 	does := func(took time.Duration, err error) func(context.Context, step.Progress) (string, error) {
 		return func(context.Context, step.Progress) (string, error) { c.pass(took); return "", err }
 	}
-	steps := kept.watch([]step.Step{
+	steps := []step.Step{
 		{Name: "binaries", Execute: does(2*time.Second, nil)},
 		{Name: "node", Execute: does(3*time.Second, nil)},
 		{Name: "garden", Execute: does(4*time.Second, errors.New("stuck"))},
-	})
-	err := step.Runner{Out: &bytes.Buffer{}, Now: c.Now}.Run(t.Context(), steps)
+	}
+	err := step.Runner{Out: &bytes.Buffer{}, Now: c.Now, Done: kept.end}.Run(t.Context(), steps)
 	g.Expect(err).To(MatchError(ContainSubstring("stuck")))
 	g.Expect(kept.content.Steps).To(Equal(map[string]float64{"binaries": 2, "node": 5}))
-	g.Expect(kept.content.Milestones).To(Equal([]reachedMilestone{{Title: "Node Ready", Seconds: 5}}))
 }
 
 func TestMilestonesSayWhatIsWrongWithTheirFile(t *testing.T) {

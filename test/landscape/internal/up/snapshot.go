@@ -256,9 +256,8 @@ func (l Landscape) Restore(ctx context.Context, from string) error {
 	if err != nil {
 		return err
 	}
-	all := l.Steps()
-	l.until = all[len(all)-1].Name
-	first := slices.DeleteFunc(all, func(s step.Step) bool { return s.Name != "preflight" && s.Name != "packages" })
+	l.until = lastStep
+	first := slices.DeleteFunc(l.Steps(), func(s step.Step) bool { return s.Name != "preflight" && s.Name != "packages" })
 	restore := step.Step{
 		Name: "restore", Title: "unpacked " + from, Remedy: "read the cause above",
 		Execute: func(ctx context.Context, progress step.Progress) (string, error) {

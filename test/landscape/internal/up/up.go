@@ -78,11 +78,7 @@ func (l Landscape) Processes() process.Keeper {
 func (l Landscape) Up(ctx context.Context, until string) (err error) {
 	l.times = &times{path: l.Layout.Milestones(), now: l.Now}
 	l.ahead = &ahead{}
-	names := step.Names(l.Steps())
-	l.until = names[len(names)-1]
-	if until != "" {
-		l.until = until
-	}
+	l.until = cmp.Or(until, lastStep)
 	steps, err := step.Until(l.Steps(), until)
 	if err != nil {
 		return err
@@ -102,7 +98,7 @@ func (l Landscape) Up(ctx context.Context, until string) (err error) {
 	defer l.ahead.wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, l.times.watch(steps))
+	err = step.Runner{Out: l.Out, Now: l.Now, Done: l.times.end}.Run(ctx, steps)
 	if err != nil && unused && len(l.times.content.Steps) == 0 {
 		return errors.Join(err, os.RemoveAll(l.Layout.State()))
 	}
@@ -115,6 +111,9 @@ func (l Landscape) Up(ctx context.Context, until string) (err error) {
 	}
 	return err
 }
+
+// lastStep is the last of Steps.
+const lastStep = "shoot"
 
 // Steps are all steps of Up, in order. In a kind cluster it has only Gardener to deploy.
 func (l Landscape) Steps() []step.Step {
@@ -129,7 +128,7 @@ func (l Landscape) Steps() []step.Step {
 		{Name: "garden", Title: "the Garden is reconciled and healthy", Execute: l.garden, Remedy: look},
 		{Name: "gardenlet", Title: "Skaffold deployed CloudProfile, projects and Gardenlet", Execute: l.deployVirtual, Remedy: "read " + l.Layout.State("logs", "skaffold-virtual-garden.log")},
 		{Name: "seed", Title: "the Seed is ready", Execute: l.seed, Remedy: look},
-		{Name: "shoot", Title: "the example Shoots are reconciled and healthy", Execute: l.shoots, Remedy: look},
+		{Name: lastStep, Title: "the example Shoots are reconciled and healthy", Execute: l.shoots, Remedy: look},
 	}
 	if l.hasSecond() {
 		second := step.Step{Name: "second-seed", Title: "the Seed " + layout.SecondSeedName + " is ready", Execute: l.secondSeed, Remedy: look}
@@ -433,6 +432,7 @@ func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (st
 	defer stop()
 	result, err := pushed(l.machineImages().Push(ctx, progress))
 	if err == nil {
+		l.times.reach(imagesReady)
 		l.ahead.begin(ctx, "deploy", "build", l.build(progress))
 	}
 	return result, err
@@ -502,8 +502,9 @@ func (l Landscape) folders() error {
 }
 
 func (l Landscape) node(ctx context.Context, progress step.Progress) (string, error) {
-	l.patience = cmp.Or(l.patience, 2*time.Minute)
-	_, err := l.wait(ctx, progress, []milestone{{title: stepMilestones["node"], kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: nodesReady}})
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	_, err := l.wait(ctx, progress, []milestone{{title: nodeReady, kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: nodesReady}})
 	return "kubectl: " + l.Layout.Kubectl(), err
 }
 
