@@ -108,10 +108,7 @@ func (b *bundle) texts(ctx context.Context) {
 }
 
 func (b *bundle) cluster(ctx context.Context, name string, on place) {
-	kubeconfig := b.Layout.Kubeconfig()
-	if on == virtualGarden {
-		kubeconfig = b.Layout.VirtualKubeconfig()
-	}
+	kubeconfig := b.kubeconfig(on)
 	if !exists(kubeconfig) {
 		return
 	}

@@ -29,7 +29,6 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
@@ -46,9 +45,7 @@ func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (s
 	if err := l.operator(ctx, progress); err != nil {
 		return "", err
 	}
-	return l.skaffold(ctx, progress, skaffoldRun{
-		command: []string{"deploy", "--build-artifacts", l.artifacts()}, file: "skaffold", log: "skaffold", kubeconfig: l.Layout.Kubeconfig(),
-	})
+	return l.skaffold(ctx, progress, runtimeCluster, "skaffold", "deploy", "--build-artifacts", l.artifacts())
 }
 
 // operator waits until a gardener-operator that was there before takes changes of the Garden, which it validates: after a reboot it
@@ -76,9 +73,7 @@ func (l Landscape) operator(ctx context.Context, progress step.Progress) error {
 // build has Skaffold make images and charts, which needs only the registry.
 func (l Landscape) build(progress step.Progress) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		return l.skaffold(ctx, progress, skaffoldRun{
-			command: []string{"build", "--file-output", l.artifacts()}, file: "skaffold", log: "skaffold-build", kubeconfig: l.Layout.Kubeconfig(),
-		})
+		return l.skaffold(ctx, progress, runtimeCluster, "skaffold-build", "build", "--file-output", l.artifacts())
 	}
 }
 
@@ -131,47 +126,40 @@ func (l Landscape) deployGardenlet(progress step.Progress) func(context.Context)
 		if err := l.applyCloudProfile(ctx); err != nil {
 			return "", err
 		}
-		return l.skaffold(ctx, progress, skaffoldRun{
-			command: []string{"run", "--module", "gardenlet"}, file: "skaffold-virtual-garden", log: "skaffold-virtual-garden", kubeconfig: l.Layout.VirtualKubeconfig(),
-		})
+		return l.skaffold(ctx, progress, virtualGarden, "skaffold-virtual-garden", "run", "--module", "gardenlet")
 	}
 }
 
-// skaffoldRun is one call of Skaffold: its command, and the names of its file in the folder skaffold and of its log.
-type skaffoldRun struct {
-	command               []string
-	file, log, kubeconfig string
-}
-
-// skaffold runs Skaffold, which knows from its own files what to build and deploy.
-func (l Landscape) skaffold(ctx context.Context, progress step.Progress, run skaffoldRun) (string, error) {
+// skaffold runs a command of Skaffold, which knows from its own files what to build and deploy in the runtime cluster or the virtual garden.
+func (l Landscape) skaffold(ctx context.Context, progress step.Progress, on place, logName, command string, arguments ...string) (string, error) {
 	gardener, err := l.moduleFolder(ctx, gardenerModule)
 	if err != nil {
 		return "", err
 	}
-	log, err := os.OpenFile(l.Layout.State("logs", run.log+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(l.Processes().LogPath(logName), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("running Skaffold: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	arguments := append(slices.Clone(run.command), "--filename", "skaffold/"+run.file+".yaml", "--profile", l.profiles(), "--interactive=false", "--color", "0")
-	if run.command[0] != "deploy" {
+	file := map[place]string{runtimeCluster: "skaffold/skaffold.yaml", virtualGarden: "skaffold/skaffold-virtual-garden.yaml"}[on]
+	arguments = slices.Concat([]string{command}, arguments, []string{"--filename", file, "--profile", l.profiles(), "--interactive=false", "--color", "0"})
+	if command != "deploy" {
 		arguments = append(arguments, "--cache-file", l.Layout.SkaffoldCache())
 	}
 	cmd := exec.CommandContext(ctx, l.Layout.Binary("skaffold"), arguments...) // #nosec G204 -- a program of the landscape.
 	cmd.Dir = l.Layout.Root
-	cmd.Env = append(os.Environ(), l.deployEnv(gardener, run.kubeconfig)...)
+	cmd.Env = append(os.Environ(), l.deployEnv(gardener, l.kubeconfig(on))...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// Interrupted, it should stop its builders itself.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	// Images are built with the caches of the user.
 	l.Invoker.Run(cmd)
-	stop := l.heartbeat(ctx, func(time.Duration) { progress("Skaffold: %s", lastLine(log.Name())) })
+	stop := l.heartbeat(ctx, func(time.Duration) { progress("Skaffold: %s", l.Processes().Tail(logName, 1)) })
 	err = cmd.Run()
 	stop()
 	if err != nil {
-		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), process.Keeper{LogDir: filepath.Dir(log.Name())}.Tail(run.log, 15))
+		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), l.Processes().Tail(logName, 15))
 	}
 	return "log: " + log.Name(), nil
 }
@@ -260,10 +248,6 @@ func (l Landscape) goCommand(ctx context.Context, arguments ...string) (string, 
 	return strings.TrimSpace(string(out)), nil
 }
 
-func lastLine(path string) string {
-	return process.Keeper{LogDir: filepath.Dir(path)}.Tail(strings.TrimSuffix(filepath.Base(path), ".log"), 1)
-}
-
 // crdFolders are where gardener-operator takes the CustomResourceDefinitions from that it deploys into a garden runtime
 // cluster, below the folder of Gardener's source.
 var crdFolders = []string{
@@ -295,7 +279,7 @@ func (l Landscape) crds(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c, err := cluster.Client(l.Layout.Kubeconfig())
+	c, err := l.client(runtimeCluster)
 	if err != nil {
 		return "", err
 	}

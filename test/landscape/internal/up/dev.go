@@ -216,9 +216,7 @@ func changeOf(edit []string, deployed, built map[string]string) change {
 func (l Landscape) deployChange(ctx context.Context, progress step.Progress, c change, deployed map[string]string) (string, error) {
 	var modules []string
 	if c.module != "" {
-		if _, err := l.skaffold(ctx, progress, skaffoldRun{
-			command: []string{"deploy", "--module", c.module, "--build-artifacts", l.artifacts()}, file: "skaffold", log: "skaffold", kubeconfig: l.Layout.Kubeconfig(),
-		}); err != nil {
+		if _, err := l.skaffold(ctx, progress, runtimeCluster, "skaffold", "deploy", "--module", c.module, "--build-artifacts", l.artifacts()); err != nil {
 			return "", err
 		}
 		modules = append(modules, c.module)

@@ -121,9 +121,7 @@ func (l Landscape) hasSecond() bool {
 
 // secondSeed makes the second kind cluster a seed.
 func (l Landscape) secondSeed(ctx context.Context, progress step.Progress) (string, error) {
-	if _, err := l.skaffold(ctx, progress, skaffoldRun{
-		command: []string{"run", "--module", "second-seed"}, file: "skaffold-virtual-garden", log: "skaffold-second-seed", kubeconfig: l.Layout.VirtualKubeconfig(),
-	}); err != nil {
+	if _, err := l.skaffold(ctx, progress, virtualGarden, "skaffold-second-seed", "run", "--module", "second-seed"); err != nil {
 		return "", err
 	}
 	only := []client.ListOption{client.MatchingFields{"metadata.name": layout.SecondSeedName}}

@@ -24,7 +24,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
@@ -68,7 +67,7 @@ func (l Landscape) shootKubeconfig(ctx context.Context, of string) ([]byte, erro
 	if !found {
 		namespace, name = "garden-local", of
 	}
-	c, err := cluster.Client(l.Layout.VirtualKubeconfig())
+	c, err := l.client(virtualGarden)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +165,7 @@ const tokenLifetime = 30 * 24 * time.Hour
 // virtualKubeconfig writes a kubeconfig for the virtual garden, made of the one that gardener-operator keeps for the
 // garden's own components: with an address that this machine knows, and a token that lives longer.
 func (l Landscape) virtualKubeconfig(ctx context.Context) error {
-	c, err := cluster.Client(l.Layout.Kubeconfig())
+	c, err := l.client(runtimeCluster)
 	if err != nil {
 		return err
 	}

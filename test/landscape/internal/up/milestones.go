@@ -153,15 +153,20 @@ func succeeded(atLeast int) func([]unstructured.Unstructured) (bool, string) {
 	}
 }
 
-// client connects with a cluster of the landscape.
-func (l Landscape) client(on place) (client.WithWatch, error) {
+// kubeconfig is the admin's kubeconfig of a cluster of the landscape.
+func (l Landscape) kubeconfig(on place) string {
 	switch on {
 	case virtualGarden:
-		return cluster.Client(l.Layout.VirtualKubeconfig())
+		return l.Layout.VirtualKubeconfig()
 	case secondCluster:
-		return cluster.Client(l.Layout.Second("kubeconfig"))
+		return l.Layout.Second("kubeconfig")
 	}
-	return cluster.Client(l.Layout.Kubeconfig())
+	return l.Layout.Kubeconfig()
+}
+
+// client connects with a cluster of the landscape.
+func (l Landscape) client(on place) (client.WithWatch, error) {
+	return cluster.Client(l.kubeconfig(on))
 }
 
 // clients connects with clusters of the landscape.
