@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/procfs"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -156,12 +157,11 @@ func Summarize(u *unstructured.Unstructured) ExtensionObject {
 type Status struct {
 	ObservedGeneration *int64 `json:"observedGeneration"`
 	LastOperation      struct {
-		Type        string `json:"type"`
-		State       string `json:"state"`
-		Description string `json:"description"`
-		Progress    *int64 `json:"progress"`
-		// LastUpdateTime has the format of RFC 3339.
-		LastUpdateTime string `json:"lastUpdateTime"`
+		Type           string      `json:"type"`
+		State          string      `json:"state"`
+		Description    string      `json:"description"`
+		Progress       *int64      `json:"progress"`
+		LastUpdateTime metav1.Time `json:"lastUpdateTime"`
 	} `json:"lastOperation"`
 	LastError  Error       `json:"lastError"`
 	LastErrors []Error     `json:"lastErrors"`
@@ -178,9 +178,10 @@ type Error struct {
 
 // Condition is one of Status.
 type Condition struct {
-	Type    string `json:"type"`
-	Status  string `json:"status"`
-	Message string `json:"message"`
+	Type               string      `json:"type"`
+	Status             string      `json:"status"`
+	Message            string      `json:"message"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
 }
 
 // StatusOf reads the status of an object. What isn't there, or has another shape, is empty.

@@ -260,8 +260,7 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 	name := nameOf(target)
 	switch target.GetKind() {
 	case "Shoot":
-		workers, _, _ := unstructured.NestedSlice(target.Object, "spec", "provider", "workers")
-		if len(workers) == 0 || cluster.StatusOf(target).Hibernated {
+		if !hasNodes(target) {
 			return
 		}
 	case "Seed":
@@ -293,9 +292,8 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 // target adds what the target itself says, which is the cause if nothing else is found.
 func (e *explainer) target(o *unstructured.Unstructured, in *explained) {
 	_, detail := judge(o)
-	f := finding{depth: ofTarget, kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
-	f.since, _ = time.Parse(time.RFC3339, cluster.StatusOf(o).LastOperation.LastUpdateTime)
-	e.add(f)
+	since := cluster.StatusOf(o).LastOperation.LastUpdateTime.Time
+	e.add(finding{depth: ofTarget, since: since, kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in})
 }
 
 func (e *explainer) nodes(ctx context.Context, in *explained, at depth) {
@@ -395,12 +393,9 @@ func (e *explainer) workloads(ctx context.Context, in *explained, at depth) {
 				e.add(f)
 				continue
 			}
-			conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-			for _, entry := range conditions {
-				c, _ := entry.(map[string]any)
-				if c["type"] == string(appsv1.DeploymentReplicaFailure) && c["status"] == "True" {
-					f.what = fmt.Sprintf("cannot create pods: %v", c["message"])
-					f.since, _ = time.Parse(time.RFC3339, fmt.Sprint(c["lastTransitionTime"]))
+			for _, c := range cluster.StatusOf(&o).Conditions {
+				if c.Type == string(appsv1.DeploymentReplicaFailure) && c.Status == "True" {
+					f.what, f.since = "cannot create pods: "+c.Message, c.LastTransitionTime.Time
 					e.add(f)
 				}
 			}
@@ -414,8 +409,8 @@ func (e *explainer) objects(ctx context.Context, in *explained, kind schema.Grou
 	for i := range items {
 		o := &items[i]
 		verdict, detail := judge(o)
-		f := finding{depth: at, kind: kind.Kind, namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
-		f.since, _ = time.Parse(time.RFC3339, cluster.StatusOf(o).LastOperation.LastUpdateTime)
+		since := cluster.StatusOf(o).LastOperation.LastUpdateTime.Time
+		f := finding{depth: at, since: since, kind: kind.Kind, namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in}
 		if deleted := o.GetDeletionTimestamp(); deleted != nil {
 			if e.now().Sub(deleted.Time) > grace {
 				f.since, f.what = deleted.Time, fmt.Sprintf("is being deleted, and has finalizers %s; %s", strings.Join(o.GetFinalizers(), ", "), detail)

@@ -25,7 +25,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -562,20 +561,6 @@ func runsInTheGarden(objects []unstructured.Unstructured) (bool, string) {
 	return true, strings.Join(wanted, ", ")
 }
 
-// notTrue tells of the first of these conditions that is not True, or not there yet.
-func notTrue(conditions []cluster.Condition, wanted ...string) string {
-	for _, kind := range wanted {
-		i := slices.IndexFunc(conditions, func(c cluster.Condition) bool { return c.Type == kind })
-		if i < 0 {
-			return kind + " is not reported yet"
-		}
-		if conditions[i].Status != "True" {
-			return fmt.Sprintf("%s is %s: %s", kind, conditions[i].Status, conditions[i].Message)
-		}
-	}
-	return ""
-}
-
 // servedSeeds returns the names of the Seeds that have a gardenlet, which reports when its certificate expires. Those of example/states have none.
 func servedSeeds(all []unstructured.Unstructured) sets.Set[string] {
 	names := sets.New[string]()
@@ -616,30 +601,21 @@ func runsInSeeds(name string, seeds sets.Set[string], always bool, objects []uns
 
 // renewed wants new pods, and ready ones, in the place of those that had former images.
 func (a *adding) renewed(objects []unstructured.Unstructured) (bool, string) {
-	for _, object := range objects {
-		pod := &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
-			return false, err.Error()
-		}
-		if !runsAny(a.given, pod) {
+	for _, pod := range podsOf(objects) {
+		if !runsAny(a.given, &pod) {
 			continue
 		}
-		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
-		if slices.Contains(a.replaced, pod.UID) || !ready && pod.Status.Phase != corev1.PodSucceeded {
-			return false, "waiting for pod " + nameOf(pod)
+		if slices.Contains(a.replaced, pod.UID) || !isReady(&pod) && pod.Status.Phase != corev1.PodSucceeded {
+			return false, "waiting for pod " + nameOf(&pod)
 		}
 	}
 	return true, fmt.Sprintf("%d replaced", len(a.replaced))
 }
 
 // missingImage is the reference of an image that a pod of the extension can't get, or "". Those that were given are there by now.
-func (a *adding) missingImage(pods []unstructured.Unstructured) string {
-	for _, object := range pods {
-		if !strings.Contains(object.GetNamespace(), a.Name) && object.GetNamespace() != "garden" {
-			continue
-		}
-		pod := &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
+func (a *adding) missingImage(objects []unstructured.Unstructured) string {
+	for _, pod := range podsOf(objects) {
+		if !strings.Contains(pod.Namespace, a.Name) && pod.Namespace != "garden" {
 			continue
 		}
 		for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {

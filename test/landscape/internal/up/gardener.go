@@ -211,13 +211,23 @@ func seedHealthy(objects []unstructured.Unstructured) (bool, string) {
 // conditions wants at least one object, and these conditions of all of them True.
 func conditions(objects []unstructured.Unstructured, types ...string) (bool, string) {
 	for _, o := range objects {
-		missing := slices.Clone(types)
-		for _, c := range cluster.StatusOf(&o).Conditions {
-			missing = slices.DeleteFunc(missing, func(t string) bool { return t == c.Type && c.Status == "True" })
-		}
-		if len(missing) > 0 {
-			return false, fmt.Sprintf("%s %s is not %s yet", o.GetKind(), o.GetName(), strings.Join(missing, ", "))
+		if missing := notTrue(cluster.StatusOf(&o).Conditions, types...); missing != "" {
+			return false, fmt.Sprintf("%s %s: %s", o.GetKind(), o.GetName(), missing)
 		}
 	}
 	return len(objects) > 0, strings.Join(types, " and ")
+}
+
+// notTrue tells of the first of these conditions that is not True, or not there yet.
+func notTrue(conditions []cluster.Condition, wanted ...string) string {
+	for _, kind := range wanted {
+		i := slices.IndexFunc(conditions, func(c cluster.Condition) bool { return c.Type == kind })
+		if i < 0 {
+			return kind + " is not reported yet"
+		}
+		if conditions[i].Status != "True" {
+			return fmt.Sprintf("%s is %s: %s", kind, conditions[i].Status, conditions[i].Message)
+		}
+	}
+	return ""
 }

@@ -68,8 +68,8 @@ func TestASeedIsHealthyOnceAllItsConditionsAreThereAndTrue(t *testing.T) {
 		state   string
 	}{
 		{nil, false, ""},
-		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=True", "ExtensionsReady=True"), false, "is not BackupBucketsReady yet"},
-		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=Progressing", "ExtensionsReady=True", "BackupBucketsReady=True"), false, "is not SeedSystemComponentsHealthy yet"},
+		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=True", "ExtensionsReady=True"), false, "Seed local: BackupBucketsReady is not reported yet"},
+		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=Progressing", "ExtensionsReady=True", "BackupBucketsReady=True"), false, "Seed local: SeedSystemComponentsHealthy is Progressing: "},
 		{seed("GardenletReady=True", "SeedSystemComponentsHealthy=True", "ExtensionsReady=True", "BackupBucketsReady=True"), true, "4 conditions are True"},
 	} {
 		g := NewWithT(t)

@@ -94,10 +94,7 @@ func runs(references ...string) func([]unstructured.Unstructured) (bool, string)
 	return func(objects []unstructured.Unstructured) (bool, string) {
 		found := map[string]bool{}
 		for _, object := range objects {
-			deployment := &appsv1.Deployment{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
-				return false, err.Error()
-			}
+			deployment := deploymentOf(object)
 			if strings.HasPrefix(deployment.Namespace, "shoot--") {
 				continue
 			}
@@ -106,12 +103,11 @@ func runs(references ...string) func([]unstructured.Unstructured) (bool, string)
 					if repositoryOf(container.Image) != repositoryOf(reference) {
 						continue
 					}
-					key, status, want := client.ObjectKeyFromObject(deployment), deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
 					if container.Image != reference {
-						return false, fmt.Sprintf("Deployment %s has %s", key, container.Image)
+						return false, fmt.Sprintf("Deployment %s has %s", nameOf(deployment), container.Image)
 					}
-					if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != want || status.Replicas != want || status.AvailableReplicas != want {
-						return false, fmt.Sprintf("Deployment %s has %d of %d new replicas available, and %d in all", key, min(status.UpdatedReplicas, status.AvailableReplicas), want, status.Replicas)
+					if done, state := isRolledOut(deployment); !done {
+						return false, state
 					}
 					found[reference] = true
 				}
@@ -124,6 +120,21 @@ func runs(references ...string) func([]unstructured.Unstructured) (bool, string)
 		}
 		return true, fmt.Sprintf("%d images", len(found))
 	}
+}
+
+// deploymentOf converts what an API server has answered.
+func deploymentOf(object unstructured.Unstructured) *appsv1.Deployment {
+	deployment := &appsv1.Deployment{}
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)
+	return deployment
+}
+
+// isRolledOut wants all pods of a Deployment new and available.
+func isRolledOut(deployment *appsv1.Deployment) (bool, string) {
+	status, want := deployment.Status, ptr.Deref(deployment.Spec.Replicas, 1)
+	done := status.ObservedGeneration >= deployment.Generation && status.UpdatedReplicas == want && status.Replicas == want && status.AvailableReplicas == want
+	return done, fmt.Sprintf("Deployment %s has %d of %d new replicas available, and %d in all",
+		nameOf(deployment), min(status.UpdatedReplicas, status.AvailableReplicas), want, status.Replicas)
 }
 
 // repositoryOf returns a reference's part before tag and digest.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
@@ -114,24 +115,32 @@ func (l Landscape) since() (time.Time, error) {
 // runSince wants all pods that have not ended Ready, by containers that have been started since.
 func runSince(since time.Time, objects []unstructured.Unstructured) (bool, string) {
 	count := 0
-	for _, object := range objects {
-		pod := &corev1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil {
-			return false, err.Error()
-		}
+	for _, pod := range podsOf(objects) {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		isOld := func(c corev1.ContainerStatus) bool {
 			return c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since)
 		}
-		isReady := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
-		if slices.ContainsFunc(pod.Status.ContainerStatuses, isOld) || !slices.ContainsFunc(pod.Status.Conditions, isReady) {
-			return false, fmt.Sprintf("Pod %s is not Ready yet", client.ObjectKeyFromObject(pod))
+		if slices.ContainsFunc(pod.Status.ContainerStatuses, isOld) || !isReady(&pod) {
+			return false, fmt.Sprintf("Pod %s is not Ready yet", nameOf(&pod))
 		}
 		count++
 	}
 	return true, fmt.Sprintf("%d pods", count)
+}
+
+// podsOf converts what an API server has answered.
+func podsOf(objects []unstructured.Unstructured) []corev1.Pod {
+	pods := make([]corev1.Pod, len(objects))
+	for i, o := range objects {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pods[i])
+	}
+	return pods
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
 // gardener waits until Gardener is healthy as far as the landscape has it, and the Nodes of Shoots say so themselves.
@@ -171,16 +180,12 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 // nodesReady is reached when all Nodes of Shoots are Ready, as their kubelets have said since. It adds clients of these Shoots.
 func (l Landscape) nodesReady(ctx context.Context, clients map[place]client.WithWatch, since time.Time) ([]milestone, error) {
 	var all []milestone
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(shoots.GroupVersion().WithKind("ShootList"))
-	if err := clients[virtualGarden].List(ctx, list); err != nil {
-		return nil, fmt.Errorf("listing the Shoots: %w", err)
+	list, err := cluster.List(ctx, clients[virtualGarden], shoots)
+	if err != nil {
+		return nil, err
 	}
-	for _, shoot := range list.Items {
-		if workers, _, _ := unstructured.NestedSlice(shoot.Object, "spec", "provider", "workers"); len(workers) == 0 {
-			continue
-		}
-		if hibernated, _, _ := unstructured.NestedBool(shoot.Object, "status", "hibernated"); hibernated {
+	for _, shoot := range list {
+		if !hasNodes(&shoot) {
 			continue
 		}
 		kubeconfig, err := l.shootKubeconfig(ctx, shoot.GetNamespace()+"/"+shoot.GetName())
@@ -200,6 +205,12 @@ func (l Landscape) nodesReady(ctx context.Context, clients map[place]client.With
 		}})
 	}
 	return all, nil
+}
+
+// hasNodes reports whether a Shoot has machines, and is awake.
+func hasNodes(shoot *unstructured.Unstructured) bool {
+	workers, _, _ := unstructured.NestedSlice(shoot.Object, "spec", "provider", "workers")
+	return len(workers) > 0 && !cluster.StatusOf(shoot).Hibernated
 }
 
 // reboot boots all machines, and waits until their Nodes are Ready again.

@@ -209,14 +209,11 @@ func configures(text string) func([]unstructured.Unstructured) (bool, string) {
 	}
 }
 
-// rolledOut wants all pods of the Deployments new and available.
+// rolledOut wants at least one Deployment, and all pods of all of them new and available.
 func rolledOut(objects []unstructured.Unstructured) (bool, string) {
 	for _, o := range objects {
-		number := func(fields ...string) int64 { n, _, _ := unstructured.NestedInt64(o.Object, fields...); return n }
-		want := number("spec", "replicas")
-		if number("status", "observedGeneration") < o.GetGeneration() || number("status", "updatedReplicas") != want ||
-			number("status", "replicas") != want || number("status", "availableReplicas") != want {
-			return false, nameOf(&o) + " is rolled out"
+		if done, state := isRolledOut(deploymentOf(o)); !done {
+			return false, state
 		}
 	}
 	return len(objects) > 0, fmt.Sprintf("%d Deployments", len(objects))
@@ -493,7 +490,7 @@ func (s *scale) done(objects []unstructured.Unstructured, count int) (bool, stri
 		if !begun {
 			continue
 		}
-		updated, _ := time.Parse(time.RFC3339, cluster.StatusOf(&o).LastOperation.LastUpdateTime)
+		updated := cluster.StatusOf(&o).LastOperation.LastUpdateTime.Time
 		ok, state := reconciled([]unstructured.Unstructured{o})
 		if ok && (o.GetAnnotations()["gardener.cloud/operation"] != "" || updated.Before(started.Truncate(time.Second))) {
 			ok, state = false, o.GetName()+" is not reconciled again yet"
