@@ -46,9 +46,6 @@ func bundled(on place) []schema.GroupVersionKind {
 // Bundle writes a gzipped tar for an issue: what explain and status say, objects without Secrets, events, and the ends of all logs, also
 // of the journals of machines. What can't be read is in errors.txt.
 func (l Landscape) Bundle(ctx context.Context, file string) (err error) {
-	if !exists(l.Layout.State()) {
-		return errors.New("there is no landscape; bring it up with " + l.make("up"))
-	}
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) // #nosec G304 -- the user's choice.
 	if err != nil {
 		return fmt.Errorf("writing the bundle: %w", err)

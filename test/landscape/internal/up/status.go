@@ -33,9 +33,6 @@ const (
 
 // Status prints what runs and how it is, first what is not healthy. The error says how many things that are.
 func (l Landscape) Status(ctx context.Context) error {
-	if _, err := os.Stat(l.Layout.State()); errors.Is(err, os.ErrNotExist) {
-		return errors.New("there is no landscape; bring it up with `make up`")
-	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	r := &report{}

@@ -215,9 +215,3 @@ func TestSurveyShowsTheRestIfAnAPIServerFails(t *testing.T) {
 	g.Expect(r.marked(bad)).To(ConsistOf(row{bad, "cluster", "virtual garden", "listing the objects of kind Seed: cut off"}))
 	g.Expect(r.marked(good)).To(ConsistOf(HaveField("Kind", "Node")))
 }
-
-func TestStatusWithoutALandscape(t *testing.T) {
-	l := Landscape{}
-	l.Layout.Root = t.TempDir()
-	NewWithT(t).Expect(l.Status(t.Context())).To(MatchError(ContainSubstring("make up")))
-}
