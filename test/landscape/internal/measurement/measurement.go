@@ -147,11 +147,9 @@ func ReadTime() float64 {
 	return float64(elapsed.Nanoseconds()) / reads
 }
 
-// Save writes the result to a file.
-func (r *Result) Save(path string) error { return save(path, r) }
-
-func save(path string, content any) error {
-	text, err := json.MarshalIndent(content, "", " ")
+// Save writes a result to a file.
+func Save(path string, result any) error {
+	text, err := json.MarshalIndent(result, "", " ")
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755) // #nosec G301 -- nothing secret.
 	}
@@ -190,7 +188,7 @@ func (r *Result) WriteDocs(folder string) error {
 	if err := layout.WriteFile(page, []byte(both.page()), 0o644); err != nil {
 		return fmt.Errorf("writing %s: %w", page, err)
 	}
-	return save(path, both)
+	return Save(path, both)
 }
 
 const head = `---

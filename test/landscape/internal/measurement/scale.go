@@ -82,9 +82,6 @@ func MemoryInUse(root string) (uint64, error) {
 	return *memory.MemTotalBytes - *memory.MemAvailableBytes, nil
 }
 
-// Save writes the result to a file.
-func (s *Scale) Save(path string) error { return save(path, s) }
-
 // Table is the result in Markdown.
 func (s *Scale) Table() string {
 	var out strings.Builder

@@ -171,7 +171,7 @@ func (l Landscape) profiles() string {
 		if l.Layout.Kind != "single" && l.Layout.Kind != "nodes" {
 			profiles = append(profiles, l.Layout.Kind)
 		}
-		if l.hasStandIns() {
+		if exists(l.standIns()) {
 			profiles = append(profiles, "stand-ins")
 		}
 		// skaffold/kind/cluster writes the file. Machines with IPv6 alone do not reach the caches.

@@ -457,11 +457,7 @@ const also = 8
 // print writes the headline, the cause with its event, log and command, and further findings.
 func (e *explainer) print(ctx context.Context, out io.Writer, headline string) {
 	line := func(title, text string) {
-		text = strings.Join(strings.Fields(text), " ")
-		if letters := []rune(text); len(letters) > 3*maxDetail {
-			text = string(letters[:3*maxDetail]) + "..."
-		}
-		_, _ = fmt.Fprintf(out, "  %-7s %s\n", title, text)
+		_, _ = fmt.Fprintf(out, "  %-7s %s\n", title, oneLine(text, 3*maxDetail))
 	}
 	_, _ = fmt.Fprintln(out, headline)
 	sorted := e.first()

@@ -110,10 +110,6 @@ func (l Landscape) StandIns(ctx context.Context) error {
 // standIns is a file that is there once StandIns was called, until `make kind-down`.
 func (l Landscape) standIns() string { return l.Layout.State("stand-ins") }
 
-func (l Landscape) hasStandIns() bool {
-	return exists(l.standIns())
-}
-
 // hasSecond reports whether there is a second kind cluster.
 func (l Landscape) hasSecond() bool {
 	return l.Layout.Kind != "" && exists(l.Layout.Second("internal.kubeconfig"))

@@ -172,12 +172,18 @@ func (l Landscape) timed(ctx context.Context, result *measurement.Result, title 
 }
 
 func (l Landscape) saveTimes(result *measurement.Result) error {
-	path := filepath.Join(l.Layout.Root, "bin", "times", result.Date.Format("2006-01-02T150405Z")+".json")
-	if err := result.Save(path); err != nil {
+	path, err := l.keep("times", result.Date, result)
+	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(l.Out, "--- times: kept in %s\n", path)
-	return l.Invoker.Own(filepath.Dir(path))
+	_, err = fmt.Fprintf(l.Out, "--- times: kept in %s\n", path)
+	return err
+}
+
+// keep writes the result of a measurement to a folder of bin, and returns the path of the file.
+func (l Landscape) keep(folder string, date time.Time, result any) (string, error) {
+	path := filepath.Join(l.Layout.Root, "bin", folder, date.Format("2006-01-02T150405Z")+".json")
+	return path, errors.Join(measurement.Save(path, result), l.Invoker.Own(filepath.Dir(path)))
 }
 
 // milestoneValues adds the milestones that end phases, and those of steps, as the first `up` has written them.

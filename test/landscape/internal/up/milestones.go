@@ -77,7 +77,7 @@ type milestone struct {
 func available(objects []unstructured.Unstructured, fragment string) (bool, string) {
 	found := 0
 	for _, object := range objects {
-		if !strings.Contains(object.GetName(), fragment) || strings.HasSuffix(object.GetName(), "coredns") {
+		if !strings.Contains(object.GetName(), fragment) {
 			continue
 		}
 		found++

@@ -117,8 +117,8 @@ func (l Landscape) Scale(ctx context.Context, count, nodes int, docs bool) error
 	}
 	cancel()
 	sampling.Wait()
-	path := filepath.Join(l.Layout.Root, "bin", "scale", date.Format("2006-01-02T150405Z")+".json")
-	if err := errors.Join(s.result.Save(path), l.Invoker.Own(filepath.Dir(path))); err != nil {
+	path, err := l.keep("scale", date, s.result)
+	if err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(l.Out, "\n%s\nkept in %s\n", s.result.Table(), path)

@@ -90,11 +90,14 @@ func (l Landscape) statusProcesses(ctx context.Context, s *section) error {
 // statusClusters returns the names of the pods by UID. What can't be asked is not healthy; the rest is shown all the same.
 func (l Landscape) statusClusters(ctx context.Context, r *report) map[string]string {
 	reach := r.section("API SERVERS")
-	table, err := images.Load(l.Layout.Optional())
-	if err != nil {
-		reach.add(bad, "table", "images", err.Error())
+	s := &survey{report: r}
+	// Otherwise nothing is stubbed.
+	if l.Layout.Kind == "" || exists(l.standIns()) {
+		var err error
+		if s.table, err = images.Load(l.Layout.Optional()); err != nil {
+			reach.add(bad, "table", "images", err.Error())
+		}
 	}
-	s := &survey{report: r, table: table, real: l.Layout.Kind != "" && !l.hasStandIns()}
 	runtime, err := l.client(runtimeCluster)
 	if err != nil {
 		reach.add(bad, "cluster", "runtime", err.Error())
@@ -223,11 +226,16 @@ type section struct {
 }
 
 func (s *section) add(m mark, kind, name, detail string) {
-	detail = strings.Join(strings.Fields(detail), " ")
-	if letters := []rune(detail); len(letters) > maxDetail {
-		detail = string(letters[:maxDetail]) + "..."
+	s.rows = append(s.rows, row{m, kind, name, oneLine(detail, maxDetail)})
+}
+
+// oneLine makes one line of a text, and cuts off what is longer than that many letters.
+func oneLine(text string, longest int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if letters := []rune(text); len(letters) > longest {
+		return string(letters[:longest]) + "..."
 	}
-	s.rows = append(s.rows, row{m, kind, name, detail})
+	return text
 }
 
 // report is what `status` shows.

@@ -34,9 +34,8 @@ var (
 // survey looks at the clusters of a landscape and fills a report.
 type survey struct {
 	report *report
-	table  images.Table
-	// real says that nothing is stubbed, so that the table does not count.
-	real    bool
+	// table is empty where nothing is stubbed.
+	table   images.Table
 	runtime client.Reader
 	// virtual is nil until there is a virtual garden.
 	virtual client.Reader
@@ -259,14 +258,8 @@ func stuck(pod *corev1.Pod) string {
 // image tells what an image is by the table, and its short name. What has no entry there is what its name says.
 func (s *survey) image(reference string) (images.Kind, string) {
 	repository := repositoryOf(reference)
-	if s.real {
-		return images.KindReal, path.Base(repository)
-	}
-	match, listed := s.table.Lookup(repository)
-	if !listed {
-		return images.KindReal, path.Base(repository)
-	}
-	return match.Kind, path.Base(repository)
+	match, _ := s.table.Lookup(repository)
+	return cmp.Or(match.Kind, images.KindReal), path.Base(repository)
 }
 
 // judge reads last operation and conditions, in the shape that all of Gardener's kinds share, of an object that reports them.

@@ -212,12 +212,8 @@ func (l Landscape) makeState() error {
 
 // UseNetwork chooses the network for Up. It fails if the machine has addresses of another one already.
 func (l *Landscape) UseNetwork(network layout.Network) error {
-	_, err := os.Stat(l.snapshotPath())
-	if err == nil && network != l.Layout.Network {
+	if exists(l.snapshotPath()) && network != l.Layout.Network {
 		return fmt.Errorf("the landscape uses %s; run make down first, or leave NETWORK out", l.Layout.Network)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("choosing the network: %w", err)
 	}
 	l.Layout.Network = network
 	return nil
