@@ -5,7 +5,6 @@
 package up
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -212,7 +211,7 @@ func (l Landscape) wait(ctx context.Context, progress step.Progress, all []miles
 func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients map[place]client.WithWatch, all []milestone) (string, error) {
 	// What a milestone begins may go on when all are reached.
 	parent := ctx
-	limit := cmp.Or(l.patience, patience)
+	limit := patience
 	if l.Layout.Kind != "" {
 		limit = kindPatience
 	}

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +37,8 @@ import (
 const (
 	// scaleLabel is on the Shoots of Scale, and on nobody else's.
 	scaleLabel = "landscape.provider-local/scale"
+	// scaleNamespace is where example/mock/91-shoot.yaml has its Shoot.
+	scaleNamespace = "garden-local"
 	// sampleInterval is how often Scale notes memory and finished Shoots.
 	sampleInterval = 10 * time.Second
 )
@@ -66,12 +69,7 @@ type scale struct {
 	Landscape
 	shoots, nodes int
 	result        *measurement.Scale
-	// started is when which Shoot's turn began in the phase, and finished how long it took. slots are taken by those between.
-	mu       sync.Mutex
-	started  map[string]time.Time
-	finished map[string]time.Duration
-	slots    chan struct{}
-	// ready is the number of Shoots that are done at the moment.
+	// ready is the number of Shoots that are done in the phase; while they are deleted, of those that are left.
 	ready atomic.Int64
 }
 
@@ -90,10 +88,8 @@ func (l Landscape) Scale(ctx context.Context, count, nodes int, docs bool) error
 		return err
 	}
 	machine.ReadTime = measurement.ReadTime()
-	l.patience = patience + time.Duration(count)*2*time.Minute
 	date := l.Now().UTC().Truncate(time.Second)
-	s := &scale{Landscape: l, shoots: count, nodes: nodes, result: &measurement.Scale{Machine: machine, Date: date, Commit: l.commit(ctx), Shoots: count, Nodes: nodes},
-		slots: make(chan struct{}, runtime.NumCPU())}
+	s := &scale{Landscape: l, shoots: count, nodes: nodes, result: &measurement.Scale{Machine: machine, Date: date, Commit: l.commit(ctx), Shoots: count, Nodes: nodes}}
 
 	const remedy = "read above; make scale SHOOTS=0 deletes what was made"
 	remove := step.Step{Name: "delete", Title: "all Shoots are gone", Execute: s.phase("delete", s.delete), Remedy: remedy}
@@ -320,7 +316,7 @@ func (s *scale) delete(ctx context.Context, c client.Client, i int) error {
 func shootNamed(i int) *unstructured.Unstructured {
 	shoot := &unstructured.Unstructured{}
 	shoot.SetGroupVersionKind(shoots)
-	shoot.SetNamespace("garden-local")
+	shoot.SetNamespace(scaleNamespace)
 	shoot.SetName(nameOfShoot(i))
 	return shoot
 }
@@ -341,58 +337,55 @@ func (s *scale) left(ctx context.Context, c client.Client) (int, error) {
 	return count, err
 }
 
-// phase does something to all Shoots, waits until each is done, and measures that.
+// phase does something to all Shoots, as many at a time as there are cores, waits until each is done, and measures that.
 func (s *scale) phase(title string, do func(context.Context, client.Client, int) error) func(context.Context, step.Progress) (string, error) {
 	return func(ctx context.Context, progress step.Progress) (string, error) {
 		clients, err := s.clients(runtimeCluster, virtualGarden)
 		if err != nil {
 			return "", err
 		}
-		count, reached := s.shoots, s.done
-		if title == "delete" {
-			if count, err = s.left(ctx, clients[virtualGarden]); err != nil {
-				return "", err
-			}
-			reached = s.gone
-		}
 		before, err := s.read(ctx, clients[runtimeCluster])
 		if err != nil {
 			return "", err
 		}
-		begin := s.Now()
-		s.started, s.finished = map[string]time.Time{}, map[string]time.Duration{}
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		go func() {
-			for i := range count {
-				select {
-				case <-ctx.Done():
-					return
-				case s.slots <- struct{}{}:
-				}
-				s.mu.Lock()
-				s.started[nameOfShoot(i)] = s.Now()
-				s.mu.Unlock()
-				if err := do(ctx, clients[virtualGarden], i); err != nil {
-					cancel(fmt.Errorf("at Shoot %s: %w", nameOfShoot(i), err))
-				}
+		count, reached, change := s.shoots, reconciledSince, int64(1)
+		s.ready.Store(0)
+		if title == "delete" {
+			if count, err = s.left(ctx, clients[virtualGarden]); err != nil {
+				return "", err
 			}
-		}()
-		if _, err := s.waitWith(ctx, progress, clients, []milestone{{
-			title: title, on: virtualGarden, kind: shoots, options: []client.ListOption{client.HasLabels{scaleLabel}},
-			reached: func(objects []unstructured.Unstructured) (bool, string) { return reached(objects, count) },
-		}}); err != nil {
-			return "", errors.Join(err, context.Cause(ctx))
+			reached, change = gone, -1
+			s.ready.Store(int64(count))
+		}
+		phase := measurement.ScalePhase{Title: title, Shoots: make([]float64, count), Requests: map[string]float64{}}
+		begin := s.Now()
+		group, each := errgroup.WithContext(ctx)
+		group.SetLimit(runtime.NumCPU())
+		for i := range count {
+			group.Go(func() error {
+				began := s.Now()
+				if err := do(each, clients[virtualGarden], i); err != nil {
+					return fmt.Errorf("at Shoot %s: %w", nameOfShoot(i), err)
+				}
+				_, err := s.waitWith(each, progress, clients, []milestone{{
+					title: title + " " + nameOfShoot(i), on: virtualGarden, kind: shoots,
+					options: []client.ListOption{client.InNamespace(scaleNamespace), client.MatchingFields{"metadata.name": nameOfShoot(i)}},
+					reached: func(objects []unstructured.Unstructured) (bool, string) { return reached(began, objects) },
+				}})
+				phase.Shoots[i] = s.Now().Sub(began).Seconds()
+				s.ready.Add(change)
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return "", err
 		}
 		elapsed := s.Now().Sub(begin)
 		after, err := s.read(ctx, clients[runtimeCluster])
 		if err != nil {
 			return "", err
 		}
-		phase := measurement.ScalePhase{Title: title, Seconds: elapsed.Seconds(), Requests: map[string]float64{}}
-		for _, d := range s.finished {
-			phase.Shoots = append(phase.Shoots, d.Seconds())
-		}
+		phase.Seconds = elapsed.Seconds()
 		slices.Sort(phase.Shoots)
 		for name, count := range after.requests {
 			// A program that has started anew counts from zero.
@@ -400,8 +393,26 @@ func (s *scale) phase(title string, do func(context.Context, client.Client, int)
 		}
 		phase.Programs = usage.Groups(before.processes, after.processes, elapsed, func(p usage.Process) string { return p.Program })
 		s.result.Phases = append(s.result.Phases, phase)
-		return fmt.Sprintf("%d Shoots, %.1f GB in use", len(phase.Shoots), float64(usage.Memory(after.processes))/1e9), nil
+		return fmt.Sprintf("%d Shoots, %.1f GB in use", count, float64(usage.Memory(after.processes))/1e9), nil
 	}
+}
+
+// reconciledSince wants the Shoot healthy, and reconciled since its turn began.
+func reconciledSince(began time.Time, objects []unstructured.Unstructured) (bool, string) {
+	if done, state := reconciled(objects); !done {
+		return false, state
+	}
+	shoot := &objects[0]
+	updated := cluster.StatusOf(shoot).LastOperation.LastUpdateTime
+	if shoot.GetAnnotations()["gardener.cloud/operation"] != "" || updated.Time.Before(began.Truncate(time.Second)) {
+		return false, "it is not reconciled again yet"
+	}
+	return healthy(objects)
+}
+
+// gone wants no objects.
+func gone(_ time.Time, objects []unstructured.Unstructured) (bool, string) {
+	return len(objects) == 0, fmt.Sprintf("%d are left", len(objects))
 }
 
 // scaleReading is what is compared at both ends of a phase.
@@ -478,57 +489,6 @@ func sumOf(content, metric string) float64 {
 		}
 	}
 	return sum
-}
-
-// done wants that many Shoots, reconciled since their turn began and healthy.
-func (s *scale) done(objects []unstructured.Unstructured, count int) (bool, string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ready, waiting := 0, ""
-	for _, o := range objects {
-		started, begun := s.started[o.GetName()]
-		if !begun {
-			continue
-		}
-		updated := cluster.StatusOf(&o).LastOperation.LastUpdateTime.Time
-		ok, state := reconciled([]unstructured.Unstructured{o})
-		if ok && (o.GetAnnotations()["gardener.cloud/operation"] != "" || updated.Before(started.Truncate(time.Second))) {
-			ok, state = false, o.GetName()+" is not reconciled again yet"
-		}
-		if ok {
-			ok, state = healthy([]unstructured.Unstructured{o})
-		}
-		if ok {
-			ready++
-			s.finish(o.GetName())
-		} else {
-			waiting = state
-		}
-	}
-	s.ready.Store(int64(ready))
-	return ready == count, strings.TrimSuffix(fmt.Sprintf("%d of %d; %s", ready, count, waiting), "; ")
-}
-
-// gone wants that there are no Shoots any more.
-func (s *scale) gone(objects []unstructured.Unstructured, count int) (bool, string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range count {
-		there := slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool { return o.GetName() == nameOfShoot(i) })
-		if _, begun := s.started[nameOfShoot(i)]; begun && !there {
-			s.finish(nameOfShoot(i))
-		}
-	}
-	s.ready.Store(int64(len(objects)))
-	return len(objects) == 0, fmt.Sprintf("%d are left", len(objects))
-}
-
-// finish notes that a Shoot is done, and lets the next one begin.
-func (s *scale) finish(name string) {
-	if _, known := s.finished[name]; !known {
-		s.finished[name] = s.Now().Sub(s.started[name])
-		<-s.slots
-	}
 }
 
 // sample notes how far it is.

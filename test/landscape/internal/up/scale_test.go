@@ -73,72 +73,34 @@ requests_total_other{verb="GET"} 1000
 	NewWithT(t).Expect(sumOf(metrics, "requests_total")).To(Equal(13.0))
 }
 
-func TestScaleKnowsWhichShootsAreDone(t *testing.T) {
-	begin := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
-	shoot := func(name, state, updated, condition string, annotations map[string]string) unstructured.Unstructured {
+func TestScaleKnowsWhetherAShootIsDone(t *testing.T) {
+	began := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
+	shoot := func(state, updated, condition string, annotations map[string]string) []unstructured.Unstructured {
 		o := unstructured.Unstructured{Object: map[string]any{"kind": "Shoot", "status": map[string]any{
 			"observedGeneration": int64(1), "lastOperation": map[string]any{"state": state, "lastUpdateTime": updated},
 			"conditions": []any{map[string]any{"type": "EveryNodeReady", "status": condition}},
 		}}}
-		o.SetName(name)
 		o.SetGeneration(1)
 		o.SetAnnotations(annotations)
-		return o
+		return []unstructured.Unstructured{o}
 	}
-	const later, earlier = "2026-01-02T03:05:00Z", "2026-01-02T03:04:00Z"
+	const later, same, earlier = "2026-01-02T03:05:00Z", "2026-01-02T03:04:05Z", "2026-01-02T03:04:00Z"
 	for _, test := range []struct {
 		name  string
-		shoot unstructured.Unstructured
+		shoot []unstructured.Unstructured
 		done  bool
 	}{
-		{name: "a Shoot that was reconciled since", shoot: shoot("a", "Succeeded", later, "True", nil), done: true},
-		{name: "a Shoot that is not healthy", shoot: shoot("a", "Succeeded", later, "False", nil)},
-		{name: "a Shoot that was reconciled before", shoot: shoot("a", "Succeeded", earlier, "True", nil)},
-		{name: "a Shoot that is to be reconciled", shoot: shoot("a", "Succeeded", later, "True", map[string]string{"gardener.cloud/operation": "reconcile"})},
-		{name: "a Shoot on its way", shoot: shoot("a", "Processing", later, "True", nil)},
+		{name: "one that is not there yet"},
+		{name: "one that was reconciled since", shoot: shoot("Succeeded", later, "True", nil), done: true},
+		{name: "one that was reconciled in the second in which its turn began", shoot: shoot("Succeeded", same, "True", nil), done: true},
+		{name: "one that is not healthy", shoot: shoot("Succeeded", later, "False", nil)},
+		{name: "one that was reconciled before", shoot: shoot("Succeeded", earlier, "True", nil)},
+		{name: "one that is to be reconciled", shoot: shoot("Succeeded", later, "True", map[string]string{"gardener.cloud/operation": "reconcile"})},
+		{name: "one on its way", shoot: shoot("Processing", later, "True", nil)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := NewWithT(t)
-			s := working(begin.Add(time.Minute), map[string]time.Time{"a": begin})
-			done, _ := s.done([]unstructured.Unstructured{test.shoot}, 1)
-			g.Expect(done).To(Equal(test.done))
-			if test.done {
-				g.Expect(s.finished).To(HaveKeyWithValue("a", time.Minute))
-			} else {
-				g.Expect(s.finished).To(BeEmpty())
-			}
+			done, state := reconciledSince(began, test.shoot)
+			NewWithT(t).Expect(done).To(Equal(test.done), state)
 		})
 	}
-}
-
-func TestScaleWaitsForShootsWhoseTurnHasNotCome(t *testing.T) {
-	g := NewWithT(t)
-	s := working(time.Now(), nil)
-	done, _ := s.done(nil, 1)
-	g.Expect(done).To(BeFalse())
-}
-
-func TestScaleKnowsWhichShootsAreGone(t *testing.T) {
-	g := NewWithT(t)
-	now := time.Now()
-	s := working(now, map[string]time.Time{"scale-000": now, "scale-001": now})
-	left := unstructured.Unstructured{}
-	left.SetName("scale-001")
-	done, _ := s.gone([]unstructured.Unstructured{left}, 2)
-	g.Expect(done).To(BeFalse())
-	g.Expect(s.finished).To(HaveLen(1))
-	g.Expect(s.slots).To(HaveLen(1), "another one may begin")
-	done, _ = s.gone(nil, 2)
-	g.Expect(done).To(BeTrue())
-	g.Expect(s.finished).To(HaveLen(2))
-	g.Expect(s.slots).To(BeEmpty())
-}
-
-// working is at a phase in which these Shoots have begun.
-func working(now time.Time, started map[string]time.Time) *scale {
-	s := &scale{Landscape: Landscape{Now: func() time.Time { return now }}, started: started, finished: map[string]time.Duration{}, slots: make(chan struct{}, 2)}
-	for range started {
-		s.slots <- struct{}{}
-	}
-	return s
 }

@@ -62,8 +62,6 @@ type Landscape struct {
 	times *times
 	// reached is called with the title of each milestone that ends a phase, when it is reached; nil unless that is measured.
 	reached func(title string)
-	// patience is how long milestones may take together; zero for the usual time.
-	patience time.Duration
 	// ahead is what is begun before its step; nil for anything else than `up`.
 	ahead *ahead
 }
