@@ -315,8 +315,7 @@ func TestLeases(t *testing.T) {
 		clock.Step(renewal*11/10 + time.Second)
 		g.Eventually(s.leases.Len, "5s").Should(Equal(1), "it is due")
 		g.Expect(s.beat(t.Context(), "node")).To(Succeed())
-		g.Expect(f.requests("update", "leases")).To(Equal(1))
-		g.Expect(f.requests("get", "leases") + f.requests("create", "leases")).To(BeZero())
+		g.Expect(f.shoot.Actions()).To(ConsistOf(HaveField("GetVerb()", "patch")))
 		g.Expect(lease(t, f).Spec.RenewTime.Time).To(BeTemporally("==", clock.Now()))
 	})
 	t.Run("one from an earlier run is taken over", func(t *testing.T) {
@@ -329,11 +328,10 @@ func TestLeases(t *testing.T) {
 		g := NewWithT(t)
 		f, s, clock := setUp(t)
 		g.Expect(s.beat(t.Context(), "node")).To(Succeed())
-		conflicts := 0
-		f.shoot.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			conflicts++
-			return conflicts == 1, nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "node", errors.New("somebody was faster"))
-		})
+		changed := lease(t, f)
+		changed.Spec.HolderIdentity, changed.Spec.RenewTime = new("somebody"), nil
+		_, err := f.shoot.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(t.Context(), changed, metav1.UpdateOptions{FieldManager: "somebody"})
+		g.Expect(err).NotTo(HaveOccurred())
 		clock.Step(time.Minute)
 		g.Expect(s.beat(t.Context(), "node")).To(Succeed())
 		g.Expect(lease(t, f).Spec.RenewTime.Time).To(BeTemporally("==", clock.Now()))
@@ -346,7 +344,7 @@ func TestLeases(t *testing.T) {
 	t.Run("errors are for the queue, and a Node that is gone needs none", func(t *testing.T) {
 		g := NewWithT(t)
 		f, s, _ := setUp(t)
-		f.shoot.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("trouble") })
+		f.shoot.PrependReactor("patch", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("trouble") })
 		g.Expect(s.beat(t.Context(), "node")).To(MatchError(ContainSubstring("trouble")))
 		g.Expect(s.beat(t.Context(), "gone")).To(Succeed())
 	})

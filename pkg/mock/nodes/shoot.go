@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
+	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -31,6 +32,8 @@ import (
 
 	nodeagentconfigv1alpha1 "github.com/gardener/gardener/pkg/apis/config/nodeagent/v1alpha1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -61,7 +64,7 @@ const (
 type item = types.NamespacedName
 
 // write is the last write of an object: when, the version that was looked at, which is empty for a creation, and the version that
-// was written, if it is known. For the Lease of a Node, seen is the UID of the Node.
+// was written, if it is known.
 type write struct {
 	at            time.Time
 	seen, written string
@@ -454,47 +457,21 @@ func checksumOf(secret any) string {
 	return secret.(*corev1.Secret).Annotations[nodeagentconfigv1alpha1.AnnotationKeyChecksumDownloadedOperatingSystemConfig]
 }
 
-// beat renews the Lease of a Node as long as the Node exists. That is one request, as a rule, as nobody else writes the Lease. Each
-// renewal waits in the queue for the next.
+// beat renews the Lease of a Node as long as the Node exists. That is one request, whether or not there is a Lease, and whoever has
+// written it. Each renewal waits in the queue for the next.
 func (s *shoot) beat(ctx context.Context, name string) error {
-	node, key := s.node(name), item{Namespace: "Lease", Name: name} // No namespace of a pod has this name.
+	node := s.node(name)
 	if node == nil {
-		s.forget(key)
 		return nil // The garbage collector deletes the Lease.
 	}
-	s.lock.Lock()
-	last, isKnown := s.writes[key]
-	s.lock.Unlock()
-
-	leases := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: corev1.NamespaceNodeLease, Name: name, Labels: map[string]string{LabelWorker: s.worker},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
-		},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &name, LeaseDurationSeconds: new(int32(LeaseDuration / time.Second)), RenewTime: &metav1.MicroTime{Time: s.opts.Clock.Now()},
-		},
-	}
-	put := func(isThere bool, version string) (written *coordinationv1.Lease, err error) {
-		if lease.ResourceVersion = version; isThere {
-			return leases.Update(ctx, lease, metav1.UpdateOptions{})
-		}
-		return leases.Create(ctx, lease, metav1.CreateOptions{})
-	}
-	if last.seen != string(node.UID) {
-		last, isKnown = write{}, false
-	}
-	written, err := put(isKnown, last.written)
-	switch {
-	case apierrors.IsNotFound(err):
-		written, err = put(false, "")
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		// It is from an earlier run, or somebody else has written it.
-		if written, err = leases.Get(ctx, name, metav1.GetOptions{}); err == nil {
-			written, err = put(true, written.ResourceVersion)
-		}
-	}
+	lease := coordinationv1ac.Lease(name, corev1.NamespaceNodeLease).
+		WithLabels(map[string]string{LabelWorker: s.worker}).
+		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Node").WithName(name).WithUID(node.UID)).
+		WithSpec(coordinationv1ac.LeaseSpec().
+			WithHolderIdentity(name).
+			WithLeaseDurationSeconds(int32(LeaseDuration / time.Second)).
+			WithRenewTime(metav1.NewMicroTime(s.opts.Clock.Now())))
+	_, err := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: reconciler.FieldOwner, Force: true})
 	if err != nil {
 		return fmt.Errorf("renewing the Lease of Node %s: %w", name, err)
 	}
