@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 func TestAddresses(t *testing.T) {
+	nobody := func(string) bool { return false }
 	t.Run("no address is given out twice, and a full range gives none", func(t *testing.T) {
-		g, a := NewWithT(t), newAddresses()
-		ranges := prefixes("10.0.0.0/29")
+		g, used := NewWithT(t), sets.New[string]()
+		a, ranges := newAddresses(used.Has), prefixes("10.0.0.0/29")
 		seen := map[string]bool{}
 		for range 5 {
 			got := a.next(nil, ranges...)
@@ -25,31 +27,27 @@ func TestAddresses(t *testing.T) {
 		g.Expect(seen).NotTo(HaveKey("10.0.0.1"))
 		g.Expect(seen).NotTo(HaveKey("10.0.0.7"))
 		for address := range seen {
-			a.replace(nil, []string{address})
+			used.Insert(address)
 		}
 		g.Expect(a.next(nil, ranges...)).To(BeEmpty())
 
-		a.replace([]string{"10.0.0.4"}, nil)
+		used.Delete("10.0.0.4")
 		g.Expect(a.next(nil, ranges...)).To(HaveExactElements("10.0.0.4"))
 	})
 
 	t.Run("a holder keeps its own", func(t *testing.T) {
-		g, a := NewWithT(t), newAddresses()
-		a.replace(nil, []string{"10.0.0.2", "nonsense"})
+		g, a := NewWithT(t), newAddresses(sets.New("10.0.0.2", "nonsense").Has)
 		g.Expect(a.next([]string{"10.0.0.2"}, prefixes("10.0.0.0/24")...)).To(Equal([]string{"10.0.0.2"}))
 		g.Expect(a.next([]string{"nonsense"}, prefixes("10.0.0.0/24")...)).To(Equal([]string{"10.0.0.3"}))
-		a.replace([]string{"10.0.0.2"}, []string{"10.0.0.4"})
-		g.Expect(a.used).To(HaveLen(1))
-		a.replace([]string{"nobody"}, nil)
 	})
 
 	t.Run("each range gives one, of both families", func(t *testing.T) {
-		g, a := NewWithT(t), newAddresses()
+		g, a := NewWithT(t), newAddresses(nobody)
 		g.Expect(a.next(nil, prefixes("10.0.1.128/25", "2001:db8::/64", "nonsense")...)).To(Equal([]string{"10.0.1.130", "2001:db8::2"}))
 	})
 
 	t.Run("a range that has no room for anybody gives none", func(t *testing.T) {
-		g, a := NewWithT(t), newAddresses()
+		g, a := NewWithT(t), newAddresses(nobody)
 		g.Expect(a.next(nil, prefixes("10.0.0.1/32", "10.0.0.0/31")...)).To(BeEmpty())
 	})
 }

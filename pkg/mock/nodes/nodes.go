@@ -267,9 +267,6 @@ func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 
 // internalIPs returns the IP addresses of a Node.
 func internalIPs(node *corev1.Node) (out []string) {
-	if node == nil {
-		return nil
-	}
 	for _, address := range node.Status.Addresses {
 		if address.Type == corev1.NodeInternalIP {
 			out = append(out, address.Address)
@@ -278,34 +275,17 @@ func internalIPs(node *corev1.Node) (out []string) {
 	return out
 }
 
-// addresses hands out addresses of Nodes and pods. Those in use are those that the caches show. The search continues behind the
-// last address, so one that no cache shows yet is not handed out again, and addresses are reused late.
+// addresses hands out addresses of Nodes and pods. The search continues behind the last address, so one that no cache shows yet is
+// not handed out again, and addresses are reused late.
 type addresses struct {
-	lock sync.Mutex
-	used map[netip.Addr]struct{}
-	last map[netip.Prefix]netip.Addr
+	// isUsed reports whether a cached object has an address.
+	isUsed func(address string) bool
+	lock   sync.Mutex
+	last   map[netip.Prefix]netip.Addr
 }
 
-func newAddresses() *addresses {
-	return &addresses{used: map[netip.Addr]struct{}{}, last: map[netip.Prefix]netip.Addr{}}
-}
-
-// replace records that an object has other addresses than before.
-func (a *addresses) replace(before, after []string) {
-	if slices.Equal(before, after) {
-		return
-	}
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	for _, text := range before {
-		address, _ := netip.ParseAddr(text)
-		delete(a.used, address)
-	}
-	for _, text := range after {
-		if address, err := netip.ParseAddr(text); err == nil {
-			a.used[address] = struct{}{}
-		}
-	}
+func newAddresses(isUsed func(string) bool) *addresses {
+	return &addresses{isUsed: isUsed, last: map[netip.Prefix]netip.Addr{}}
 }
 
 // next returns an address from each range: one that the object has, or one that is free. A range that is full gives none.
@@ -326,8 +306,8 @@ func (a *addresses) next(has []string, ranges ...netip.Prefix) []string {
 	return out
 }
 
-// maxSearch limits how many addresses of a range are tried.
-const maxSearch = 1 << 16
+// searchBits limits how many addresses of a range are tried: as many as a range has that leaves so many bits to its hosts.
+const searchBits = 16
 
 func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
 	first := prefix.Addr().Next()
@@ -335,12 +315,12 @@ func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
 	if last, ok := a.last[prefix]; ok {
 		next = last.Next()
 	}
-	for range maxSearch {
+	for range 1 << min(searchBits, next.BitLen()-prefix.Bits()) {
 		// Not the address of the network, that of the gateway, and the broadcast address of IPv4.
 		if !prefix.Contains(next) || (next.Is4() && !prefix.Contains(next.Next())) {
 			next = first.Next()
 		}
-		if _, ok := a.used[next]; !ok && next != first && prefix.Contains(next) {
+		if next != first && prefix.Contains(next) && !a.isUsed(next.String()) {
 			a.last[prefix] = next
 			return next, true
 		}

@@ -214,7 +214,7 @@ func containerStatus(pod *corev1.Pod, c *corev1.Container, end *corev1.Container
 
 // ipsOf returns the addresses of a pod, if they are not those of its Node.
 func ipsOf(pod *corev1.Pod) (out []string) {
-	if pod == nil || pod.Spec.HostNetwork {
+	if pod.Spec.HostNetwork {
 		return nil
 	}
 	for _, ip := range pod.Status.PodIPs {

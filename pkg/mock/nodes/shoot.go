@@ -56,8 +56,9 @@ const (
 	// leaseParallel is the number of Leases that are renewed at a time.
 	leaseParallel = 8
 
-	// indexNode finds the pods on a Node.
-	indexNode = "node"
+	// indexNode finds the pods on a Node, and indexAddress the Nodes and pods with an IP address.
+	indexNode    = "node"
+	indexAddress = "address"
 )
 
 // item is an item of the queue: a pod, a Node if it has no namespace, or the plan if it has no name either.
@@ -104,28 +105,31 @@ type shoot struct {
 func newShoot(opts Options, key client.ObjectKey, clients kubernetes.Interface, access string) *shoot {
 	s := &shoot{
 		opts: opts, worker: key.Name, client: clients, access: access, log: opts.Log.WithValues("worker", key),
-		addresses: newAddresses(), queue: newQueue[item](opts), leases: newQueue[string](opts),
+		queue: newQueue[item](opts), leases: newQueue[string](opts),
 		ranges: prefixes(nodeRange), writes: map[item]write{}, cancel: func() {},
 	}
 
 	// The caches hold only the objects and fields that are needed.
-	s.nodes = coreinformers.NewFilteredNodeInformer(clients, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+	s.nodes = coreinformers.NewFilteredNodeInformer(clients, 0, cache.Indexers{indexAddress: func(obj any) ([]string, error) {
+		return internalIPs(obj.(*corev1.Node)), nil
+	}}, func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{LabelWorker: s.worker}.String()
 	})
-	s.pods = coreinformers.NewFilteredPodInformer(clients, metav1.NamespaceAll, 0, cache.Indexers{indexNode: func(obj any) ([]string, error) {
-		return []string{obj.(*corev1.Pod).Spec.NodeName}, nil
-	}}, func(o *metav1.ListOptions) { o.FieldSelector = isBound })
+	s.pods = coreinformers.NewFilteredPodInformer(clients, metav1.NamespaceAll, 0, cache.Indexers{
+		indexNode:    func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil },
+		indexAddress: func(obj any) ([]string, error) { return ipsOf(obj.(*corev1.Pod)), nil },
+	}, func(o *metav1.ListOptions) { o.FieldSelector = isBound })
 	s.oscs = coreinformers.NewFilteredSecretInformer(clients, metav1.NamespaceSystem, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{v1beta1constants.GardenRole: v1beta1constants.GardenRoleOperatingSystemConfig}.String()
 	})
-	s.watch(s.nodes, s.trimNode, cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: s.nodeAdded, DeleteFunc: s.nodeDeleted,
-		UpdateFunc: func(before, after any) {
-			s.nodeChanged(after.(*corev1.Node).Name, before.(*corev1.Node), after.(*corev1.Node))
-		},
+	s.addresses = newAddresses(func(address string) bool {
+		nodes, _ := s.nodes.GetIndexer().IndexKeys(indexAddress, address) // The index exists.
+		pods, _ := s.pods.GetIndexer().IndexKeys(indexAddress, address)
+		return len(nodes)+len(pods) > 0
 	})
+	s.watch(s.nodes, s.trimNode, cache.ResourceEventHandlerDetailedFuncs{AddFunc: s.nodeAdded, UpdateFunc: s.nodeChanged, DeleteFunc: s.nodeDeleted})
 	s.watch(s.pods, trimPod, cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { s.podChanged(nil, obj) }, UpdateFunc: s.podChanged, DeleteFunc: func(obj any) { s.podChanged(obj, nil) },
+		AddFunc: s.podChanged, UpdateFunc: func(_, obj any) { s.podChanged(obj) }, DeleteFunc: s.podChanged,
 	})
 	s.watch(s.oscs, trimSecret, cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { s.oscChanged(nil, obj) }, UpdateFunc: s.oscChanged})
 	return s
@@ -385,7 +389,7 @@ func trimSecret(obj any) (any, error) {
 
 func (s *shoot) nodeAdded(obj any, before bool) {
 	node := obj.(*corev1.Node)
-	s.nodeChanged(node.Name, nil, node)
+	s.nodeComesOrGoes(item{Name: node.Name})
 	// Spread, so that not all Leases are due at once. That of a Node from before our start is the more urgent one: a new Node
 	// has the grace period of kube-controller-manager from its creation on, and other Nodes may yet be waiting to be created.
 	share := rand.Float64() / 2 // #nosec G404 -- jitter
@@ -399,18 +403,20 @@ func (s *shoot) nodeAdded(obj any, before bool) {
 }
 
 func (s *shoot) nodeDeleted(obj any) {
-	name, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
-	s.nodeChanged(name, lastState[*corev1.Node](obj), nil)
+	name, _ := cache.DeletionHandlingObjectToName(obj) // What an informer hands out has a name.
+	s.nodeComesOrGoes(item(name))
 }
 
-func (s *shoot) nodeChanged(name string, before, after *corev1.Node) {
-	s.addresses.replace(internalIPs(before), internalIPs(after))
-	isSame := before != nil && after != nil
-	if !isSame {
-		s.forget(item{Name: name})
-	}
-	s.queue.Add(item{Name: name})
-	if !isSame || existingOf(before) != existingOf(after) || before.Labels[LabelGroup] != after.Labels[LabelGroup] {
+func (s *shoot) nodeComesOrGoes(key item) {
+	s.forget(key)
+	s.queue.Add(key)
+	s.queue.AddAfter(item{}, planPause)
+}
+
+func (s *shoot) nodeChanged(old, obj any) {
+	before, after := old.(*corev1.Node), obj.(*corev1.Node)
+	s.queue.Add(item{Name: after.Name})
+	if existingOf(before) != existingOf(after) || before.Labels[LabelGroup] != after.Labels[LabelGroup] {
 		s.queue.AddAfter(item{}, planPause)
 	}
 }
@@ -424,24 +430,10 @@ func (s *shoot) podsOn(node string) (pods []*corev1.Pod) {
 	return pods
 }
 
-func (s *shoot) podChanged(before, after any) {
-	old, pod := lastState[*corev1.Pod](before), lastState[*corev1.Pod](after)
-	s.addresses.replace(ipsOf(old), ipsOf(pod))
-	if pod == nil {
-		pod = old // The queue forgets it after what it does with it at present.
-	}
-	if pod != nil {
-		s.queue.Add(client.ObjectKeyFromObject(pod))
-	}
-}
-
-// lastState returns an object of an event, as it was seen last; nil if there is none.
-func lastState[T any](obj any) T {
-	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	state, _ := obj.(T)
-	return state
+// podChanged queues a pod, also one that is gone: what is under way for it ends before it is forgotten.
+func (s *shoot) podChanged(obj any) {
+	name, _ := cache.DeletionHandlingObjectToName(obj) // What an informer hands out has a name.
+	s.queue.Add(item(name))
 }
 
 func (s *shoot) oscChanged(before, after any) {
@@ -475,8 +467,6 @@ func (s *shoot) beat(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("renewing the Lease of Node %s: %w", name, err)
 	}
-
-	s.wrote(key, string(node.UID), written.ResourceVersion)
 	share := 1 + renewalJitter*(2*rand.Float64()-1) // #nosec G404 -- jitter
 	s.leases.AddAfter(name, time.Duration(share*float64(renewal)))
 	return nil

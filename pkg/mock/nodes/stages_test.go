@@ -269,7 +269,7 @@ func TestAPodThatIsGoneIsForgottenThoughItsEventCameDuringTheWrite(t *testing.T)
 	g.Expect(s.pods.GetStore().Add(pod)).To(Succeed())
 	f.shoot.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		g.Expect(s.pods.GetStore().Delete(pod)).To(Succeed())
-		s.podChanged(pod, nil)
+		s.podChanged(pod)
 		return true, nil, nil
 	})
 
