@@ -46,20 +46,17 @@ var nodeConditions = []corev1.NodeCondition{
 	{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "NoNetworkNeeded", Message: "this node has no network"},
 }
 
-// plan decides which Nodes are missing and which are surplus, and queues these, or all Nodes after lookAtAll.
+// plan decides which Nodes are missing and which are surplus, and queues these.
 func (s *shoot) plan() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	byGroup, due := map[string][]existing{}, sets.New[string]()
+	byGroup := map[string][]existing{}
 	s.missing, s.surplus = map[string]*group{}, sets.New[string]()
 	for _, obj := range s.nodes.GetStore().List() {
 		node := obj.(*corev1.Node)
 		name := node.Labels[LabelGroup]
 		if byGroup[name] = append(byGroup[name], existingOf(node)); s.groups[name] == nil {
 			s.surplus.Insert(node.Name)
-		}
-		if s.anew {
-			due.Insert(node.Name)
 		}
 	}
 	for name, g := range s.groups {
@@ -69,8 +66,7 @@ func (s *shoot) plan() {
 		}
 		s.surplus.Insert(remove...)
 	}
-	s.anew = false
-	for name := range due.Union(s.surplus).Union(sets.KeySet(s.missing)) {
+	for name := range s.surplus.Union(sets.KeySet(s.missing)) {
 		s.queue.Add(item{Name: name})
 	}
 }

@@ -91,8 +91,6 @@ type shoot struct {
 	ranges []netip.Prefix
 	// texts are strings that many Nodes have in common (trimNode).
 	texts map[string]string
-	// anew makes the next plan look at all Nodes.
-	anew bool
 	// missing and surplus are the Nodes to create and delete by the last plan.
 	missing map[string]*group
 	surplus sets.Set[string]
@@ -177,13 +175,15 @@ func (s *shoot) want(groups []*group, ranges []netip.Prefix) {
 	if len(ranges) > 0 {
 		s.ranges = ranges
 	}
-	s.lookAtAll()
+	s.queue.AddAfter(item{}, planPause)
+	s.queueNodes()
 }
 
-// lookAtAll makes the next plan queue all Nodes. Its caller holds the lock.
-func (s *shoot) lookAtAll() {
-	s.anew = true
-	s.queue.AddAfter(item{}, planPause)
+// queueNodes queues all Nodes.
+func (s *shoot) queueNodes() {
+	for _, name := range s.nodes.GetStore().ListKeys() {
+		s.queue.Add(item{Name: name})
+	}
 }
 
 // start starts everything. It runs until stop.
@@ -438,9 +438,7 @@ func (s *shoot) podChanged(obj any) {
 
 func (s *shoot) oscChanged(before, after any) {
 	if before == nil || checksumOf(before) != checksumOf(after) {
-		s.lock.Lock()
-		defer s.lock.Unlock()
-		s.lookAtAll()
+		s.queueNodes()
 	}
 }
 
