@@ -24,7 +24,6 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
-	"github.com/gardener/gardener/pkg/utils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
@@ -41,9 +40,6 @@ const (
 	// annotationNotManaged makes machine-controller-manager ignore a Node. gardenlet expects no Machine for it, no
 	// gardener-node-agent and no lease of that.
 	annotationNotManaged = "node.machine.sapcloud.io/not-managed-by-mcm"
-
-	// maxPrefix leaves room for the hash and the number in a name that is also a label's value.
-	maxPrefix = validation.DNS1123LabelMaxLength - len("-00000-000000")
 
 	defaultMaxPods   = 110
 	defaultDiskSpace = "100Gi"
@@ -130,7 +126,7 @@ func problem(pool extensionsv1alpha1.WorkerPool, format string, args ...any) err
 func newGroup(w *extensionsv1alpha1.Worker, pool extensionsv1alpha1.WorkerPool, hash, zone string, index, zones int32) *group {
 	want := worker.DistributeOverZones(index, pool.Minimum, zones)
 	g := &group{
-		name:         groupName(pool.Name, index),
+		name:         fmt.Sprintf("%s-z%d", pool.Name, index+1), // Gardener allows 15 characters for the name of a pool.
 		hash:         hash,
 		want:         int(want),
 		surge:        scaled(worker.DistributePositiveIntOrPercent(index, pool.MaxSurge, zones, pool.Maximum), want, true),
@@ -167,16 +163,6 @@ func newGroup(w *extensionsv1alpha1.Worker, pool extensionsv1alpha1.WorkerPool, 
 		g.annotations[name] = cmp.Or(g.annotations[name], value)
 	}
 	return g
-}
-
-// groupName returns a name with room for what nodeName appends, within a DNS label: a hash replaces the end of a longer one.
-func groupName(pool string, index int32) string {
-	name := fmt.Sprintf("%s-z%d", pool, index+1)
-	if len(name) <= maxPrefix {
-		return name
-	}
-	hash := utils.ComputeSHA256Hex([]byte(name))[:8]
-	return strings.TrimRight(name[:maxPrefix-1-len(hash)], "-.") + "-" + hash
 }
 
 // scaled returns a number as it is, a percentage of the Nodes, or 0 for any other text.

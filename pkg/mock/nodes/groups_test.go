@@ -5,7 +5,6 @@
 package nodes
 
 import (
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -44,7 +42,7 @@ func testWorker(minimum int32, change ...func(*extensionsv1alpha1.WorkerPool)) *
 	}
 	return &extensionsv1alpha1.Worker{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--foo--bar", Name: "bar"},
-		Spec:       extensionsv1alpha1.WorkerSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: Type}, Region: "region", Pools: []extensionsv1alpha1.WorkerPool{pool}},
+		Spec:       extensionsv1alpha1.WorkerSpec{DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: "mock"}, Region: "region", Pools: []extensionsv1alpha1.WorkerPool{pool}},
 	}
 }
 
@@ -108,17 +106,6 @@ func TestGroups(t *testing.T) {
 		g.Expect(text).To(Equal(map[string]string{"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1", "ephemeral-storage": "20Gi", "pods": "30", "example.org/thing": "3"}))
 		g.Expect(groups[0].allocatable.Cpu().String()).To(Equal("1920m"))
 		g.Expect(groups[0].allocatable.Memory().String()).To(Equal("4Gi"), "more than there is cannot be reserved")
-	})
-
-	t.Run("names are labels, however long the pool's is", func(t *testing.T) {
-		g := NewWithT(t)
-		groups, err := groupsFor(testWorker(1, func(p *extensionsv1alpha1.WorkerPool) {
-			p.Name = strings.Repeat("long-", 20) + "x"
-			p.Zones = []string{"a", "b"}
-		}), testCluster())
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(validation.IsDNS1123Label(groups[0].nodeName(99999))).To(BeEmpty())
-		g.Expect(groups[0].name).NotTo(Equal(groups[1].name))
 	})
 
 	t.Run("a hibernated shoot has none", func(t *testing.T) {
