@@ -136,15 +136,12 @@ func (s *seed) addMockNodes() (mock.Nodes, error) {
 		return nil, nil
 	}
 	port := *s.Config.Mock.Nodes.KubeletPort
-	fleet, err := nodes.New(nodes.Options{
+	fleet := nodes.New(nodes.Options{
 		Connect:         extensioncluster.ShootAccess(s.GetClient()),
 		Kubelet:         nodes.KubeletEndpoint{Host: Name + "." + s.Options.Namespace + ".svc", Port: int32(port)}, // #nosec G115 -- validated
 		GPUResourceName: s.Config.Machines.GPUResourceName,
 		Log:             s.GetLogger().WithName("mock-nodes"),
 	})
-	if err != nil {
-		return nil, err
-	}
 	server, err := kubelet.New(fmt.Sprintf(":%d", port))
 	if err != nil {
 		return nil, err

@@ -41,10 +41,7 @@ func benchmarkShoot(b *testing.B) (*shoot, *group) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f, err := New(Options{Connect: func(_ context.Context, _ string) (*rest.Config, error) { return nil, nil }, Log: logr.Discard(), Kubelet: KubeletEndpoint{Host: "kubelet", Port: 10250}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	f := New(Options{Connect: func(_ context.Context, _ string) (*rest.Config, error) { return nil, nil }, Log: logr.Discard(), Kubelet: KubeletEndpoint{Host: "kubelet", Port: 10250}})
 	s := newShoot(f.opts, client.ObjectKey{Namespace: "shoot--foo--bar", Name: "w"}, clients, "")
 	b.Cleanup(s.stop)
 	groups, err := groupsFor(testWorker(1), testCluster())

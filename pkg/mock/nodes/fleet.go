@@ -34,9 +34,6 @@ import (
 )
 
 const (
-	// Type is the type of Workers whose Nodes are fake.
-	Type = "mock"
-
 	// nodesMax is how many Nodes a shoot may have: the most that Kubernetes is made for.
 	nodesMax = 5000
 
@@ -52,7 +49,7 @@ const (
 type Options struct {
 	// Connect returns the access to shoots, as extensioncluster.ShootAccess does.
 	Connect Connector
-	// Kubelet is where kube-apiservers reach the stand-in for kubelets (package kubelet), if there is one.
+	// Kubelet is where kube-apiservers reach the stand-in for kubelets (package kubelet).
 	Kubelet KubeletEndpoint
 	// GPUResourceName is the name under which Nodes have GPUs. Default: nvidia.com/gpu.
 	GPUResourceName corev1.ResourceName
@@ -65,9 +62,8 @@ type Options struct {
 	newClient func(*rest.Config, string, Connector) (kubernetes.Interface, error)
 }
 
-// KubeletEndpoint is an address. If Host is an IP address, that is the InternalIP of all Nodes. If it is a name, each Node
-// has an InternalIP of its own and the name as ExternalDNS, which kube-apiserver has to prefer (package mockcontrolplane of
-// pkg/webhook sets that). None at all is valid: nobody reaches a kubelet then.
+// KubeletEndpoint is a name and a port. All Nodes have the name as ExternalDNS, which kube-apiserver has to prefer to their InternalIP
+// (package mockcontrolplane of pkg/webhook sets that).
 type KubeletEndpoint struct {
 	Host string
 	Port int32
@@ -81,20 +77,14 @@ type Fleet struct {
 	shoots map[client.ObjectKey]*shoot
 }
 
-// New returns a Fleet, or an error for invalid options.
-func New(opts Options) (*Fleet, error) {
-	if opts.Connect == nil {
-		return nil, errors.New("the access to shoots is missing")
-	}
-	if opts.Kubelet.Host != "" && (opts.Kubelet.Port < 1 || opts.Kubelet.Port > 65535) {
-		return nil, fmt.Errorf("the port of the kubelet is %d, but has to be from 1 to 65535", opts.Kubelet.Port)
-	}
+// New returns a Fleet.
+func New(opts Options) *Fleet {
 	opts.GPUResourceName = cmp.Or(opts.GPUResourceName, "nvidia.com/gpu")
 	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	if opts.newClient == nil {
 		opts.newClient = newClient
 	}
-	return &Fleet{opts: opts, shoots: map[client.ObjectKey]*shoot{}}, nil
+	return &Fleet{opts: opts, shoots: map[client.ObjectKey]*shoot{}}
 }
 
 // Start implements manager.Runnable. It returns when everything has ended.

@@ -133,9 +133,7 @@ func (s *shoot) nodeStatus(g *group, node *corev1.Node) corev1.NodeStatus {
 	if g != nil {
 		status.Capacity, status.Allocatable, status.NodeInfo = g.capacity, g.allocatable, g.nodeInfo(node.Name)
 	}
-	if s.opts.Kubelet.Host != "" {
-		status.DaemonEndpoints.KubeletEndpoint.Port = s.opts.Kubelet.Port
-	}
+	status.DaemonEndpoints.KubeletEndpoint.Port = s.opts.Kubelet.Port
 	status.Conditions = slices.Clone(nodeConditions)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
@@ -243,10 +241,6 @@ func (s *shoot) removeNode(ctx context.Context, node *corev1.Node) error {
 
 // nodeAddresses returns the addresses of a Node, as KubeletEndpoint describes them.
 func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
-	host, hostname := s.opts.Kubelet.Host, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node.Name}
-	if _, err := netip.ParseAddr(host); err == nil {
-		return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}, hostname}
-	}
 	s.lock.Lock()
 	ranges := s.ranges
 	s.lock.Unlock()
@@ -254,11 +248,9 @@ func (s *shoot) nodeAddresses(node *corev1.Node) []corev1.NodeAddress {
 	for _, own := range s.addresses.next(internalIPs(node), ranges...) {
 		out = append(out, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: own})
 	}
-	out = append(out, hostname)
-	if host != "" {
-		out = append(out, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: host})
-	}
-	return out
+	return append(out,
+		corev1.NodeAddress{Type: corev1.NodeHostName, Address: node.Name},
+		corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: s.opts.Kubelet.Host})
 }
 
 // internalIPs returns the IP addresses of a Node.

@@ -205,9 +205,7 @@ func TestNodesPassToTheirNextStage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			clock := testclock.NewFakeClock(now)
-			f := newTestFleet(t, func(o *Options) {
-				o.Clock, o.Kubelet = clock, KubeletEndpoint{Host: "kubelet.example.org", Port: 10250}
-			})
+			f := newTestFleet(t, func(o *Options) { o.Clock = clock })
 			s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
 			t.Cleanup(s.stop)
 			groups, err := groupsFor(testWorker(1), testCluster())

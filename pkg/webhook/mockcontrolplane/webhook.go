@@ -18,7 +18,7 @@ import (
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
+	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/controlplane"
 )
 
@@ -35,7 +35,7 @@ const (
 // is Fail, as a kube-apiserver that starts with the wrong flags is rolled once more later; only these shoots wait for it. The
 // manager's scheme must know Deployments.
 func New(mgr manager.Manager) (*extensionswebhook.Webhook, error) {
-	webhook, err := controlplane.NewFor(mgr, nodes.Type, []extensionswebhook.Type{{Obj: &appsv1.Deployment{}}}, &mutator{}, &appsv1.Deployment{})
+	webhook, err := controlplane.NewFor(mgr, mock.Type, []extensionswebhook.Type{{Obj: &appsv1.Deployment{}}}, &mutator{}, &appsv1.Deployment{})
 	if err != nil {
 		return nil, err
 	}

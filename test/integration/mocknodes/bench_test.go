@@ -66,10 +66,10 @@ func benchmarkNodes(b *testing.B, e *environment.Environment, count int32) {
 			return next.RoundTrip(r)
 		})
 	})
-	fleet, err := nodes.New(nodes.Options{Connect: func(context.Context, string) (*rest.Config, error) { return config, nil }})
-	if err != nil {
-		b.Fatal(err)
-	}
+	fleet := nodes.New(nodes.Options{
+		Connect: func(context.Context, string) (*rest.Config, error) { return config, nil },
+		Kubelet: nodes.KubeletEndpoint{Host: kubeletHost, Port: 10250},
+	})
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- fleet.Start(ctx) }()

@@ -28,6 +28,7 @@ import (
 	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
+	"github.com/gardener/gardener-extension-provider-local/pkg/mock"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
@@ -45,8 +46,7 @@ func newFleet(change ...func(*nodes.Options)) (*nodes.Fleet, *suite.Running) {
 	for _, c := range change {
 		c(&opts)
 	}
-	fleet, err := nodes.New(opts)
-	Expect(err).NotTo(HaveOccurred())
+	fleet := nodes.New(opts)
 	return fleet, suite.Background("the fleet", fleet.Start)
 }
 
@@ -70,7 +70,7 @@ func newWorker(name string, minimum int32) *extensionsv1alpha1.Worker {
 	return &extensionsv1alpha1.Worker{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--foo--" + name, Name: name},
 		Spec: extensionsv1alpha1.WorkerSpec{
-			DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: nodes.Type},
+			DefaultSpec: extensionsv1alpha1.DefaultSpec{Type: mock.Type},
 			Region:      "mock",
 			Pools: []extensionsv1alpha1.WorkerPool{{
 				Name: name, MachineType: "small", Minimum: minimum, Maximum: minimum + 10, MaxSurge: intstr.FromInt32(1),
