@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -51,28 +50,14 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// AddToManager adds a controller for each kind. The client of the manager must read its own writes (instance.NewClient). A
-// kind whose CustomResourceDefinition is missing when the program starts gets none.
+// AddToManager adds a controller for each kind. The client of the manager must read its own writes (instance.NewClient).
 //
 // Needed permissions: get, list, watch and patch on the extension objects of all kinds, patch on their status; update on the
 // finalizers of OperatingSystemConfigs where OwnerReferencesPermissionEnforcement is on; get, create, patch and delete on
 // Secrets, with class garden only in the namespace garden; with class shoot get, list and watch on Clusters.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	_, beyondGarden := opts.Classes.Only(extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot)
 	for _, kind := range kinds() {
-		if !kind.inGarden && !beyondGarden {
-			continue
-		}
-		gvk := extensionsv1alpha1.SchemeGroupVersion.WithKind(kind.name)
-		_, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-		if meta.IsNoMatchError(err) {
-			mgr.GetLogger().Info("The mock provider does not serve a kind that this cluster does not know", "kind", kind.name)
-			continue
-		}
-		if err == nil {
-			err = newReconciler(mgr.GetClient(), opts, kind).AddToManager(mgr, "mock-"+strings.ToLower(kind.name))
-		}
-		if err != nil {
+		if err := newReconciler(mgr.GetClient(), opts, kind).AddToManager(mgr, "mock-"+strings.ToLower(kind.name)); err != nil {
 			return fmt.Errorf("adding the mock controller for %ss: %w", kind.name, err)
 		}
 	}
@@ -84,7 +69,7 @@ type kind struct {
 	name string
 	// types are further types that are served.
 	types []string
-	// inGarden reports whether there are objects of class garden.
+	// inGarden reports whether there are objects of class garden. The garden runtime cluster does not know other kinds.
 	inGarden bool
 	// newObject returns an empty object.
 	newObject func() extensionsv1alpha1.Object
@@ -152,13 +137,17 @@ type kindReconciler struct {
 
 func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 	r := &kindReconciler{kind: kind, opts: opts, behaviours: newBehaviours(kind.name, opts.Config)}
+	existsFor := []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot}
+	if kind.inGarden {
+		existsFor = class.All()
+	}
 	options := reconciler.Options[extensionsv1alpha1.Object]{
 		Shared:    opts.Shared,
 		Client:    c,
 		Kind:      kind.name,
 		NewObject: kind.newObject,
 		Types:     append([]string{Type}, kind.types...),
-		ExistsFor: class.All(),
+		ExistsFor: existsFor,
 		Finalizer: FinalizerName,
 		Actuator:  actuator{r},
 		Describe: func(o *operation, err error) string {
