@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
@@ -81,8 +80,8 @@ type kind struct {
 	migrate step
 }
 
-// step does the work of an operation. Its error is put on the object: a RequeueAfterError without codes as the progress of the
-// operation, any other error as its failure.
+// step does the work of an operation. Its error is put on the object: one of reconciler.Waiting as the progress of the operation,
+// any other as its failure.
 type step func(ctx context.Context, r *kindReconciler, o *operation) error
 
 // kinds returns all kinds of extension objects.
@@ -211,17 +210,10 @@ func (r *kindReconciler) operate(ctx context.Context, o *operation, do step) err
 	if err == nil && do != nil {
 		err = do(ctx, r, o)
 	}
-
-	var later *reconcilerutils.RequeueAfterError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &later):
-		return &reconcilerutils.RequeueAfterError{Cause: err, RequeueAfter: p.retryAfter}
-	case len(v1beta1helper.ExtractErrorCodes(later.Cause)) == 0:
-		return reconciler.Waiting(reconcilerutils.ReconcileErrCauseOrErr(err), later.RequeueAfter)
+	if err == nil || reconciler.IsWaiting(err) {
+		return err
 	}
-	return err
+	return &reconcilerutils.RequeueAfterError{Cause: err, RequeueAfter: p.retryAfter}
 }
 
 // wait returns an error with the time until an attempt may go on, if it has to wait: because it takes time, or because the last

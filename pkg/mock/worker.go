@@ -28,8 +28,7 @@ import (
 // retryNodes is the time between two attempts to take up the Nodes of a Worker after a start.
 const retryNodes = 30 * time.Second
 
-// Nodes are the fake Nodes of shoots: pkg/mock/nodes' Fleet. A RequeueAfterError without error codes means that an operation
-// is under way, and when to ask again; any other error is a failure.
+// Nodes are the fake Nodes of shoots: pkg/mock/nodes' Fleet.
 type Nodes interface {
 	// Apply gives the shoot the Nodes that the worker asks for. cluster has a shoot.
 	Apply(ctx context.Context, log logr.Logger, worker *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster) error
