@@ -9,22 +9,17 @@ package dnsconfig
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
-	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,11 +28,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -97,9 +92,9 @@ type Options struct {
 // minutes: a webhook that is ignored while it cannot be reached may miss any write, and neither the API server nor the
 // writer tells.
 //
-// Their failure policy is Ignore, and so they act themselves: while CoreDNS has no address, a pod is left as it is, with a
-// warning in the response. Deployments are mended by the controller. A machine can't be, as the DNS configuration of a Pod
-// is immutable; machine-controller-manager replaces one that does not join in time.
+// Their failure policy is Ignore, and so they act themselves: while CoreDNS has no address, a pod is left as it is.
+// Deployments are mended by the controller. A machine can't be, as the DNS configuration of a Pod is immutable;
+// machine-controller-manager replaces one that does not join in time.
 func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error) {
 	// The manager's own cache has no Services of type ClusterIP.
 	services, err := cache.New(mgr.GetConfig(), cache.Options{
@@ -121,8 +116,11 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 	reader, c := mgr.GetAPIReader(), mgr.GetClient()
 	opts.Controller.NewQueue = nil // It would leave the limiter out.
 	opts.Controller.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)
-	admitter := newAdmitter(mgr.GetLogger().WithName("webhook").WithName(Name), mgr.GetScheme(), services, opts)
-	return webhooks(admitter), errors.Join(
+	webhooks, err := webhooks(mgr, &mutator{Options: opts, services: services})
+	if err != nil {
+		return nil, err
+	}
+	return webhooks, errors.Join(
 		mgr.Add(serviceCache{services}),
 		// A replica is asked only once it is ready, so it has to know the address by then.
 		mgr.AddReadyzCheck(Name+"-informer-sync", gardenerhealthz.NewCacheSyncHealthz(services)),
@@ -159,34 +157,39 @@ func addressChanges() predicate.TypedPredicate[*corev1.Service] {
 }
 
 // webhooks are three, as a webhook has but one selector for namespaces and one for objects.
-func webhooks(admitter *admitter) []*extensionswebhook.Webhook {
-	handler := limits.Quantities(admitter, &corev1.Pod{}, &appsv1.Deployment{})
-	return []*extensionswebhook.Webhook{
+func webhooks(mgr manager.Manager, mutator *mutator) ([]*extensionswebhook.Webhook, error) {
+	var out []*extensionswebhook.Webhook
+	for _, w := range []struct {
+		name                string
+		obj                 client.Object
+		namespaces, objects *metav1.LabelSelector
+	}{
 		// The namespace of a machine is the driver's choice.
-		webhook("machines", handler, &corev1.Pod{}, nil, &metav1.LabelSelector{MatchLabels: machinepods.Selector()}),
-		webhook("garden", handler, &appsv1.Deployment{},
+		{"machines", &corev1.Pod{}, nil, &metav1.LabelSelector{MatchLabels: machinepods.Selector()}},
+		{"garden", &appsv1.Deployment{},
 			&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: v1beta1constants.GardenNamespace}},
-			appIn(gardenDeployments()...)),
-		webhook("shoots", handler, &appsv1.Deployment{},
+			appIn(gardenDeployments()...)},
+		{"shoots", &appsv1.Deployment{},
 			&metav1.LabelSelector{MatchLabels: map[string]string{v1beta1constants.LabelShootProvider: localv1alpha1.Type}},
-			appIn(deploymentExporter)),
+			appIn(deploymentExporter)},
+	} {
+		webhook, err := extensionswebhook.New(mgr, extensionswebhook.Args{
+			Name:              Name + "-" + w.name,
+			Path:              Name + "-" + w.name,
+			Target:            extensionswebhook.TargetSeed,
+			NamespaceSelector: w.namespaces,
+			ObjectSelector:    w.objects,
+			Mutators:          map[extensionswebhook.Mutator][]extensionswebhook.Type{mutator: {{Obj: w.obj}}},
+		})
+		if err != nil {
+			return nil, err
+		}
+		webhook.Webhook.Handler = limits.Quantities(webhook.Webhook.Handler, w.obj)
+		webhook.FailurePolicy = new(admissionregistrationv1.Ignore)
+		webhook.TimeoutSeconds = new(int32(timeoutSeconds))
+		out = append(out, webhook)
 	}
-}
-
-func webhook(name string, handler admission.Handler, obj client.Object, namespaces, objects *metav1.LabelSelector) *extensionswebhook.Webhook {
-	name = Name + "-" + name
-	return &extensionswebhook.Webhook{
-		Action:            extensionswebhook.ActionMutating,
-		Name:              name,
-		Path:              name,
-		Target:            extensionswebhook.TargetSeed,
-		Types:             []extensionswebhook.Type{{Obj: obj}},
-		Webhook:           &admission.Webhook{Handler: handler, RecoverPanic: new(true)},
-		NamespaceSelector: namespaces,
-		ObjectSelector:    objects,
-		FailurePolicy:     new(admissionregistrationv1.Ignore),
-		TimeoutSeconds:    new(int32(timeoutSeconds)),
-	}
+	return out, nil
 }
 
 func appIn(names ...string) *metav1.LabelSelector {
@@ -195,65 +198,39 @@ func appIn(names ...string) *metav1.LabelSelector {
 	}}
 }
 
-// admitter answers for Pods and Deployments. It is no Mutator of the extension library, as these can't give warnings.
-type admitter struct {
+// mutator changes Pods and Deployments.
+type mutator struct {
 	Options
-	log      logr.Logger
-	decoder  admission.Decoder
 	services client.Reader
 }
 
-func newAdmitter(log logr.Logger, scheme *runtime.Scheme, services client.Reader, opts Options) *admitter {
-	return &admitter{Options: opts, log: log, decoder: admission.NewDecoder(scheme), services: services}
-}
-
-// Handle implements admission.Handler.
-func (h *admitter) Handle(ctx context.Context, request admission.Request) admission.Response {
-	obj, target, err := h.decode(request)
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
+// Mutate implements extensionswebhook.Mutator. It denies nothing: what it cannot change stays as it is.
+func (m *mutator) Mutate(ctx context.Context, obj, old client.Object) error {
+	var pod *target
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		if old == nil { // What could be changed is immutable once the Pod exists.
+			pod = &target{meta: &obj.ObjectMeta, spec: &obj.Spec}
+		}
+	case *appsv1.Deployment:
+		if slices.Contains(gardenDeployments(), obj.Name) {
+			pod = &target{meta: &obj.Spec.Template.ObjectMeta, spec: &obj.Spec.Template.Spec, namespace: obj.Namespace}
+		}
 	}
-	if target == nil || obj.GetDeletionTimestamp() != nil {
-		return admission.Allowed("")
+	if pod == nil || obj.GetDeletionTimestamp() != nil {
+		return nil
 	}
 
-	servers, err := nameservers(ctx, h.services, h.Namespace)
+	servers, err := nameservers(ctx, m.services, m.Namespace)
 	if err == nil && len(servers) == 0 {
-		err = fmt.Errorf("the Service %s/%s of CoreDNS has no address yet", h.Namespace, coredns.ServiceName)
+		err = fmt.Errorf("the Service %s/%s of CoreDNS has no address yet", m.Namespace, coredns.ServiceName)
 	}
 	if err != nil {
-		h.log.Info("Leaving the DNS configuration of a pod as it is", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", err.Error())
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("provider-local left the DNS configuration as it is: %v", err))
+		logf.FromContext(ctx).Info("Leaving the DNS configuration of a pod as it is", "namespace", obj.GetNamespace(), "name", obj.GetName(), "reason", err.Error())
+		return nil
 	}
-
-	before, errBefore := json.Marshal(obj)
-	target.ask(servers, h.ClusterDomain)
-	after, errAfter := json.Marshal(obj)
-	if err := errors.Join(errBefore, errAfter); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	return admission.PatchResponseFromRaw(before, after)
-}
-
-// decode returns the object and the pod in it; no pod if the object is to be left alone.
-func (h *admitter) decode(request admission.Request) (client.Object, *target, error) {
-	switch request.Kind.Kind {
-	case "Pod":
-		// What could be changed is immutable once the Pod exists.
-		if request.Operation != admissionv1.Create {
-			return nil, nil, nil
-		}
-		pod := &corev1.Pod{}
-		return pod, &target{meta: &pod.ObjectMeta, spec: &pod.Spec}, h.decoder.Decode(request, pod)
-	case "Deployment":
-		if !slices.Contains(gardenDeployments(), request.Name) {
-			return nil, nil, nil
-		}
-		deployment := &appsv1.Deployment{}
-		template := &deployment.Spec.Template
-		return deployment, &target{meta: &template.ObjectMeta, spec: &template.Spec, namespace: request.Namespace}, h.decoder.Decode(request, deployment)
-	}
-	return nil, nil, fmt.Errorf("unexpected kind %s", request.Kind.String())
+	pod.ask(servers, m.ClusterDomain)
+	return nil
 }
 
 // nameservers returns the addresses of CoreDNS' Service in a namespace, of both families where it has them.

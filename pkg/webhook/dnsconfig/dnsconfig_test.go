@@ -14,6 +14,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -27,9 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits/limitstest"
 )
 
 const (
@@ -98,30 +102,60 @@ func exporter(namespace string) *appsv1.Deployment {
 	}
 }
 
-func admitterWith(objects ...client.Object) *admitter {
-	return newAdmitter(logr.Discard(), kubernetesscheme.Scheme, fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(objects...).Build(),
-		Options{Namespace: dnsNamespace, ClusterDomain: "cluster.local"})
+// fakeManager is as much of a manager as webhooks ask for.
+type fakeManager struct {
+	manager.Manager
+}
+
+func (fakeManager) GetScheme() *runtime.Scheme { return kubernetesscheme.Scheme }
+func (fakeManager) GetClient() client.Client   { return nil }
+
+func mutatorWith(objects ...client.Object) *mutator {
+	return &mutator{
+		Options:  Options{Namespace: dnsNamespace, ClusterDomain: "cluster.local"},
+		services: fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithObjects(objects...).Build(),
+	}
+}
+
+// made returns the webhooks by their names.
+func made(tb testing.TB, m *mutator) map[string]*extensionswebhook.Webhook {
+	tb.Helper()
+	g := NewWithT(tb)
+	webhooks, err := webhooks(fakeManager{}, m)
+	g.Expect(err).NotTo(HaveOccurred())
+	byName := map[string]*extensionswebhook.Webhook{}
+	for _, webhook := range webhooks {
+		byName[webhook.Name] = webhook
+	}
+	return byName
+}
+
+// handle returns what the webhook for the kind of an object answers.
+func handle(t *testing.T, m *mutator, request admission.Request) admission.Response {
+	t.Helper()
+	name := map[string]string{"Pod": "dnsconfig-machines", "Deployment": "dnsconfig-garden"}[request.Kind.Kind]
+	return made(t, m)[name].Webhook.Handler.Handle(t.Context(), request)
 }
 
 func request(t *testing.T, operation admissionv1.Operation, obj client.Object) admission.Request {
 	t.Helper()
 	raw, err := json.Marshal(obj)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	gvk := obj.GetObjectKind().GroupVersionKind()
-	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		Kind: metav1.GroupVersionKind{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind}, Operation: operation,
-		Namespace: obj.GetNamespace(), Name: obj.GetName(), Object: runtime.RawExtension{Raw: raw},
-	}}
+	request := admission.Request{AdmissionRequest: limitstest.About(obj)}
+	request.Operation, request.Object = operation, runtime.RawExtension{Raw: raw}
+	if operation == admissionv1.Update {
+		request.OldObject = request.Object
+	}
+	return request
 }
 
 // admit returns the object as the API server has it after the admission.
-func admit[T client.Object](t *testing.T, a *admitter, operation admissionv1.Operation, obj T) T {
+func admit[T client.Object](t *testing.T, m *mutator, operation admissionv1.Operation, obj T) T {
 	t.Helper()
 	g := NewWithT(t)
 	request := request(t, operation, obj)
-	response := a.Handle(t.Context(), request)
+	response := handle(t, m, request)
 	g.Expect(response.Allowed).To(BeTrue())
-	g.Expect(response.Warnings).To(BeEmpty())
 	if len(response.Patches) == 0 {
 		return obj.DeepCopyObject().(T)
 	}
@@ -147,7 +181,7 @@ func admit[T client.Object](t *testing.T, a *admitter, operation admissionv1.Ope
 func TestMachine(t *testing.T) {
 	t.Run("asks CoreDNS alone, without search domains of the seed", func(t *testing.T) {
 		g := NewWithT(t)
-		pod := admit(t, admitterWith(service(addressIPv4, addressIPv6)), admissionv1.Create, machine())
+		pod := admit(t, mutatorWith(service(addressIPv4, addressIPv6)), admissionv1.Create, machine())
 		g.Expect(pod.Spec.DNSPolicy).To(Equal(corev1.DNSNone))
 		g.Expect(pod.Spec.DNSConfig).To(Equal(&corev1.PodDNSConfig{Nameservers: []string{addressIPv4, addressIPv6}}))
 		g.Expect(pod.Labels).To(Equal(map[string]string{
@@ -162,7 +196,7 @@ func TestMachine(t *testing.T) {
 		g := NewWithT(t)
 		pod := machine()
 		pod.Spec.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"192.0.2.1"}, Searches: []string{"example.com"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("1")}}}
-		pod = admit(t, admitterWith(service(addressIPv4)), admissionv1.Create, pod)
+		pod = admit(t, mutatorWith(service(addressIPv4)), admissionv1.Create, pod)
 		g.Expect(pod.Spec.DNSConfig).To(Equal(&corev1.PodDNSConfig{
 			Nameservers: []string{addressIPv4}, Searches: []string{"example.com"}, Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("1")}},
 		}))
@@ -170,7 +204,7 @@ func TestMachine(t *testing.T) {
 
 	t.Run("is not touched once it exists, as its DNS configuration is immutable", func(t *testing.T) {
 		g := NewWithT(t)
-		g.Expect(admit(t, admitterWith(service(addressIPv4)), admissionv1.Update, machine())).To(Equal(machine()))
+		g.Expect(admit(t, mutatorWith(service(addressIPv4)), admissionv1.Update, machine())).To(Equal(machine()))
 	})
 }
 
@@ -181,7 +215,7 @@ func TestDeployments(t *testing.T) {
 
 	t.Run("get the search domains and options that they had", func(t *testing.T) {
 		g := NewWithT(t)
-		deployment := admit(t, admitterWith(service(addressIPv4, addressIPv6)), admissionv1.Create, prober())
+		deployment := admit(t, mutatorWith(service(addressIPv4, addressIPv6)), admissionv1.Create, prober())
 		pod := deployment.Spec.Template
 		g.Expect(pod.Spec.DNSPolicy).To(Equal(corev1.DNSNone))
 		g.Expect(pod.Spec.DNSConfig).To(Equal(&corev1.PodDNSConfig{
@@ -195,7 +229,7 @@ func TestDeployments(t *testing.T) {
 	t.Run("keep ndots of their own", func(t *testing.T) {
 		g := NewWithT(t)
 		for _, namespace := range []string{"garden", shootNamespace} {
-			deployment := admit(t, admitterWith(service(addressIPv4)), admissionv1.Update, exporter(namespace))
+			deployment := admit(t, mutatorWith(service(addressIPv4)), admissionv1.Update, exporter(namespace))
 			g.Expect(deployment.Spec.Template.Spec.DNSConfig).To(Equal(&corev1.PodDNSConfig{
 				Nameservers: []string{addressIPv4}, Searches: searches(namespace), Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: new("3")}},
 			}))
@@ -204,10 +238,10 @@ func TestDeployments(t *testing.T) {
 
 	t.Run("do not change the second time, but follow a new address", func(t *testing.T) {
 		g := NewWithT(t)
-		once := admit(t, admitterWith(service(addressIPv4)), admissionv1.Update, prober())
-		g.Expect(admit(t, admitterWith(service(addressIPv4)), admissionv1.Update, once)).To(Equal(once))
+		once := admit(t, mutatorWith(service(addressIPv4)), admissionv1.Update, prober())
+		g.Expect(admit(t, mutatorWith(service(addressIPv4)), admissionv1.Update, once)).To(Equal(once))
 
-		moved := admit(t, admitterWith(service("10.2.0.99")), admissionv1.Update, once)
+		moved := admit(t, mutatorWith(service("10.2.0.99")), admissionv1.Update, once)
 		once.Spec.Template.Spec.DNSConfig.Nameservers = []string{"10.2.0.99"}
 		g.Expect(moved).To(Equal(once))
 	})
@@ -218,7 +252,7 @@ func TestDeployments(t *testing.T) {
 		weeder.Name = "dependency-watchdog-weeder"
 		deleted.DeletionTimestamp = new(metav1.Unix(1, 0))
 		for _, deployment := range []*appsv1.Deployment{weeder, deleted} {
-			g.Expect(admit(t, admitterWith(service(addressIPv4)), admissionv1.Update, deployment)).To(Equal(deployment))
+			g.Expect(admit(t, mutatorWith(service(addressIPv4)), admissionv1.Update, deployment)).To(Equal(deployment))
 		}
 	})
 }
@@ -254,7 +288,7 @@ func TestSearches(t *testing.T) {
 }
 
 func TestWithoutAddress(t *testing.T) {
-	failing := admitterWith()
+	failing := mutatorWith()
 	failing.services = fake.NewClientBuilder().WithScheme(kubernetesscheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errors.New("the cache is not started")
@@ -262,22 +296,24 @@ func TestWithoutAddress(t *testing.T) {
 	}).Build()
 
 	for _, test := range []struct {
-		name     string
-		admitter *admitter
-		warning  string
+		name    string
+		mutator *mutator
+		reason  string
 	}{
-		{"because there is no Service", admitterWith(), "not found"},
-		{"because the Service has none yet", admitterWith(service()), "coredns/coredns of CoreDNS has no address yet"},
-		{"because the Service is headless", admitterWith(service("None")), "has no address yet"},
+		{"because there is no Service", mutatorWith(), "not found"},
+		{"because the Service has none yet", mutatorWith(service()), "coredns/coredns of CoreDNS has no address yet"},
+		{"because the Service is headless", mutatorWith(service("None")), "has no address yet"},
 		{"because the cache does not answer", failing, "not started"},
 	} {
 		for _, obj := range []client.Object{machine(), prober()} {
-			t.Run("lets a "+obj.GetObjectKind().GroupVersionKind().Kind+" pass with a warning "+test.name, func(t *testing.T) {
+			t.Run("lets a "+obj.GetObjectKind().GroupVersionKind().Kind+" pass as it is "+test.name, func(t *testing.T) {
 				g := NewWithT(t)
-				response := test.admitter.Handle(t.Context(), request(t, admissionv1.Create, obj))
-				g.Expect(response.Allowed).To(BeTrue())
-				g.Expect(response.Patches).To(BeEmpty())
-				g.Expect(response.Warnings).To(ConsistOf(And(ContainSubstring("left the DNS configuration as it is"), ContainSubstring(test.warning))))
+				var logged strings.Builder
+				log := funcr.New(func(_, args string) { logged.WriteString(args) }, funcr.Options{})
+				before := obj.DeepCopyObject()
+				g.Expect(test.mutator.Mutate(logr.NewContext(t.Context(), log), obj, nil)).To(Succeed())
+				g.Expect(obj).To(Equal(before))
+				g.Expect(logged.String()).To(And(ContainSubstring("Leaving the DNS configuration of a pod as it is"), ContainSubstring(test.reason)))
 			})
 		}
 	}
@@ -285,30 +321,26 @@ func TestWithoutAddress(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	g := NewWithT(t)
-	a := admitterWith(service(addressIPv4))
+	for _, obj := range []client.Object{machine(), prober()} {
+		broken := request(t, admissionv1.Create, obj)
+		broken.Object.Raw = []byte("{")
+		g.Expect(handle(t, mutatorWith(service(addressIPv4)), broken).Result.Code).To(Equal(int32(http.StatusBadRequest)))
+	}
 
-	broken := request(t, admissionv1.Create, machine())
-	broken.Object.Raw = []byte("{")
-	g.Expect(a.Handle(t.Context(), broken).Result.Code).To(Equal(int32(http.StatusBadRequest)))
-
-	broken = request(t, admissionv1.Create, prober())
-	broken.Object.Raw = []byte("{")
-	g.Expect(a.Handle(t.Context(), broken).Result.Code).To(Equal(int32(http.StatusBadRequest)))
-
-	other := request(t, admissionv1.Create, machine())
-	other.Kind.Kind = "ReplicaSet"
-	g.Expect(a.Handle(t.Context(), other).Result.Message).To(ContainSubstring("unexpected kind"))
+	other := machine()
+	other.Kind = "ReplicaSet"
+	answer := made(t, mutatorWith())["dnsconfig-machines"].Webhook.Handler.Handle(t.Context(), request(t, admissionv1.Create, other))
+	g.Expect(answer.Result.Message).To(ContainSubstring("unexpected request kind"))
 }
 
 func TestWebhooks(t *testing.T) {
 	g := NewWithT(t)
-	byName := map[string]*extensionswebhook.Webhook{}
-	for _, webhook := range webhooks(admitterWith()) {
-		g.Expect(webhook.Path).To(Equal(webhook.Name))
-		g.Expect(*webhook.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
-		byName[webhook.Name] = webhook
-	}
+	byName := made(t, mutatorWith())
 	g.Expect(byName).To(HaveLen(3))
+	for name, webhook := range byName {
+		g.Expect(webhook.Path).To(Equal(name))
+		g.Expect(*webhook.FailurePolicy).To(Equal(admissionregistrationv1.Ignore))
+	}
 
 	shootLabels := map[string]string{"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
 	for _, test := range []struct {

@@ -15,7 +15,7 @@ func FuzzHandleMachine(f *testing.F) {
 	for _, spec := range limitstest.PodSpecs() {
 		seeds = append(seeds, `{"apiVersion":"v1","kind":"Pod","spec":`+spec+`}`)
 	}
-	limitstest.Fuzz(f, webhooks(admitterWith(service(addressIPv4)))[0].Webhook.Handler, limitstest.About(machine()), seeds...)
+	limitstest.Fuzz(f, made(f, mutatorWith(service(addressIPv4)))["dnsconfig-machines"].Webhook.Handler, limitstest.About(machine()), seeds...)
 }
 
 func FuzzHandleDeployment(f *testing.F) {
@@ -23,5 +23,5 @@ func FuzzHandleDeployment(f *testing.F) {
 	for _, spec := range limitstest.PodSpecs() {
 		seeds = append(seeds, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"dependency-watchdog-prober"},"spec":{"template":{"spec":`+spec+`}}}`)
 	}
-	limitstest.Fuzz(f, webhooks(admitterWith(service(addressIPv4)))[1].Webhook.Handler, limitstest.About(prober()), seeds...)
+	limitstest.Fuzz(f, made(f, mutatorWith(service(addressIPv4)))["dnsconfig-garden"].Webhook.Handler, limitstest.About(prober()), seeds...)
 }
