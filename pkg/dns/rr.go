@@ -5,8 +5,8 @@
 package dns
 
 import (
-	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	miekgdns "github.com/miekg/dns"
@@ -60,30 +60,14 @@ func ValueOf(rr miekgdns.RR) string {
 	}
 }
 
-// chunks cuts a text into the strings of a TXT record, escaped as in a master file.
+// chunks cuts a text into the strings of a TXT record. A backslash would begin an escape sequence; the DNS library escapes all
+// else.
 func chunks(text string) []string {
 	var out []string
-	for len(text) > maxChunk {
-		out = append(out, escape(text[:maxChunk]))
-		text = text[maxChunk:]
+	for chunk := range slices.Chunk([]byte(text), maxChunk) {
+		out = append(out, strings.ReplaceAll(string(chunk), `\`, `\\`))
 	}
-	return append(out, escape(text))
-}
-
-func escape(text string) string {
-	var out strings.Builder
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c == '"' || c == '\\':
-			out.WriteByte('\\')
-			out.WriteByte(c)
-		case c < ' ' || c > '~':
-			fmt.Fprintf(&out, `\%03d`, c)
-		default:
-			out.WriteByte(c)
-		}
-	}
-	return out.String()
+	return out
 }
 
 func unescape(text string) string {
