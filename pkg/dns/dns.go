@@ -91,8 +91,7 @@ type Request struct {
 // Provider serves records.
 type Provider interface {
 	// Apply serves a record in place of what its owner had before. It returns nil only once the record resolves. The
-	// error is a ConflictError if another DNSRecord stands against it, and one with a code of Gardener's if only a user
-	// can put it right; any other may pass by itself.
+	// error has a code of Gardener's if only a user can put it right, such as a ConflictError; any other may pass by itself.
 	Apply(ctx context.Context, request Request) error
 	// Remove removes what an owner had; nil if there was nothing. The errors are those of Apply.
 	Remove(ctx context.Context, request Request) error

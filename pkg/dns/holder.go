@@ -67,7 +67,7 @@ func (r Record) Conflict(other Holder, owner types.NamespacedName, reason string
 	if other == r.Holder() {
 		whose = "DNSRecord " + owner.String()
 	}
-	return &ConflictError{Record: r, Other: whose, Reason: reason}
+	return ConfigurationProblem(&ConflictError{Record: r, Other: whose, Reason: reason})
 }
 
 // WildcardsAbove returns the wildcards that cover a name, other than the name itself, from the top of the tree downwards.

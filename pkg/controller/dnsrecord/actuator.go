@@ -97,8 +97,6 @@ func NewProviders(mgr manager.Manager, opts coredns.SetupOptions) (map[configv1a
 }
 
 const (
-	// retryConflict is how long a record waits for the one that stands against it: its going makes no event here.
-	retryConflict = time.Minute
 	// retryServer is how long a record waits at first whose server doesn't answer as it should, retryServerMax how long it
 	// waits at most: all records of a server fail with it.
 	retryServer    = 5 * time.Second
@@ -347,18 +345,15 @@ func (a *actuator) request(op *attempt, record dns.Record, config *localv1alpha1
 // outcome gives an error of a provider the code of its cause and an interval for the next try.
 func (a *actuator) outcome(request dns.Request, err error) error {
 	owner := request.Record.Owner
-	var conflict *dns.ConflictError
 	switch {
 	case err == nil:
 		a.retry.Forget(owner)
 		return nil
-	case errors.As(err, &conflict):
-		return reconciler.ConfigurationProblem(err, retryConflict)
-	}
-	if len(v1beta1helper.ExtractErrorCodes(err)) > 0 {
+	case len(v1beta1helper.ExtractErrorCodes(err)) > 0:
 		return reconciler.RetrySlowly(err)
+	default:
+		return reconciler.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, a.retry.When(owner))
 	}
-	return reconciler.WithCode(err, gardencorev1beta1.ErrorRetryableInfraDependencies, a.retry.When(owner))
 }
 
 // keepStatus puts the providerStatus into the status of a DNSRecord; an empty one is none.

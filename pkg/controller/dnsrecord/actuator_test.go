@@ -223,7 +223,7 @@ func TestErrorsHaveTheCodeOfTheirCauseAndAreNotRetriedHot(t *testing.T) {
 	}{
 		{"a mistake of the user", wrong, nil, gardencorev1beta1.ErrorConfigurationProblem, reconciler.RetryMistake, "AAAA record needs an IPv6"},
 		{"a mistake in the providerConfig", unknown, nil, gardencorev1beta1.ErrorConfigurationProblem, reconciler.RetryMistake, `unknown field "porvider"`},
-		{"a conflict", object(), &dns.ConflictError{Reason: "it is newer"}, gardencorev1beta1.ErrorConfigurationProblem, retryConflict, "it is newer"},
+		{"a conflict", object(), dns.Record{}.Conflict(dns.Holder{}, types.NamespacedName{}, "it is newer"), gardencorev1beta1.ErrorConfigurationProblem, reconciler.RetryMissing, "it is newer"},
 		{"a mistake that the provider finds", object(), dns.ConfigurationProblem(errors.New("no zone")), gardencorev1beta1.ErrorConfigurationProblem, reconciler.RetryMissing, "no zone"},
 		{"a key that is not taken", object(), v1beta1helper.NewErrorWithCodes(errors.New("BADKEY"), gardencorev1beta1.ErrorInfraUnauthorized), gardencorev1beta1.ErrorInfraUnauthorized, reconciler.RetryMissing, "BADKEY"},
 		{"a server that doesn't answer", object(), errors.New("timeout"), gardencorev1beta1.ErrorRetryableInfraDependencies, retryServer, "timeout"},
