@@ -15,9 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,13 +28,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/sets"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -49,7 +42,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	library "github.com/gardener/gardener/extensions/pkg/controller/healthcheck"
-	"github.com/gardener/gardener/extensions/pkg/controller/healthcheck/worker"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -59,12 +51,11 @@ import (
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
-	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
-	// reconciliationTimeout is far more than two requests to a shoot's API server take.
+	// reconciliationTimeout is far more than a write takes.
 	reconciliationTimeout = time.Minute
 	// settle is the delay between an event and the check: events come in bursts, for example when Machines are rolled or when
 	// gardener-resource-manager sets one condition after the other. A later event does not prolong it.
@@ -80,14 +71,6 @@ const (
 	scaleUpThreshold = 5 * time.Minute
 	// scaleDownThreshold is how long a surplus Node may take to go, as in the library.
 	scaleDownThreshold = 15 * time.Minute
-	// pageSize is the number of Nodes in one answer, at some 10 KB each, and answerMax how many bytes it may have at most.
-	pageSize, answerMax = 100, 16 << 20
-	// shootsMax is how many clients are kept. The least recently used one goes first.
-	shootsMax = 512
-	// requestTimeout is how long a shoot's API server may take for all its Nodes.
-	requestTimeout = 5 * time.Second
-	// pauseAfterFailure is how long a shoot's API server is not asked after it did not answer. Its Machines change a lot then.
-	pauseAfterFailure = 15 * time.Second
 )
 
 // Options are the options of the controllers.
@@ -111,8 +94,6 @@ type kind struct {
 	checks []check
 	// obsolete is a condition to remove, since nothing is checked for it any more.
 	obsolete gardencorev1beta1.ConditionType
-	// forget is called with namespaces without anything to check.
-	forget func(namespace lru.Key)
 }
 
 // check determines one condition.
@@ -131,7 +112,7 @@ type check struct {
 //
 // Needed permissions: get, list, watch on ControlPlanes, Networks, Workers and Clusters, patch on the status of the first
 // three; get, list, watch on ManagedResources, Machines, MachineDeployments, and on the Deployments named
-// machine-controller-manager; get on the Secrets named gardener and gardener-internal.
+// machine-controller-manager.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Classes.String() == "" {
 		return errors.New("adding the health check controllers: no extension class given, name at least one")
@@ -147,7 +128,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
 	}
 
-	for _, kind := range kinds(mgr.GetCache(), newShoots(nodesBySecret(mgr.GetClient()), clock.RealClock{}), opts.WithoutShootWebhooks) {
+	for _, kind := range kinds(mgr.GetCache(), opts.WithoutShootWebhooks) {
 		if opts.WithoutWorkers && kind.name == "worker" {
 			continue
 		}
@@ -171,12 +152,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 // kinds is the table in docs/operations/observability.md, section "Health checks".
-func kinds(reader client.Reader, shoots *shoots, withoutShootWebhooks bool) []kind {
+func kinds(reader client.Reader, withoutShootWebhooks bool) []kind {
 	managedResource := func(hint string, names ...string) check {
 		return objectCheck(reader, gardencorev1beta1.ShootSystemComponentsHealthy, &resourcesv1alpha1.ManagedResource{}, hint, names...)
 	}
-	nothing := func(lru.Key) {}
-	controlPlane := kind{name: "controlplane", object: &extensionsv1alpha1.ControlPlane{}, list: &extensionsv1alpha1.ControlPlaneList{}, forget: nothing}
+	controlPlane := kind{name: "controlplane", object: &extensionsv1alpha1.ControlPlane{}, list: &extensionsv1alpha1.ControlPlaneList{}}
 	if withoutShootWebhooks {
 		controlPlane.obsolete = gardencorev1beta1.ShootSystemComponentsHealthy
 	} else {
@@ -185,16 +165,16 @@ func kinds(reader client.Reader, shoots *shoots, withoutShootWebhooks bool) []ki
 	return []kind{
 		controlPlane,
 		{
-			name: "network", object: &extensionsv1alpha1.Network{}, list: &extensionsv1alpha1.NetworkList{}, forget: nothing,
+			name: "network", object: &extensionsv1alpha1.Network{}, list: &extensionsv1alpha1.NetworkList{},
 			checks: []check{managedResource(": this extension has no controller for Networks, choose another networking type", "extension-networking-local")},
 		},
 		{
-			name: "worker", object: &extensionsv1alpha1.Worker{}, list: &extensionsv1alpha1.WorkerList{}, forget: shoots.known.Remove,
+			name: "worker", object: &extensionsv1alpha1.Worker{}, list: &extensionsv1alpha1.WorkerList{},
 			checks: []check{
 				// The permissions of machine-controller-manager in the shoot: gardenlet deploys them in the second one.
 				managedResource("", "extension-worker-mcm-shoot", "shoot-core-machine-controller-manager"),
 				objectCheck(reader, gardencorev1beta1.ShootControlPlaneHealthy, &appsv1.Deployment{}, "", v1beta1constants.DeploymentNameMachineControllerManager),
-				nodesCheck(reader, shoots),
+				nodesCheck(reader),
 			},
 		},
 	}
@@ -225,10 +205,7 @@ func aspect(obj client.Object) any {
 	case *machinev1alpha1.MachineDeployment:
 		return []any{o.DeletionTimestamp != nil, o.Spec.Replicas, failedMachine(*o), health.CheckMachineDeployment(o)}
 	case *machinev1alpha1.Machine:
-		return []any{
-			o.DeletionTimestamp != nil, o.Labels[machinev1alpha1.NodeLabelKey], o.Status.CurrentStatus.Phase,
-			slices.ContainsFunc(o.Status.Conditions, isReady),
-		}
+		return []any{o.Labels[machinev1alpha1.NodeLabelKey], stateOfNode(o)}
 	case *extensionsv1alpha1.Cluster:
 		return o.Spec.Shoot.Raw
 	case extensionsv1alpha1.Object:
@@ -256,7 +233,6 @@ func (c *checker) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		return reconcile.Result{}, err
 	}
 	if len(objects) == 0 {
-		c.forget(request.Name)
 		return reconcile.Result{}, nil
 	}
 	cluster, err := c.ShootClusters.Get(ctx, request.Name)
@@ -266,7 +242,6 @@ func (c *checker) Reconcile(ctx context.Context, request reconcile.Request) (rec
 
 	next, hibernated := c.SyncPeriod, cluster.IsHibernated()
 	if hibernated || len(c.checks) == 0 {
-		c.forget(request.Name)
 		next = 0
 	}
 	results := make([]library.SingleCheckResult, len(c.checks))
@@ -481,8 +456,9 @@ func newCondition(c clock.Clock, conditionType gardencorev1beta1.ConditionType, 
 // nodesCheck checks whether all Nodes of the Worker's machines are there and ready. The library's check is not enough: in
 // Gardener v1.149 it lists the Nodes, but its result depends on the MachineDeployments only.
 //
-// The Machines show changes of Nodes: machine-controller-manager copies the conditions of a Node to its Machine.
-func nodesCheck(reader client.Reader, shoots *shoots) check {
+// It takes the state of a Node from its Machine, to which machine-controller-manager copies the Node's conditions. So it reads
+// nothing that the owner of a shoot can make large. gardenlet lists the Nodes themselves for the condition of the Shoot.
+func nodesCheck(reader client.Reader) check {
 	return check{
 		condition: gardencorev1beta1.ShootEveryNodeReady,
 		watches:   []client.Object{&machinev1alpha1.Machine{}, &machinev1alpha1.MachineDeployment{}},
@@ -497,49 +473,35 @@ func nodesCheck(reader client.Reader, shoots *shoots) check {
 			if failed := failedMachine(deployments.Items...); failed != "" {
 				return unhealthy("%s", failed), nil
 			}
-			nodes, err := shoots.nodes(ctx, namespace)
-			if err != nil {
-				return library.SingleCheckResult{}, fmt.Errorf("asking the shoot's API server for its Nodes: %w", err)
-			}
-			return nodesHealth(shoots.clock.Now(), deployments.Items, machines.Items, nodes), nil
+			return nodesHealth(deployments.Items, machines.Items), nil
 		},
 	}
 }
 
 // nodesHealth looks at the worst first. An unhealthy MachineDeployment with healthy Nodes is mostly just out of date.
-func nodesHealth(now time.Time, deployments []machinev1alpha1.MachineDeployment, machines []machinev1alpha1.Machine, nodes []node) library.SingleCheckResult {
-	leaving := sets.New[string]()
-	for _, machine := range machines {
-		if machine.DeletionTimestamp != nil {
-			leaving.Insert(machine.Labels[machinev1alpha1.NodeLabelKey])
-		}
+func nodesHealth(deployments []machinev1alpha1.MachineDeployment, machines []machinev1alpha1.Machine) library.SingleCheckResult {
+	nodes := map[nodeState][]string{}
+	for i := range machines {
+		state := stateOfNode(&machines[i])
+		nodes[state] = append(nodes[state], machines[i].Labels[machinev1alpha1.NodeLabelKey])
 	}
-	var notReady, starting []string
-	registered, wanted := 0, 0
-	for _, node := range nodes {
-		if leaving.Has(node.name) {
-			continue
-		}
-		registered++
-		if !node.ready && now.Sub(node.created) < scaleUpThreshold {
-			starting = append(starting, node.name)
-		} else if !node.ready {
-			notReady = append(notReady, node.name)
-		}
-	}
+	registered, wanted := len(nodes[nodeReady])+len(nodes[nodeStarting])+len(nodes[nodeNotReady]), 0
 	for _, deployment := range deployments {
 		if deployment.DeletionTimestamp == nil {
 			wanted += int(deployment.Spec.Replicas)
 		}
 	}
+	names := func(state nodeState) string {
+		return reconciler.JoinSome(slices.Sorted(slices.Values(nodes[state])), ", ")
+	}
 
 	switch {
-	case len(notReady) > 0:
-		return unhealthy("not ready: Node %s", reconciler.JoinSome(slices.Sorted(slices.Values(notReady)), ", "))
+	case len(nodes[nodeNotReady]) > 0:
+		return unhealthy("not ready: Node %s", names(nodeNotReady))
 	case registered < wanted:
 		return progressing(scaleUpThreshold, "%d of %d Nodes have registered", registered, wanted)
-	case len(starting) > 0:
-		return progressing(scaleUpThreshold, "starting: Node %s", reconciler.JoinSome(slices.Sorted(slices.Values(starting)), ", "))
+	case len(nodes[nodeStarting]) > 0:
+		return progressing(scaleUpThreshold, "starting: Node %s", names(nodeStarting))
 	case registered > wanted:
 		return progressing(scaleDownThreshold, "%d Nodes are registered, %d are wanted", registered, wanted)
 	}
@@ -560,122 +522,36 @@ func failedMachine(deployments ...machinev1alpha1.MachineDeployment) string {
 	return ""
 }
 
-// node is the part of a Node that the check needs.
-type node struct {
-	name    string
-	ready   bool
-	created time.Time
-}
+// nodeState is the state of a Machine's Node.
+type nodeState int
 
-// listNodes returns the Nodes of machine-controller-manager. It keeps no more than two pages of them in memory: the next one is read
-// meanwhile.
-func listNodes(ctx context.Context, c corev1client.NodeInterface) ([]node, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, opts) })
-	// Never all at once: who owns the shoot makes as many Nodes as they like, of any size.
-	pages.PageSize, pages.PageBufferSize, pages.FullListIfExpired = pageSize, 0, false
+const (
+	// nodeMissing means that the Node has not registered.
+	nodeMissing nodeState = iota
+	// nodeStarting means that it has registered, but has never been ready.
+	nodeStarting
+	nodeReady
+	nodeNotReady
+	// nodeLeaving means that its Machine is being deleted.
+	nodeLeaving
+)
 
-	var out []node
-	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(obj runtime.Object) error {
-		if n := obj.(*corev1.Node); n.Annotations[worker.AnnotationKeyNotManagedByMCM] != "1" {
-			out = append(out, node{name: n.Name, created: n.CreationTimestamp.Time, ready: slices.ContainsFunc(n.Status.Conditions, isReady)})
-		}
-		return nil
-	})
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("no answer within %s", requestTimeout)
-	case errors.As(err, &tooLarge):
-		err = fmt.Errorf("%d Nodes take more than %d MiB: make them smaller", pageSize, answerMax>>20)
+// stateOfNode returns the state of a Machine's Node as machine-controller-manager sees it. Phase Unknown also stands for a
+// Node that has gone: its conditions stay.
+func stateOfNode(machine *machinev1alpha1.Machine) nodeState {
+	switch phase := machine.Status.CurrentStatus.Phase; {
+	case machine.DeletionTimestamp != nil:
+		return nodeLeaving
+	case len(machine.Status.Conditions) == 0:
+		return nodeMissing
+	case phase != machinev1alpha1.MachineUnknown && slices.ContainsFunc(machine.Status.Conditions, isReady):
+		return nodeReady
+	case phase == machinev1alpha1.MachinePending || phase == "":
+		return nodeStarting
 	}
-	return out, err
+	return nodeNotReady
 }
 
 func isReady(condition corev1.NodeCondition) bool {
 	return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
-}
-
-// openNodes returns a client for the Nodes of the shoot whose control plane is in a namespace.
-type openNodes func(ctx context.Context, namespace string) (corev1client.NodeInterface, error)
-
-// nodesBySecret uses the credentials that gardenlet writes for extensions.
-func nodesBySecret(seed client.Client) openNodes {
-	access := extensioncluster.ShootAccess(seed)
-	return func(ctx context.Context, namespace string) (corev1client.NodeInterface, error) {
-		config, err := access(ctx, namespace)
-		if err != nil {
-			return nil, err
-		}
-		// The API server limits the rate.
-		config.QPS, config.ContentType = -1, runtime.ContentTypeProtobuf
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
-		c, err := corev1client.NewForConfig(config)
-		if err != nil {
-			return nil, err
-		}
-		return c.Nodes(), nil
-	}
-}
-
-// bounded ends an answer that is larger than answerMax, unpacked: who owns the shoot decides how large its Nodes are.
-type bounded struct{ http.RoundTripper }
-
-func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := b.RoundTripper.RoundTrip(request)
-	if err == nil {
-		response.Body = http.MaxBytesReader(nil, response.Body, answerMax)
-	}
-	return response, err
-}
-
-// shoots lists the Nodes of shoots. It keeps a client for each of them until a request fails, since nothing else shows that
-// the Secret has changed. So a list of Nodes costs one request.
-type shoots struct {
-	open  openNodes
-	clock clock.Clock
-	// known has a client per namespace, and paused the error of an API server that is not asked for a while.
-	known  *lru.Cache
-	paused *utilcache.Expiring
-}
-
-func newShoots(open openNodes, clock clock.Clock) *shoots {
-	return &shoots{open: open, clock: clock, known: lru.New(shootsMax), paused: utilcache.NewExpiringWithClock(clock)}
-}
-
-// nodes returns the Nodes of the shoot in a namespace. It asks at most twice, with a new client the second time.
-func (s *shoots) nodes(ctx context.Context, namespace string) ([]node, error) {
-	if err, ok := s.paused.Get(namespace); ok {
-		return nil, err.(error)
-	}
-	if known, ok := s.known.Get(namespace); ok {
-		if nodes, err := listNodes(ctx, known.(corev1client.NodeInterface)); err == nil {
-			return nodes, nil
-		}
-		s.known.Remove(namespace)
-	}
-
-	var nodes []node
-	c, err := s.open(ctx, namespace)
-	if err == nil {
-		nodes, err = listNodes(ctx, c)
-	}
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		err = constant(err)
-		s.paused.Set(namespace, err, pauseAfterFailure)
-		return nil, err
-	}
-	s.known.Add(namespace, c)
-	return nodes, nil
-}
-
-// constant returns an error without the parts that differ between attempts, the port of a connection and the time: each new
-// message would be a write.
-func constant(err error) error {
-	text := regexp.MustCompile(`\S+:\d+->`).ReplaceAllString(err.Error(), "")
-	return errors.New(regexp.MustCompile(`current time \S+`).ReplaceAllString(text, "current time"))
 }

@@ -42,7 +42,6 @@ func TestTable(t *testing.T) {
 			newControlPlane(), newNetwork(),
 			newManagedResource("extension-controlplane-shoot-webhooks", gardencorev1beta1.ConditionTrue),
 			newManagedResource("extension-networking-local", gardencorev1beta1.ConditionTrue))...)
-		f.setNodes(newNodeObject("node", corev1.ConditionTrue))
 
 		for _, kind := range []string{"controlplane", "network", "worker"} {
 			f.Expect(f.reconcile(kind)).To(Equal(reconcile.Result{RequeueAfter: syncPeriod}))
@@ -132,7 +131,6 @@ func TestWhatIsLeftAlone(t *testing.T) {
 
 			f.Expect(f.reconcile("worker")).To(Equal(reconcile.Result{}))
 			f.Expect(f.conditions(&extensionsv1alpha1.Worker{})).To(BeEmpty())
-			f.Expect(f.asked).To(BeZero())
 		})
 	}
 
@@ -164,7 +162,6 @@ func TestHibernation(t *testing.T) {
 	f.Expect(f.reconcile("worker")).To(Equal(reconcile.Result{}), "the Cluster makes an event when the shoot wakes up")
 	f.Expect(f.conditions(&extensionsv1alpha1.Worker{})).To(And(HaveLen(3), HaveEach(And(
 		HaveField("Status", gardencorev1beta1.ConditionTrue), HaveField("Message", "Shoot is hibernated")))))
-	f.Expect(f.asked).To(BeZero(), "there is no API server to ask")
 
 	cluster := &extensionsv1alpha1.Cluster{}
 	f.Expect(f.seed.Get(t.Context(), client.ObjectKey{Name: namespace}, cluster)).To(Succeed())
@@ -187,14 +184,11 @@ func TestUnreadableCluster(t *testing.T) {
 func TestWrites(t *testing.T) {
 	t.Run("nothing is written while nothing changes, however long", func(t *testing.T) {
 		f := newFixture(t, healthyWorker()...)
-		f.setNodes(newNodeObject("node", corev1.ConditionTrue))
 		for range 10 {
 			f.Expect(f.reconcile("worker")).To(Equal(reconcile.Result{RequeueAfter: syncPeriod}))
 			f.clock.Step(syncPeriod)
 		}
 		f.Expect(f.writes).To(HaveLen(1))
-		f.Expect(f.asked).To(Equal(10))
-		f.Expect(f.opened).To(Equal(1))
 	})
 
 	t.Run("a change of one condition leaves the others, those of others and lastOperation as they are", func(t *testing.T) {
@@ -202,7 +196,6 @@ func TestWrites(t *testing.T) {
 		worker.Status.LastOperation = &gardencorev1beta1.LastOperation{Type: "Reconcile", State: "Succeeded", Progress: 100}
 		worker.Status.Conditions = []gardencorev1beta1.Condition{{Type: "Other", Status: "False", Message: "of somebody else"}}
 		f := newFixture(t, append(healthyWorker()[1:], worker)...)
-		f.setNodes(newNodeObject("node", corev1.ConditionTrue))
 		f.reconcile("worker")
 		before := f.conditions(&extensionsv1alpha1.Worker{})
 
@@ -260,27 +253,6 @@ func TestCheckThatCannotBeMade(t *testing.T) {
 		f.Expect(f.condition(&extensionsv1alpha1.ControlPlane{}, systemComponents)).To(And(
 			HaveField("Status", gardencorev1beta1.ConditionUnknown), HaveField("Reason", "ConditionCheckError"), HaveField("Message", errDown.Error())))
 	})
-
-	t.Run("a shoot whose API server is down has Nodes that are unknown, and no hot retries", func(t *testing.T) {
-		f := newFixture(t, healthyWorker()...)
-		f.setNodes(newNodeObject("node", corev1.ConditionTrue))
-		f.reconcile("worker")
-
-		f.askErr = errors.New(`Get "https://api/api/v1/nodes": read tcp 10.0.0.1:4711->10.0.0.2:443: connection reset by peer`)
-		for port := range 3 {
-			f.Expect(f.reconcile("worker")).To(Equal(reconcile.Result{RequeueAfter: time.Minute}))
-			f.askErr = errors.New(`Get "https://api/api/v1/nodes": read tcp 10.0.0.1:` + string(rune('1'+port)) + `->10.0.0.2:443: connection reset by peer`)
-			f.clock.Step(time.Minute)
-		}
-		f.Expect(f.writes).To(HaveLen(2), "it is the same error although the port differs")
-		f.Expect(f.condition(&extensionsv1alpha1.Worker{}, everyNode)).To(And(
-			HaveField("Status", gardencorev1beta1.ConditionUnknown),
-			HaveField("Message", `asking the shoot's API server for its Nodes: Get "https://api/api/v1/nodes": read tcp 10.0.0.2:443: connection reset by peer`)))
-
-		f.askErr = nil
-		f.Expect(f.reconcile("worker")).To(Equal(reconcile.Result{RequeueAfter: syncPeriod}))
-		f.Expect(f.condition(&extensionsv1alpha1.Worker{}, everyNode).Status).To(Equal(gardencorev1beta1.ConditionTrue))
-	})
 }
 
 func TestWake(t *testing.T) {
@@ -306,7 +278,6 @@ func TestWake(t *testing.T) {
 func TestWatched(t *testing.T) {
 	machine := func(change func(*machinev1alpha1.Machine)) client.Object {
 		m := newMachine("machine", "node")
-		m.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		change(m)
 		return m
 	}
@@ -334,6 +305,8 @@ func TestWatched(t *testing.T) {
 	}{
 		{"a Node that is no longer ready", machine(func(m *machinev1alpha1.Machine) { m.Status.Conditions[0].Status = corev1.ConditionUnknown }), machine(func(*machinev1alpha1.Machine) {}), true},
 		{"a Node that has registered", machine(func(*machinev1alpha1.Machine) {}), machine(func(m *machinev1alpha1.Machine) { m.Labels = nil }), true},
+		{"a Node that has registered and is not ready", machine(func(m *machinev1alpha1.Machine) { m.Status.Conditions[0].Status = corev1.ConditionFalse }), machine(func(m *machinev1alpha1.Machine) { m.Status.Conditions = nil }), true},
+		{"a Node that has gone", machine(func(m *machinev1alpha1.Machine) { m.Status.CurrentStatus.Phase = machinev1alpha1.MachineUnknown }), machine(func(*machinev1alpha1.Machine) {}), true},
 		{"a Machine that leaves", machine(func(m *machinev1alpha1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }), machine(func(*machinev1alpha1.Machine) {}), true},
 		{"a heartbeat", machine(func(m *machinev1alpha1.Machine) { m.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(start) }), machine(func(*machinev1alpha1.Machine) {}), false},
 		{"a pool that grows", machineDeployment(func(d *machinev1alpha1.MachineDeployment) { d.Spec.Replicas = 2 }), machineDeployment(func(*machinev1alpha1.MachineDeployment) {}), true},

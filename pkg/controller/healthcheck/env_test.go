@@ -17,9 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesfake "k8s.io/client-go/kubernetes/fake"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	clienttesting "k8s.io/client-go/testing"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -50,18 +47,12 @@ var request = reconcile.Request{NamespacedName: client.ObjectKey{Name: namespace
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// fixture is a seed with one shoot, the shoot's API server, and the reconcilers.
+// fixture is a seed with one shoot, and the reconcilers.
 type fixture struct {
 	*WithT
 	t     *testing.T
 	seed  client.Client
 	clock *testclock.FakeClock
-
-	// nodes is the shoot's API server; opened counts clients made for it, asked the lists of Nodes.
-	nodes         corev1client.NodeInterface
-	opened, asked int
-	openErr       error
-	askErr        error
 
 	// writes are the patches of a status, writeErr is what the next one says.
 	writes   []string
@@ -79,7 +70,6 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 		WithStatusSubresource(&extensionsv1alpha1.ControlPlane{}, &extensionsv1alpha1.Network{}, &extensionsv1alpha1.Worker{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: f.patch}).
 		Build()
-	f.setNodes()
 	return f
 }
 
@@ -92,22 +82,6 @@ func testScheme(t testing.TB) *runtime.Scheme {
 		NewWithT(t).Expect(add(scheme)).To(Succeed())
 	}
 	return scheme
-}
-
-// setNodes makes the Nodes of the shoot.
-func (f *fixture) setNodes(nodes ...runtime.Object) {
-	clients := kubernetesfake.NewClientset(nodes...)
-	clients.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		f.asked++
-		return f.askErr != nil, nil, f.askErr
-	})
-	f.nodes = clients.CoreV1().Nodes()
-}
-
-func (f *fixture) open(_ context.Context, got string) (corev1client.NodeInterface, error) {
-	f.Expect(got).To(Equal(namespace))
-	f.opened++
-	return f.nodes, f.openErr
 }
 
 func (f *fixture) patch(ctx context.Context, c client.Client, subresource string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -135,7 +109,7 @@ func (f *fixture) checker(kindName string) *checker {
 		f.checkers = map[string]*checker{}
 		classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 		f.Expect(err).NotTo(HaveOccurred())
-		for _, kind := range kinds(f.seed, newShoots(f.open, f.clock), f.withoutShootWebhooks) {
+		for _, kind := range kinds(f.seed, f.withoutShootWebhooks) {
 			f.checkers[kind.name] = &checker{
 				Options: Options{Shared: reconciler.Shared{Classes: classes, ShootClusters: reconciler.NewClusters(f.seed)}, SyncPeriod: syncPeriod},
 				kind:    kind, reader: f.seed, writer: f.seed, clock: f.clock,
@@ -235,17 +209,23 @@ func newMachineDeployment(replicas int32) *machinev1alpha1.MachineDeployment {
 	}
 }
 
+// newMachine returns a running Machine whose Node is ready.
 func newMachine(name, nodeName string) *machinev1alpha1.Machine {
-	return &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: name, Labels: map[string]string{machinev1alpha1.NodeLabelKey: nodeName},
-	}}
+	machine := newMachineOf(nodeName, machinev1alpha1.MachineRunning, corev1.ConditionTrue)
+	machine.Name = name
+	return machine
 }
 
-func newNodeObject(name string, ready corev1.ConditionStatus) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(start.Add(-time.Hour))},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+// newMachineOf returns a Machine whose Node has the condition Ready; without a status, the Node has not registered.
+func newMachineOf(nodeName string, phase machinev1alpha1.MachinePhase, ready corev1.ConditionStatus) *machinev1alpha1.Machine {
+	machine := &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "machine-" + nodeName, Labels: map[string]string{machinev1alpha1.NodeLabelKey: nodeName},
+	}}
+	machine.Status.CurrentStatus.Phase = phase
+	if ready != "" {
+		machine.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 	}
+	return machine
 }
 
 // healthyWorker is all that a healthy Worker with one Node needs in the seed.
@@ -256,10 +236,10 @@ func healthyWorker() []client.Object {
 	}
 }
 
-func names(n int) []runtime.Object {
-	out := make([]runtime.Object, 0, n)
+func unreadyMachines(n int) []client.Object {
+	out := make([]client.Object, 0, n)
 	for i := range n {
-		out = append(out, newNodeObject(fmt.Sprintf("node-%d", i), corev1.ConditionFalse))
+		out = append(out, newMachineOf(fmt.Sprintf("node-%d", i), machinev1alpha1.MachineRunning, corev1.ConditionFalse))
 	}
 	return out
 }

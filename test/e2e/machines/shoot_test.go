@@ -164,7 +164,7 @@ func (s *shoot) generateSecrets(ctx context.Context) secretNames {
 	const inside = v1beta1constants.DeploymentNameKubeAPIServer
 	admin := access("admin", "e2e", s.address, "system:masters")
 	s.connect(admin.Data[secretsutils.DataKeyKubeconfig])
-	// The access of gardenlet and of the extension's health checks.
+	// The access of gardenlet.
 	gardener := access("gardener-access", "e2e", inside+"."+namespace+".svc", "system:masters")
 	Expect(l.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1beta1constants.SecretNameGardener}, Data: gardener.Data,

@@ -5,22 +5,16 @@
 package healthcheck_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -83,8 +77,8 @@ func create[T client.Object](ctx context.Context, c client.Client, obj T) T {
 	Expect(ok).To(BeTrue())
 	Expect(c.Create(ctx, obj)).To(Succeed())
 	switch got := any(obj).(type) {
-	case *corev1.Node:
-		got.Status = any(want).(*corev1.Node).Status
+	case *machinev1alpha1.Machine:
+		got.Status = any(want).(*machinev1alpha1.Machine).Status
 	case *appsv1.Deployment:
 		got.Status = any(want).(*appsv1.Deployment).Status
 	case *machinev1alpha1.MachineDeployment:
@@ -155,46 +149,20 @@ func newMachineDeployment(namespace string, replicas int32) *machinev1alpha1.Mac
 	}
 }
 
-func newNode(name string) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+func newMachine(namespace, node string) *machinev1alpha1.Machine {
+	return &machinev1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine", Labels: map[string]string{machinev1alpha1.NodeLabelKey: node}},
+		Status: machinev1alpha1.MachineStatus{
+			CurrentStatus: machinev1alpha1.CurrentStatus{Phase: machinev1alpha1.MachineRunning},
+			Conditions:    []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
-// kubelet writes whether a Node is ready, and machine-controller-manager's hand copies that to its Machine.
-func kubelet(ctx context.Context, namespace string, node *corev1.Node, ready corev1.ConditionStatus) {
+// copied is machine-controller-manager's hand on a Machine whose Node has become ready or not.
+func copied(ctx context.Context, machine *machinev1alpha1.Machine, ready corev1.ConditionStatus) {
 	GinkgoHelper()
-	change(ctx, shoot, node, true, func(node *corev1.Node) { node.Status.Conditions[0].Status = ready })
-	machine := &machinev1alpha1.Machine{ObjectMeta: meta(namespace, node.Name)}
-	change(ctx, seed, machine, true, func(machine *machinev1alpha1.Machine) { machine.Status.Conditions = node.Status.Conditions })
-}
-
-// access writes the Secret with the access to the shoot: that of a new user, who may list Nodes.
-func access(ctx context.Context, namespace, user string) {
-	GinkgoHelper()
-	allow(ctx, user)
-	path, err := shootEnv.ServiceAccountKubeconfig(GinkgoT().TempDir(), metav1.NamespaceSystem, user)
-	Expect(err).NotTo(HaveOccurred())
-	kubeconfig, err := os.ReadFile(path)
-	Expect(err).NotTo(HaveOccurred())
-	writeAccess(ctx, namespace, kubeconfig)
-}
-
-func writeAccess(ctx context.Context, namespace string, kubeconfig []byte) {
-	GinkgoHelper()
-	secret := &corev1.Secret{ObjectMeta: meta(namespace, "gardener-internal")}
-	Expect(client.IgnoreAlreadyExists(seed.Create(ctx, secret))).To(Succeed())
-	change(ctx, seed, secret, false, func(secret *corev1.Secret) { secret.Data = map[string][]byte{"kubeconfig": kubeconfig} })
-}
-
-func allow(ctx context.Context, user string) {
-	GinkgoHelper()
-	Expect(shoot.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "read-nodes"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: user}},
-	})).To(Succeed())
+	change(ctx, seed, machine, true, func(machine *machinev1alpha1.Machine) { machine.Status.Conditions[0].Status = ready })
 }
 
 // condition reads a condition for Eventually; the zero one if there is none.
@@ -208,29 +176,6 @@ func condition(ctx context.Context, obj extensionsv1alpha1.Object, conditionType
 		}
 		return gardencorev1beta1.Condition{}, nil
 	}
-}
-
-// nodeLists is how often the shoot's API server has been asked for Nodes, by its own count.
-func nodeLists(ctx context.Context) int {
-	GinkgoHelper()
-	clientset, err := kubernetes.NewForConfig(shootEnv.Config)
-	Expect(err).NotTo(HaveOccurred())
-	metrics, err := clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	Expect(err).NotTo(HaveOccurred())
-
-	total := 0
-	lines := bufio.NewScanner(strings.NewReader(string(metrics)))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="nodes"`) && strings.Contains(line, `verb="LIST"`) {
-			count, err := strconv.Atoi(line[strings.LastIndex(line, " ")+1:])
-			Expect(err).NotTo(HaveOccurred())
-			total += count
-		}
-	}
-	Expect(lines.Err()).NotTo(HaveOccurred())
-	return total
 }
 
 // elapse lets time go by in which something is counted.

@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package healthcheck_test runs the health check controllers against two real API servers, that of a seed and that of a
-// shoot, with no more permissions than they say they need. Its hand is that of gardener-resource-manager, of
-// machine-controller-manager and of the kubelets.
+// Package healthcheck_test runs the health check controllers against a real API server, that of a seed, with no more
+// permissions than they say they need. Its hand is that of gardener-resource-manager and of machine-controller-manager.
 package healthcheck_test
 
 import (
@@ -16,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -44,14 +42,11 @@ const (
 )
 
 var (
-	env       *environment.Environment
-	seed      client.Client
-	shootEnv  *environment.Environment
-	shoot     client.Client
-	requests  = &suite.Recorder{}
-	mgr       manager.Manager
-	instance  *suite.Running
-	readNodes = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}}}
+	env      *environment.Environment
+	seed     client.Client
+	requests = &suite.Recorder{}
+	mgr      manager.Manager
+	instance *suite.Running
 )
 
 func TestHealthCheck(t *testing.T) {
@@ -73,13 +68,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(env.Stop)
 	seed = env.Client
 
-	By("starting the API server of the shoot")
-	shootEnv, err = environment.StartShoot(scheme)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(shootEnv.Stop)
-	shoot = shootEnv.Client
-	Expect(shoot.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "read-nodes"}, Rules: readNodes})).To(Succeed())
-
 	By("running the controllers with the permissions that they name")
 	Expect(env.CreateNamespaces(ctx, instanceNamespace)).To(Succeed())
 	run(suite.Account(ctx, env, instanceNamespace, "instance", permissions()...), scheme)
@@ -94,7 +82,6 @@ func permissions() []rbacv1.PolicyRule {
 		{APIGroups: []string{resourcesv1alpha1.SchemeGroupVersion.Group}, Resources: []string{"managedresources"}, Verbs: read},
 		{APIGroups: []string{machinev1alpha1.GroupName}, Resources: []string{"machines", "machinedeployments"}, Verbs: read},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{"machine-controller-manager"}, Verbs: read},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"gardener", "gardener-internal"}, Verbs: []string{"get"}},
 	}
 }
 

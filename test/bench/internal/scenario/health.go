@@ -89,6 +89,9 @@ func (s subject) healthTurn(ctx context.Context, round string) error {
 			}
 		}
 	}
+	if err := s.world.DropMachines(ctx, namespaces); err != nil {
+		return err
+	}
 	for _, name := range []string{"Worker", "ControlPlane"} {
 		if err := s.dropAll(ctx, kinds[name], round, objects[name]); err != nil {
 			return fmt.Errorf("%s, deleting objects of kind %s: %w", s.program, name, err)

@@ -59,8 +59,8 @@ func HealthChecks() []HealthCheck {
 }
 
 // PrepareHealth creates what the health checks need in the namespaces of shoots before there are Workers: access to the
-// shoot's API server, and healthy components of gardenlet. The API server of all shoots is that of the bench, with one Node,
-// which is as many as each Worker has.
+// shoot's API server, healthy components of gardenlet, and a Machine. The API server of all shoots is that of the bench, with
+// one Node, which is as many as each Worker has. DropMachines deletes the Machines.
 func (w *World) PrepareHealth(ctx context.Context, namespaces []string) error {
 	if err := w.env.CreateNamespaces(ctx, shootNamespace); err != nil {
 		return err
@@ -91,8 +91,11 @@ func (w *World) PrepareHealth(ctx context.Context, namespaces []string) error {
 		return err
 	}
 
-	var objects []client.Object
+	var objects, machines []client.Object
 	for _, namespace := range namespaces {
+		machines = append(machines, &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: node.Name, Labels: map[string]string{machinev1alpha1.NodeLabelKey: node.Name},
+		}})
 		objects = append(objects,
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gardener-internal"}, Data: map[string][]byte{"kubeconfig": kubeconfig}},
 			&resourcesv1alpha1.ManagedResource{
@@ -100,7 +103,10 @@ func (w *World) PrepareHealth(ctx context.Context, namespaces []string) error {
 				Spec:       resourcesv1alpha1.ManagedResourceSpec{SecretRefs: []corev1.LocalObjectReference{}},
 			})
 	}
-	if err := w.CreateAll(ctx, objects); err != nil {
+	if err := w.CreateAll(ctx, append(objects, machines...)); err != nil {
+		return err
+	}
+	if err := w.SetHealth(ctx, HealthCheck{set: setMachine}, machines, true); err != nil {
 		return err
 	}
 	check := HealthCheck{find: deployment, set: setDeployment}
@@ -109,6 +115,16 @@ func (w *World) PrepareHealth(ctx context.Context, namespaces []string) error {
 		return err
 	}
 	return w.SetHealth(ctx, check, deployments, true)
+}
+
+// DropMachines deletes the Machines, without which no Worker goes.
+func (w *World) DropMachines(ctx context.Context, namespaces []string) error {
+	for _, namespace := range namespaces {
+		if err := w.Client.DeleteAllOf(ctx, &machinev1alpha1.Machine{}, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Targets returns the objects that a check is about, one for each namespace.
@@ -196,4 +212,11 @@ func setMachineDeployment(obj client.Object, healthy bool) {
 			Name: d.Name + "-1", LastOperation: machinev1alpha1.LastOperation{Description: "there is no room", LastUpdateTime: metav1.Now()},
 		}}
 	}
+}
+
+// setMachine writes what machine-controller-manager says of a Machine whose Node is ready.
+func setMachine(obj client.Object, healthy bool) {
+	machine := obj.(*machinev1alpha1.Machine)
+	machine.Status.CurrentStatus.Phase = machinev1alpha1.MachineRunning
+	machine.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionStatus(conditionStatus(healthy))}}
 }
