@@ -12,15 +12,13 @@ package backup
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -43,11 +41,6 @@ type Store struct {
 	root *os.Root
 	// removeAll is the root's. A test ends a removal with it half-way.
 	removeAll func(name string) error
-
-	mu sync.Mutex
-	// aside are the hidden names under which something is on its way out, by what it was called. To look for them in the root
-	// would take the longer the more buckets there are.
-	aside map[string][]string
 }
 
 // Open opens the store below dir, an existing folder in which this process may create folders, and removes what an
@@ -60,7 +53,7 @@ func open(dir string, removeAll func(name string) error) (*Store, error) {
 		return nil, fmt.Errorf("opening backup folder %s: %w: create it on the node and mount it there", dir, err)
 	}
 
-	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll, aside: map[string][]string{}}
+	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll}
 	if removeAll != nil {
 		store.removeAll = removeAll
 	}
@@ -131,7 +124,7 @@ func (s *Store) RemoveBucket(name string) error {
 	if err := CheckBucketName(name); err != nil {
 		return err
 	}
-	if err := s.remove(name, name); err != nil {
+	if err := s.remove(name); err != nil {
 		return fmt.Errorf("removing bucket %s in %s: %w", name, s.dir, err)
 	}
 	return nil
@@ -155,76 +148,43 @@ func (s *Store) RemoveEntry(bucket, entry string) error {
 		return fmt.Errorf("bucket %s in %s is a %s and not a folder: remove it", bucket, s.dir, kindOf(info))
 	}
 
-	if err := s.remove(path.Join(bucket, entry), entry); err != nil {
+	if err := s.remove(path.Join(bucket, entry)); err != nil {
 		return fmt.Errorf("removing entry %s of bucket %s in %s: %w", entry, bucket, s.dir, err)
 	}
 	return nil
 }
 
-// remove renames what is at file to a hidden name in the root, which is atomic, and then removes everything that has been
-// put aside under name.
-func (s *Store) remove(file, name string) error {
-	aside := asidePrefix + name + "-" + rand.Text()
-	if err := s.root.Rename(file, aside); err == nil {
-		s.note(name, aside)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+// remove renames what is at file to a hidden name in the root, which is atomic, and then removes it there. What an earlier
+// attempt has left under that name goes first.
+func (s *Store) remove(file string) error {
+	aside := asideOf(file)
+	if err := s.removeAll(aside); err != nil {
 		return err
 	}
-	return s.clear(name)
+	if err := s.root.Rename(file, aside); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return s.removeAll(aside)
 }
 
-// sweep removes what an earlier process has put aside. Nobody else uses the store yet.
+// asideOf returns the hidden name of what was at file. It is always the same one, so that the next attempt finds it.
+func asideOf(file string) string {
+	sum := sha256.Sum256([]byte(file)) // buckets may have entries of the same name
+	return fmt.Sprintf("%s%s-%x", asidePrefix, path.Base(file), sum[:8])
+}
+
+// sweep removes what an earlier process has put aside.
 func (s *Store) sweep() error {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
-	if err != nil {
-		return err
-	}
+	errs := []error{err}
 	for _, entry := range entries {
-		rest, isAside := strings.CutPrefix(entry.Name(), asidePrefix)
-		// The random part has no hyphen.
-		if i := strings.LastIndex(rest, "-"); isAside && i >= 0 {
-			s.note(rest[:i], entry.Name())
+		if strings.HasPrefix(entry.Name(), asidePrefix) {
+			errs = append(errs, s.removeAll(entry.Name()))
 		}
 	}
-	var errs []error
-	for _, name := range slices.Collect(maps.Keys(s.aside)) {
-		errs = append(errs, s.clear(name))
-	}
 	return errors.Join(errs...)
-}
-
-// note remembers that something has been put aside under name.
-func (s *Store) note(name, aside string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.aside[name] = append(s.aside[name], aside)
-}
-
-// clear removes what has been put aside under name. What can't be removed is tried again the next time.
-func (s *Store) clear(name string) error {
-	s.mu.Lock()
-	asides := slices.Clone(s.aside[name])
-	s.mu.Unlock()
-
-	var errs []error
-	for _, aside := range asides {
-		if err := s.removeAll(aside); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		s.forget(name, aside)
-	}
-	return errors.Join(errs...)
-}
-
-func (s *Store) forget(name, aside string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if left := slices.DeleteFunc(s.aside[name], func(other string) bool { return other == aside }); len(left) > 0 {
-		s.aside[name] = left
-	} else {
-		delete(s.aside, name)
-	}
 }
 
 // checkWritable finds out whether folders can be created, by creating one. Asking for the permission bits would miss a
