@@ -176,22 +176,16 @@ type validator[O any] struct {
 	check func(ctx context.Context, obj, old *O) (field.ErrorList, error)
 }
 
-// Validate implements extensionswebhook.Validator.
+// Validate implements extensionswebhook.Validator. The library gives it nothing but objects of the type with which it is registered.
 func (v *validator[O]) Validate(ctx context.Context, newObj, oldObj client.Object) error {
-	obj, ok := any(newObj).(*O)
-	if !ok {
-		return fmt.Errorf("%T is not what this webhook is for", newObj)
-	}
 	if newObj.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	old := new(O)
 	if oldObj != nil {
-		if old, ok = any(oldObj).(*O); !ok {
-			return fmt.Errorf("%T is not what this webhook is for", oldObj)
-		}
+		old = any(oldObj).(*O)
 	}
-	errs, err := v.check(ctx, obj, old)
+	errs, err := v.check(ctx, any(newObj).(*O), old)
 	if err != nil {
 		return err
 	}

@@ -135,10 +135,7 @@ type imageMerger struct{}
 
 // Mutate implements extensionswebhook.Mutator.
 func (*imageMerger) Mutate(_ context.Context, newObj, _ client.Object) error {
-	profile, ok := newObj.(*gardencorev1beta1.NamespacedCloudProfile)
-	if !ok {
-		return fmt.Errorf("%T is not what this webhook is for", newObj)
-	}
+	profile := newObj.(*gardencorev1beta1.NamespacedCloudProfile)
 	status := &profile.Status.CloudProfileSpec
 	if profile.DeletionTimestamp != nil || status.Type != localv1alpha1.Type || profile.Spec.ProviderConfig == nil {
 		return nil

@@ -151,9 +151,3 @@ func TestAnImageForTheCapabilitiesOfTheMachineType(t *testing.T) {
 	profile.Spec.MachineTypes[0].Capabilities = nil
 	g.Expect(NewShoot(reader(profile, seed())).Validate(t.Context(), shoot(), nil)).To(Succeed())
 }
-
-func TestValidatorsRefuseObjectsOfOtherKinds(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(NewShoot(nil).Validate(t.Context(), &corev1.Secret{}, nil)).To(MatchError(ContainSubstring("*v1.Secret is not what this webhook is for")))
-	g.Expect(NewShoot(nil).Validate(t.Context(), shoot(), &corev1.Secret{})).To(MatchError(ContainSubstring("*v1.Secret is not what this webhook is for")))
-}
