@@ -33,11 +33,7 @@ const formatVersion = "v1\n"
 // fraction of the time of YAML, and for most calls all that is needed is the hash.
 type documents [][]byte
 
-type kindFinder interface {
-	GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error)
-}
-
-func newDocuments(objects []client.Object, kinds kindFinder) (documents, error) {
+func newDocuments(objects []client.Object, kinds client.Client) (documents, error) {
 	byKey := map[string][]byte{}
 	for i, obj := range objects {
 		gvk, data, err := newDocument(obj, kinds)
@@ -58,7 +54,7 @@ func newDocuments(objects []client.Object, kinds kindFinder) (documents, error) 
 	return out, nil
 }
 
-func newDocument(obj client.Object, kinds kindFinder) (gvk schema.GroupVersionKind, data []byte, err error) {
+func newDocument(obj client.Object, kinds client.Client) (gvk schema.GroupVersionKind, data []byte, err error) {
 	if obj == nil {
 		return gvk, nil, errors.New("it is nil")
 	}

@@ -23,8 +23,6 @@ package resources
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,13 +98,10 @@ type Writer struct {
 	metrics    *metrics.Resources
 }
 
-// remembered is what was written last for a ManagedResource, or what was found to be as wanted.
+// remembered is how a ManagedResource was after it was written last, or found to be as wanted.
 type remembered struct {
-	// inputs is the hash of what was wanted.
-	inputs [sha256.Size]byte
-	// uid and resourceVersion are those of the ManagedResource after that. They are empty if it is not known how a write
-	// ended, or if another method changed the ManagedResource: then the next Apply writes, whatever a cache says that may
-	// not have seen this yet.
+	// uid and resourceVersion are empty if it is not known how a write ended, or if another method changed the
+	// ManagedResource: then the next Apply writes, whatever a cache says that may not have seen this yet.
 	uid             types.UID
 	resourceVersion string
 	// deleted tells that Delete has deleted it since, and uid which one that was; empty if there was none.
@@ -170,23 +165,22 @@ func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
 
 	last, known := w.recall(want.key())
 	switch {
-	case known && last == want.remembered(current):
-		return true, nil
-	case (!known || last.inputs == want.inputs && last.resourceVersion != "") && want.isMetBy(current):
-		// The first time, or somebody touched it, but not what matters here: most of the time that is GRM, which
-		// writes the status. It says so there if the Secret is gone, and nobody looks if GRM has read it.
-		created := false
-		if !isApplied(current) {
-			var err error
-			if created, err = w.ensureSecret(ctx, want, true); err != nil {
-				return false, err
-			}
-		}
-		w.remembered.Add(want.key(), want.remembered(current))
-		return !created, nil
-	default:
+	case known && !w.hasSeen(current), !want.isMetBy(current):
 		return false, w.write(ctx, want, current, true)
+	case last.resourceVersion == current.ResourceVersion:
+		return true, nil
 	}
+	// The first time, or somebody touched it, but not what matters here: most of the time that is GRM, which writes the
+	// status. It says so there if the Secret is gone, and nobody looks if GRM has read it.
+	created := false
+	if !isApplied(current) {
+		var err error
+		if created, err = w.ensureSecret(ctx, want, true); err != nil {
+			return false, err
+		}
+	}
+	w.remember(current)
+	return !created, nil
 }
 
 // isApplied reports whether GRM has applied the objects as the ManagedResource is now, for which it has read the Secret.
@@ -218,7 +212,7 @@ func (w *Writer) write(ctx context.Context, want *plan, current *resourcesv1alph
 	if err != nil {
 		return fmt.Errorf("writing it: %w", err)
 	}
-	w.remembered.Add(want.key(), want.remembered(mr))
+	w.remember(mr)
 	return nil
 }
 
@@ -265,12 +259,9 @@ func (w *Writer) Check(ctx context.Context, live client.Reader, key client.Objec
 // hasSeen reports whether a ManagedResource, which may come from a cache that lags behind, is as it was after the last Apply
 // of this Writer, or newer. It is false if that is not known.
 func (w *Writer) hasSeen(mr *resourcesv1alpha1.ManagedResource) bool {
-	last, known := w.recall(client.ObjectKeyFromObject(mr))
-	if !known || last.resourceVersion == "" || last.uid != mr.UID {
-		return false
-	}
+	last, _ := w.recall(client.ObjectKeyFromObject(mr))
 	order, err := resourceversion.CompareResourceVersion(mr.ResourceVersion, last.resourceVersion)
-	return err == nil && order >= 0
+	return err == nil && order >= 0 && last.uid == mr.UID
 }
 
 // Delete deletes the ManagedResource and the Secrets it refers to, and reports whether it is gone. It is not as long as
@@ -337,6 +328,10 @@ func (w *Writer) delete(ctx context.Context, key client.ObjectKey, keepObjects b
 	return gone, nil
 }
 
+func (w *Writer) remember(mr *resourcesv1alpha1.ManagedResource) {
+	w.remembered.Add(client.ObjectKeyFromObject(mr), remembered{uid: mr.UID, resourceVersion: mr.ResourceVersion})
+}
+
 func (w *Writer) recall(key client.ObjectKey) (remembered, bool) {
 	value, ok := w.remembered.Get(key)
 	if !ok {
@@ -355,7 +350,6 @@ type plan struct {
 	ManagedResource
 	documents  documents
 	secretName string
-	inputs     [sha256.Size]byte
 }
 
 func (w *Writer) plan(mr ManagedResource) (*plan, error) {
@@ -370,17 +364,7 @@ func (w *Writer) plan(mr ManagedResource) (*plan, error) {
 
 	out := &plan{ManagedResource: mr, documents: docs, secretName: secretNamePrefix + mr.Name + "-" + docs.hash()}
 	out.Labels = utils.MergeStringMaps(mr.Labels, map[string]string{LabelOrigin: Origin})
-
-	inputs, err := json.Marshal([]any{out.secretName, mr.Class, out.Labels, mr.InjectedLabels, mr.OwnerReferences})
-	if err != nil {
-		return nil, err
-	}
-	out.inputs = sha256.Sum256(inputs)
 	return out, nil
-}
-
-func (p *plan) remembered(mr *resourcesv1alpha1.ManagedResource) remembered {
-	return remembered{inputs: p.inputs, uid: mr.UID, resourceVersion: mr.ResourceVersion}
 }
 
 // mutate makes mr what is wanted and leaves alone what this package does not know of.
@@ -474,7 +458,6 @@ func (w *Writer) createSecret(ctx context.Context, want *plan) error {
 		return fmt.Errorf("%d objects take %d bytes: %w", len(want.documents), len(data), ErrTooLarge)
 	}
 
-	immutable := true
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: want.Namespace,
@@ -485,7 +468,7 @@ func (w *Writer) createSecret(ctx context.Context, want *plan) error {
 			},
 		},
 		Type:      corev1.SecretTypeOpaque,
-		Immutable: &immutable,
+		Immutable: new(true),
 		Data:      map[string][]byte{resourcesv1alpha1.CompressedDataKey: data},
 	}
 
