@@ -68,7 +68,7 @@ func TestEnsureSendsWhatIsNeeded(t *testing.T) {
 			g := NewWithT(t)
 			c, requests := counted(t, tt.before...)
 			obj := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
-			g.Expect((&Operation[infrastructureType]{}).Ensure(t.Context(), Target{Client: c, Live: c}, obj, tt.isThere, func() error {
+			g.Expect((&Operation[infrastructureType]{written: &written{}}).Ensure(t.Context(), Target{Client: c, Live: c}, obj, tt.isThere, func() error {
 				obj.Data = map[string][]byte{"key": []byte("right")}
 				return nil
 			})).To(Succeed())
@@ -86,7 +86,7 @@ func TestEnsureLeavesAloneWhatIsRefused(t *testing.T) {
 	c, requests := counted(t, theirs)
 	refusal := errors.New("it is somebody else's")
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
-	err := (&Operation[infrastructureType]{}).Ensure(t.Context(), Target{Client: c, Live: c}, s, false, func() error {
+	err := (&Operation[infrastructureType]{written: &written{}}).Ensure(t.Context(), Target{Client: c, Live: c}, s, false, func() error {
 		if s.ResourceVersion != "" && s.Labels["ours"] == "" {
 			return refusal
 		}
@@ -102,7 +102,7 @@ func TestEnsureDoesNotOverwriteWhatChangedSinceItWasLookedAt(t *testing.T) {
 	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1"}}
 	c, _ := counted(t, theirs)
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
-	err := (&Operation[infrastructureType]{}).Ensure(t.Context(), Target{Client: c, Live: c}, s, true, func() error {
+	err := (&Operation[infrastructureType]{written: &written{}}).Ensure(t.Context(), Target{Client: c, Live: c}, s, true, func() error {
 		younger := s.DeepCopy()
 		younger.Data = map[string][]byte{"owner": []byte("younger")}
 		g.Expect(c.Update(t.Context(), younger)).To(Succeed())

@@ -125,7 +125,7 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 	}
 
 	o.written.set(id, version{})
-	if err := apply(ctx, t.Client, desired); err != nil {
+	if err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(FieldOwner), client.ForceOwnership); err != nil {
 		return about("applying", obj, err)
 	}
 	current := blank(obj)
@@ -140,21 +140,7 @@ func (o *Operation[T]) Apply(ctx context.Context, t Target, obj client.Object) e
 // Create creates an object unless there is one of its name, and puts what there is into obj. It is for objects that can't
 // be changed, as Pods, and for what is generated once, as keys.
 func (o *Operation[T]) Create(ctx context.Context, t Target, obj client.Object) error {
-	id, current := t.of(obj), blank(obj)
-	err := t.reader().Get(ctx, id.key, current)
-	if apierrors.IsNotFound(err) {
-		o.written.set(id, version{})
-		if err = t.Client.Create(ctx, obj); !apierrors.IsAlreadyExists(err) {
-			return about("creating", obj, err)
-		}
-		// The cache has not seen it yet, or leaves it out.
-		err = t.Live.Get(ctx, id.key, current)
-	}
-	if err != nil {
-		return about("reading", obj, err)
-	}
-	set(obj, current)
-	return nil
+	return o.Ensure(ctx, t, obj, true, func() error { return nil })
 }
 
 // Ensure is for objects that may be somebody else's, and for those that are to have nothing but what they are given: change sees
@@ -165,28 +151,26 @@ func (o *Operation[T]) Create(ctx context.Context, t Target, obj client.Object) 
 // read. Else it is created, and read only if there is one. change may be called twice; an object that is there has a resource
 // version. Afterwards obj has the state of the API server.
 func (o *Operation[T]) Ensure(ctx context.Context, t Target, obj client.Object, isThere bool, change func() error) error {
-	key, wanted := client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)
-	create := func() error {
-		set(obj, wanted.DeepCopyObject().(client.Object))
+	key, current := client.ObjectKeyFromObject(obj), blank(obj)
+	var err error
+	if isThere {
+		err = t.reader().Get(ctx, key, current)
+	}
+	if !isThere || apierrors.IsNotFound(err) {
 		if err := change(); err != nil {
 			return err
 		}
-		return about("creating", obj, t.Client.Create(ctx, obj))
-	}
-	if !isThere {
-		if err := create(); !apierrors.IsAlreadyExists(err) {
-			return err
+		o.written.set(t.of(obj), version{})
+		if err := t.Client.Create(ctx, obj); !apierrors.IsAlreadyExists(err) {
+			return about("creating", obj, err)
 		}
-	}
-
-	current := blank(obj)
-	err := t.reader().Get(ctx, key, current)
-	if apierrors.IsNotFound(err) && isThere {
-		return create()
+		// The cache has not seen it yet, or leaves it out.
+		err = t.Live.Get(ctx, key, current)
 	}
 	if err != nil {
-		return about("reading", wanted, err)
+		return about("reading", obj, err)
 	}
+
 	set(obj, current)
 	before := obj.DeepCopyObject().(client.Object)
 	if err := change(); err != nil {
@@ -341,10 +325,6 @@ func (r *Reconciler[T]) writtenBy(op *Operation[T]) *written {
 
 func (t Target) of(obj client.Object) target {
 	return target{cluster: t.ID, kind: reflect.TypeOf(obj), key: client.ObjectKeyFromObject(obj)}
-}
-
-func apply(ctx context.Context, c client.Client, obj *unstructured.Unstructured) error {
-	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(FieldOwner), client.ForceOwnership)
 }
 
 // toApply returns what is sent of an object: all but its status and what the API server sets.
