@@ -36,9 +36,8 @@ type Credentials struct {
 	list func(ctx context.Context) (map[string]corev1.SecretReference, error)
 	// held has the Secrets that have got the finalizer, as long as that is believed.
 	held *utilcache.Expiring
-	// finalizers is held by whoever may write one, so that none is taken off while another object puts it on.
-	finalizers sync.Mutex
 
+	// mu is held by whoever may write a finalizer, so that none is taken off while another object puts it on.
 	mu sync.Mutex
 	// users are the objects with the Secrets that they refer to or have referred to before, which may have the finalizer
 	// still; nil before the list was asked.
@@ -70,16 +69,16 @@ func (c *Credentials) Hold(ctx context.Context, user string, ref corev1.SecretRe
 	if !isComplete(ref) {
 		return ConfigurationProblem(errors.New("spec.secretRef is incomplete: set name and namespace of a Secret"), RetryMistake)
 	}
-	c.finalizers.Lock()
-	defer c.finalizers.Unlock()
-	refs, err := c.use(ctx, user, ref)
-	if err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.load(ctx); err != nil {
 		return err
 	}
+	c.add(user, ref)
 	if err := c.putOn(ctx, ref); err != nil {
 		return err
 	}
-	_, err = c.takeOff(ctx, user, refs.Delete(ref))
+	_, err := c.takeOff(ctx, user, c.users[user].Clone().Delete(ref))
 	return err
 }
 
@@ -89,25 +88,22 @@ func (c *Credentials) Release(ctx context.Context, user string, ref corev1.Secre
 	if !isComplete(ref) {
 		return false, nil
 	}
-	c.finalizers.Lock()
-	defer c.finalizers.Unlock()
-	refs, err := c.use(ctx, user, ref)
-	if err != nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.load(ctx); err != nil {
 		return false, err
 	}
-	missing, err := c.takeOff(ctx, user, refs)
+	c.add(user, ref)
+	missing, err := c.takeOff(ctx, user, c.users[user].Clone())
 	return !missing.Has(ref) && err == nil, err
 }
 
 // forget lets go of the Secrets of an object that is gone, which it may be without Release: one without our finalizer, as it was
 // deleted soon after its creation, or one that was gone already when an old cache listed it.
 func (c *Credentials) forget(ctx context.Context, user string) error {
-	c.finalizers.Lock()
-	defer c.finalizers.Unlock()
 	c.mu.Lock()
-	refs := c.users[user].Clone()
-	c.mu.Unlock()
-	_, err := c.takeOff(ctx, user, refs)
+	defer c.mu.Unlock()
+	_, err := c.takeOff(ctx, user, c.users[user].Clone())
 	return err
 }
 
@@ -121,18 +117,7 @@ func (c *Credentials) Start(ctx context.Context) error {
 	return nil
 }
 
-// use notes that an object refers to a Secret, and returns all that it refers to or has referred to.
-func (c *Credentials) use(ctx context.Context, user string, ref corev1.SecretReference) (sets.Set[corev1.SecretReference], error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.load(ctx); err != nil {
-		return nil, err
-	}
-	c.add(user, ref)
-	return c.users[user].Clone(), nil
-}
-
-// load asks the list unless that has been done. The lock is to be held.
+// load asks the list unless that has been done.
 func (c *Credentials) load(ctx context.Context) error {
 	if c.users != nil {
 		return nil
@@ -150,7 +135,7 @@ func (c *Credentials) load(ctx context.Context) error {
 	return nil
 }
 
-// add notes that an object refers to a Secret. The lock is to be held.
+// add notes that an object refers to a Secret.
 func (c *Credentials) add(user string, ref corev1.SecretReference) {
 	if c.users[user] == nil {
 		c.users[user] = sets.New[corev1.SecretReference]()
@@ -158,15 +143,10 @@ func (c *Credentials) add(user string, ref corev1.SecretReference) {
 	c.users[user].Insert(ref)
 }
 
-// drop notes that an object does not refer to a Secret any more, and reports whether another one does.
-func (c *Credentials) drop(user string, ref corev1.SecretReference) (isUsed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.users[user].Delete(ref); len(c.users[user]) == 0 {
-		delete(c.users, user)
-	}
-	for _, refs := range c.users {
-		if refs.Has(ref) {
+// isUsedByOthers reports whether a Secret may be referred to by another object.
+func (c *Credentials) isUsedByOthers(user string, ref corev1.SecretReference) bool {
+	for other, refs := range c.users {
+		if other != user && refs.Has(ref) {
 			return true
 		}
 	}
@@ -194,18 +174,17 @@ func (c *Credentials) putOn(ctx context.Context, ref corev1.SecretReference) err
 func (c *Credentials) takeOff(ctx context.Context, user string, refs sets.Set[corev1.SecretReference]) (missing sets.Set[corev1.SecretReference], err error) {
 	missing = sets.New[corev1.SecretReference]()
 	for ref := range refs {
-		if c.drop(user, ref) {
-			continue
+		if !c.isUsedByOthers(user, ref) {
+			c.held.Delete(ref)
+			err := c.patch(ctx, ref, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{c.finalizer}})
+			if apierrors.IsNotFound(err) {
+				missing.Insert(ref)
+			} else if err != nil {
+				return nil, fmt.Errorf("taking the finalizer off the Secret %s/%s which spec.secretRef names or has named: %w", ref.Namespace, ref.Name, err)
+			}
 		}
-		c.held.Delete(ref)
-		err := c.patch(ctx, ref, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{c.finalizer}})
-		if apierrors.IsNotFound(err) {
-			missing.Insert(ref)
-		} else if err != nil {
-			c.mu.Lock()
-			c.add(user, ref)
-			c.mu.Unlock()
-			return nil, fmt.Errorf("taking the finalizer off the Secret %s/%s which spec.secretRef names or has named: %w", ref.Namespace, ref.Name, err)
+		if c.users[user].Delete(ref); len(c.users[user]) == 0 {
+			delete(c.users, user)
 		}
 	}
 	return missing, nil
