@@ -43,8 +43,6 @@ const maxRendered = 500
 type Capabilities struct {
 	// KubeVersion is the Kubernetes version of that cluster, for example "1.34.1" or "v1.34.1".
 	KubeVersion string
-	// APIVersions are served by that cluster besides Kubernetes' own, each "GROUP/VERSION" or "GROUP/VERSION/KIND".
-	APIVersions []string
 }
 
 // Release names what a chart is rendered for.
@@ -97,12 +95,10 @@ func (r *Renderer) For(capabilities Capabilities) (*Renderer, error) {
 
 	helm := chartutil.DefaultCapabilities.Copy()
 	helm.KubeVersion = *version
-	helm.APIVersions = slices.Concat(helm.APIVersions, capabilities.APIVersions)
-	slices.Sort(helm.APIVersions)
 	return &Renderer{capabilities: helm, cache: r.cache, metrics: r.metrics}, nil
 }
 
-// Render renders the chart. It returns *unstructured.Unstructured: first those of the folder crds, then those of the templates, by file
+// Render renders the chart. It returns *unstructured.Unstructured: those of the folder crds and those of the templates, by file
 // name. They belong to the caller. Values may be anything that JSON can hold; they are put over those of the chart and checked
 // against its values.schema.json, and they are not changed. Nothing is rendered if the same was before.
 //
@@ -155,7 +151,7 @@ func (r *Renderer) inputs(archive *Archive, release Release, values map[string]a
 	}
 
 	// Maps become JSON with sorted keys.
-	inputs, err := json.Marshal([]any{archive.Digest, release, json.RawMessage(raw), r.capabilities.KubeVersion, r.capabilities.APIVersions})
+	inputs, err := json.Marshal([]any{archive.Digest, release, json.RawMessage(raw), r.capabilities.KubeVersion})
 	return normalized, fmt.Sprintf("%x", sha256.Sum256(inputs)), err
 }
 
@@ -165,22 +161,18 @@ func (r *Renderer) objects(archive *Archive, release Release, values map[string]
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
-		parsed, err := parse(file.content)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		parsed, err := parse(files[name])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file.name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		objects = append(objects, parsed...)
 	}
 	return objects, nil
 }
 
-// file is what a template or a file of the folder crds has become.
-type file struct {
-	name, content string
-}
-
-func (r *Renderer) render(archive *Archive, release Release, values map[string]any) ([]file, error) {
+// render returns what the templates have become, and the files of the folder crds, by their names.
+func (r *Renderer) render(archive *Archive, release Release, values map[string]any) (map[string]string, error) {
 	fresh, err := unshared(archive.Chart)
 	if err != nil {
 		return nil, err
@@ -205,25 +197,19 @@ func (r *Renderer) render(archive *Archive, release Release, values map[string]a
 		return nil, err
 	}
 
-	var files []file
+	maps.DeleteFunc(rendered, func(name, _ string) bool {
+		base := path.Base(name)
+		return base == "NOTES.txt" || strings.HasPrefix(base, "_")
+	})
 	for _, crd := range fresh.CRDObjects() {
-		files = append(files, file{name: crd.Filename, content: string(crd.File.Data)})
+		rendered[crd.Filename] = string(crd.File.Data)
 	}
-	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
-	for _, name := range slices.Sorted(maps.Keys(rendered)) {
-		if base := path.Base(name); base != "NOTES.txt" && !strings.HasPrefix(base, "_") {
-			files = append(files, file{name: name, content: rendered[name]})
-		}
-	}
-	return files, nil
+	return rendered, nil
 }
 
 // unshared returns a copy of a chart. Helm removes disabled subcharts from the chart it renders, and merges values into
 // it.
 func unshared(shared *chart.Chart) (*chart.Chart, error) {
-	if len(shared.Raw) == 0 {
-		return nil, errors.New("the archive does not hold the chart's files, load it with Helm's loader")
-	}
 	files := make([]*loader.BufferedFile, 0, len(shared.Raw))
 	for _, raw := range shared.Raw {
 		files = append(files, &loader.BufferedFile{Name: raw.Name, Data: raw.Data})

@@ -24,7 +24,7 @@ import (
 
 // Archive is a chart that was loaded. It is shared: do not change it.
 type Archive struct {
-	// Chart is the chart with its subcharts.
+	// Chart is the chart with its subcharts, as Helm's loader returns it.
 	Chart *chart.Chart
 	// Digest identifies its content, in the form "ALGORITHM:HEX". Archives of the same Digest render to the same. It is
 	// over the files of an embedded chart, and over the packed archive of one from a registry.
