@@ -46,7 +46,7 @@ type pulled struct {
 
 // unpack loads the chart from its packed archive.
 func (p *pulled) unpack(packed []byte) error {
-	loaded, err := load(packed, chartLimits())
+	loaded, err := load(packed)
 	p.archive = &chart.Archive{Chart: loaded, Digest: p.Chart}
 	return err
 }
@@ -153,22 +153,19 @@ func (d *disk) makeRoom(name string, size int64) error {
 
 func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
 
-// maxNesting is how deep archives of subcharts may be nested.
-const maxNesting = 4
-
-// limits bound an archive together with the archives of subcharts in it.
-type limits struct {
-	// unpackedBytes bounds what is decompressed, fileBytes each file, and files their number.
-	unpackedBytes, fileBytes int64
-	files                    int
-}
-
-// chartLimits returns the limits of charts. Helm has the same one for a file.
-func chartLimits() limits { return limits{unpackedBytes: 32 << 20, fileBytes: 5 << 20, files: 2000} }
+// An archive is bounded together with the archives of subcharts in it.
+const (
+	// maxUnpackedBytes bounds what is decompressed, and maxFiles the number of files.
+	maxUnpackedBytes, maxFiles = 32 << 20, 2000
+	// maxFileBytes bounds each file. Helm has the same limit.
+	maxFileBytes = 5 << 20
+	// maxNesting is how deep archives of subcharts may be nested.
+	maxNesting = 4
+)
 
 // load returns the chart in an archive that helm package made.
-func load(archive []byte, limits limits) (*helmchart.Chart, error) {
-	files, err := (&unpacker{limits: limits}).unpack(archive, 0)
+func load(archive []byte) (*helmchart.Chart, error) {
+	files, err := (&unpacker{}).unpack(archive, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -179,13 +176,10 @@ func load(archive []byte, limits limits) (*helmchart.Chart, error) {
 	return loaded, nil
 }
 
-// unpacker unpacks an archive and those of its subcharts within one set of limits. Helm's loader would allow 100 MiB for
-// each of them.
+// unpacker unpacks an archive and those of its subcharts. Helm's loader would allow 100 MiB for each of them.
 type unpacker struct {
-	limits limits
 	// bytes and files are how much was decompressed so far.
-	bytes int64
-	files int
+	bytes, files int
 }
 
 // countingReader counts what is decompressed, also between the files.
@@ -197,8 +191,8 @@ type countingReader struct {
 // Read implements io.Reader.
 func (r countingReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
-	if r.unpacker.bytes += int64(n); r.unpacker.bytes > r.unpacker.limits.unpackedBytes {
-		return 0, problemf(ReasonTooLarge, "decompressed it has more than %d bytes", r.unpacker.limits.unpackedBytes)
+	if r.unpacker.bytes += n; r.unpacker.bytes > maxUnpackedBytes {
+		return 0, problemf(ReasonTooLarge, "decompressed it has more than %d bytes", maxUnpackedBytes)
 	}
 	return n, err
 }
@@ -225,8 +219,8 @@ func (u *unpacker) unpack(archive []byte, depth int) (files []*loader.BufferedFi
 		case header.Typeflag == tar.TypeXGlobalHeader:
 			continue
 		}
-		if u.files++; u.files > u.limits.files {
-			return nil, problemf(ReasonTooLarge, "there are more than %d files in it", u.limits.files)
+		if u.files++; u.files > maxFiles {
+			return nil, problemf(ReasonTooLarge, "there are more than %d files in it", maxFiles)
 		}
 		folder, name, err := safeName(header)
 		if err != nil {
@@ -240,12 +234,12 @@ func (u *unpacker) unpack(archive []byte, depth int) (files []*loader.BufferedFi
 			continue
 		case seen[name]:
 			return nil, problemf(ReasonUnsafeArchive, "file %q is there twice", header.Name)
-		case header.Size > u.limits.fileBytes:
-			return nil, problemf(ReasonTooLarge, "file %q has %d bytes, more than %d", header.Name, header.Size, u.limits.fileBytes)
+		case header.Size > maxFileBytes:
+			return nil, problemf(ReasonTooLarge, "file %q has %d bytes, more than %d", header.Name, header.Size, maxFileBytes)
 		}
 		seen[name] = true
 
-		data, err := io.ReadAll(io.LimitReader(reader, u.limits.fileBytes))
+		data, err := io.ReadAll(reader)
 		if err != nil {
 			return nil, problemf(ReasonNotAChart, "unpacking it: %w", err)
 		}

@@ -135,9 +135,6 @@ func (p *Puller) Close() error {
 // with ReasonConfiguration.
 func (p *Puller) Source(config configv1alpha1.OCIChart) (chart.Source, error) {
 	refs, err := parse(config)
-	if err == nil && p.opts.Reader == nil && (config.PullSecretRef != nil || config.CABundleSecretRef != nil) {
-		err = errors.New("there is nothing to read Secrets with: set Reader")
-	}
 	if err != nil {
 		return nil, &Error{Ref: config.Ref, Reason: ReasonConfiguration, Err: err}
 	}
@@ -216,13 +213,13 @@ type source struct {
 	retryAfter atomic.Int64
 }
 
-// answer is what Load returns from since to until, or at any time if the reference is a digest.
+// answer is what Load returns until a time, or at any time if the reference is a digest.
 type answer struct {
 	archive *chart.Archive
 	err     error
 	// stale is why no registry confirmed the chart, or "".
-	stale        Reason
-	since, until time.Time
+	stale Reason
+	until time.Time
 }
 
 // Load implements chart.Source.
@@ -250,16 +247,10 @@ func (s *source) Load(ctx context.Context) (*chart.Archive, error) {
 // known returns the last answer if it still holds, or nil.
 func (s *source) known() *answer {
 	last := s.answer.Load()
-	if last == nil || (last.err != nil || s.tagged) && !s.within(last.since, last.until) {
+	if last == nil || (last.err != nil || s.tagged) && !s.puller.opts.Clock.Now().Before(last.until) {
 		return nil
 	}
 	return last
-}
-
-// within reports whether it is between these times. If it is earlier, the clock was set back.
-func (s *source) within(since, until time.Time) bool {
-	now := s.puller.opts.Clock.Now()
-	return !now.Before(since) && now.Before(until)
 }
 
 // fetch gets the answer for all who wait for it. It remembers every answer of a registry, good or bad.
@@ -273,14 +264,13 @@ func (s *source) fetch() (any, error) {
 	defer cancel()
 
 	stale, err := s.refresh(ctx)
-	now := s.puller.opts.Clock.Now()
 	var known *Error
 	switch {
 	case err == nil:
-		s.answer.Store(&answer{archive: s.current.archive, stale: stale, since: s.current.checked, until: s.current.checked.Add(checkInterval)})
+		s.answer.Store(&answer{archive: s.current.archive, stale: stale, until: s.current.checked.Add(checkInterval)})
 	case errors.As(err, &known) && s.puller.ctx.Err() == nil:
 		pause := max(failureMemory, time.Duration(s.retryAfter.Load()))
-		s.answer.Store(&answer{err: &Error{Ref: s.config.Ref, Reason: known.Reason, Err: err}, since: now, until: now.Add(pause)})
+		s.answer.Store(&answer{err: &Error{Ref: s.config.Ref, Reason: known.Reason, Err: err}, until: s.puller.opts.Clock.Now().Add(pause)})
 	default:
 		// The instance is about to end, or a Secret could not be read. This says nothing about the registry.
 		return &answer{err: fmt.Errorf("getting chart %s: %w", s.config.Ref, cmp.Or(s.puller.ctx.Err(), err))}, nil
@@ -294,8 +284,12 @@ func (s *source) refresh(ctx context.Context) (stale Reason, err error) {
 		return "", err
 	}
 	s.retryAfter.Store(0)
-	if s.current == nil && s.restore() && (!s.tagged || s.within(s.current.checked, s.current.checked.Add(checkInterval))) {
-		return "", nil
+	if s.current == nil && s.restore() {
+		// It would be in the future if the clock was set back.
+		age := s.puller.opts.Clock.Since(s.current.checked)
+		if !s.tagged || age >= 0 && age < checkInterval {
+			return "", nil
+		}
 	}
 	if err := s.connect(ctx); err != nil {
 		return "", err

@@ -9,14 +9,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"helm.sh/helm/v3/pkg/chart/loader"
 )
-
-var smallLimits = limits{unpackedBytes: 64 << 10, fileBytes: 16 << 10, files: 20}
 
 const chartYAML = "apiVersion: v2\nname: app\nversion: 1.0.0\n"
 
@@ -54,8 +53,12 @@ func file(name, content string) tar.Header { return tar.Header{Name: name, Linkn
 
 func TestOnlyArchivesThatAreSafeAreUnpacked(t *testing.T) {
 	many := []tar.Header{file("app/Chart.yaml", chartYAML)}
-	for range 20 {
-		many = append(many, file("app/files/"+strings.Repeat("x", len(many)), ""))
+	for range maxFiles {
+		many = append(many, file("app/files/"+strconv.Itoa(len(many)), ""))
+	}
+	var large []tar.Header
+	for i := range maxUnpackedBytes/maxFileBytes + 1 {
+		large = append(large, file("app/"+strconv.Itoa(i), strings.Repeat("x", maxFileBytes)))
 	}
 	for name, tt := range map[string]struct {
 		headers []tar.Header
@@ -74,16 +77,13 @@ func TestOnlyArchivesThatAreSafeAreUnpacked(t *testing.T) {
 		"a pipe":                              {[]tar.Header{{Name: "app/x", Typeflag: tar.TypeFifo}}, ReasonUnsafeArchive},
 		"a file that is there twice":          {[]tar.Header{file("app/Chart.yaml", chartYAML), file("app/Chart.yaml", "")}, ReasonUnsafeArchive},
 		"too many files":                      {many, ReasonTooLarge},
-		"a file that is too large":            {[]tar.Header{file("app/x", strings.Repeat("x", 17<<10))}, ReasonTooLarge},
-		"files that are too large together": {[]tar.Header{
-			file("app/1", strings.Repeat("x", 16<<10)), file("app/2", strings.Repeat("x", 16<<10)), file("app/3", strings.Repeat("x", 16<<10)),
-			file("app/4", strings.Repeat("x", 16<<10)),
-		}, ReasonTooLarge},
+		"a file that is too large":            {[]tar.Header{file("app/x", strings.Repeat("x", maxFileBytes+1))}, ReasonTooLarge},
+		"files that are too large together":   {large, ReasonTooLarge},
 		"a bomb as the archive of a subchart": {[]tar.Header{
 			file("app/Chart.yaml", chartYAML), file("app/charts/sub.tgz", string(zip(t, make([]byte, 1<<20)))),
 		}, ReasonNotAChart},
 		"a bomb in a file of a subchart": {[]tar.Header{
-			file("app/Chart.yaml", chartYAML), file("app/charts/sub.tgz", string(zip(t, tarOf(t, file("sub/x", strings.Repeat("x", 1<<20)))))),
+			file("app/Chart.yaml", chartYAML), file("app/charts/sub.tgz", string(zip(t, tarOf(t, file("sub/x", strings.Repeat("x", maxFileBytes+1)))))),
 		}, ReasonTooLarge},
 		"a file without a folder": {[]tar.Header{file("Chart.yaml", chartYAML)}, ReasonNotAChart},
 		"files of two charts":     {[]tar.Header{file("app/Chart.yaml", chartYAML), file("other/Chart.yaml", chartYAML)}, ReasonNotAChart},
@@ -91,7 +91,7 @@ func TestOnlyArchivesThatAreSafeAreUnpacked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := load(zip(t, tarOf(t, tt.headers...)), smallLimits)
+			_, err := load(zip(t, tarOf(t, tt.headers...)))
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(classify(err)).To(Equal(tt.reason), err.Error())
 		})
@@ -104,11 +104,11 @@ func TestArchivesInEachOtherAreBounded(t *testing.T) {
 	for range maxNesting {
 		archive = zip(t, tarOf(t, file("app/Chart.yaml", chartYAML), file("app/charts/sub.tgz", string(archive))))
 	}
-	_, err := load(archive, smallLimits)
+	_, err := load(archive)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	archive = zip(t, tarOf(t, file("app/Chart.yaml", chartYAML), file("app/charts/sub.tgz", string(archive))))
-	_, err = load(archive, smallLimits)
+	_, err = load(archive)
 	g.Expect(err).To(MatchError(ContainSubstring("more than 4 deep")))
 }
 
@@ -122,7 +122,7 @@ func TestAChartWithSubchartsIsLoadedAsHelmDoes(t *testing.T) {
 		file("app/charts/_off.tgz", "no archive"), file("app/files/charts/x.tgz", "no subchart"),
 		file("app/charts/dir/Chart.yaml", "apiVersion: v2\nname: dir\nversion: 3.0.0\n"), file("app/charts/dir/charts/sub.tgz", string(sub)),
 	))
-	ours, err := load(archive, smallLimits)
+	ours, err := load(archive)
 	g.Expect(err).NotTo(HaveOccurred())
 	helms, err := loader.LoadArchive(bytes.NewReader(archive))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -160,25 +160,25 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, archive := range [][]byte{raw, zip(t, raw)} {
-			u := &unpacker{limits: smallLimits}
+			u := &unpacker{}
 			files, err := u.unpack(archive, 0)
 			if err != nil {
 				continue
 			}
-			if u.files > smallLimits.files || u.bytes > smallLimits.unpackedBytes {
+			if u.files > maxFiles || u.bytes > maxUnpackedBytes {
 				t.Errorf("%d files with %d bytes", u.files, u.bytes)
 			}
 			total := 0
 			for _, file := range files {
 				total += len(file.Data)
-				if len(file.Data) > int(smallLimits.fileBytes) || strings.HasPrefix(file.Name, "/") || strings.Contains("/"+file.Name+"/", "/../") {
+				if len(file.Data) > maxFileBytes || strings.HasPrefix(file.Name, "/") || strings.Contains("/"+file.Name+"/", "/../") {
 					t.Errorf("%q with %d bytes", file.Name, len(file.Data))
 				}
 			}
-			if int64(total) > u.bytes {
+			if total > u.bytes {
 				t.Errorf("%d bytes were counted, there are %d", u.bytes, total)
 			}
-			_, _ = load(archive, smallLimits)
+			_, _ = load(archive)
 		}
 	})
 }
