@@ -143,7 +143,6 @@ func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 	options := reconciler.Options[extensionsv1alpha1.Object]{
 		Shared:    opts.Shared,
 		Client:    c,
-		Kind:      kind.name,
 		NewObject: kind.newObject,
 		Types:     append([]string{Type}, kind.types...),
 		ExistsFor: existsFor,

@@ -177,7 +177,7 @@ func Shorten(text string) string {
 
 // underWay is the lastOperation of one that goes on.
 func (r *Reconciler[T]) underWay(op *Operation[T]) *gardencorev1beta1.LastOperation {
-	return r.lastOperation(op, gardencorev1beta1.LastOperationStateProcessing, 1, fmt.Sprintf("%s of %s is under way", op.Type, r.Kind))
+	return r.lastOperation(op, gardencorev1beta1.LastOperationStateProcessing, 1, fmt.Sprintf("%s of %s is under way", op.Type, r.kind))
 }
 
 func (r *Reconciler[T]) lastOperation(op *Operation[T], state gardencorev1beta1.LastOperationState, progress int32, description string) *gardencorev1beta1.LastOperation {
@@ -225,7 +225,7 @@ func (r *Reconciler[T]) checkState(op *Operation[T]) error {
 	if stateOf(op.Object) == op.read {
 		return nil
 	}
-	resource := schema.GroupResource{Group: extensionsv1alpha1.SchemeGroupVersion.Group, Resource: r.Kind}
+	resource := schema.GroupResource{Group: extensionsv1alpha1.SchemeGroupVersion.Group, Resource: r.kind}
 	return apierrors.NewConflict(resource, op.Object.GetName(), errors.New("another operation is asked for"))
 }
 

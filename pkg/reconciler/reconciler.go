@@ -113,8 +113,6 @@ type Options[T extensionsv1alpha1.Object] struct {
 	Client client.Client
 	// NewObject returns an empty object. Default: one of type T.
 	NewObject func() T
-	// Kind is the kind of the objects, for messages. Default: the name of the type of NewObject's object.
-	Kind string
 	// Types are those of the objects to reconcile. Default: local.
 	Types []string
 	// ExistsFor are the classes of which there are objects. Default: shoot.
@@ -157,6 +155,8 @@ type Options[T extensionsv1alpha1.Object] struct {
 // status; get, list and watch on Clusters unless it is WithoutClusters.
 type Reconciler[T extensionsv1alpha1.Object] struct {
 	Options[T]
+	// kind is the kind of the objects, for messages.
+	kind string
 	// hasClasses is false if no class was given at all.
 	hasClasses bool
 	// finished has the UIDs of objects that are gone since the last finalizer was taken off here. A cache may have them for a
@@ -180,7 +180,7 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 	if len(opts.Types) == 0 {
 		opts.Types = []string{localv1alpha1.Type}
 	}
-	opts.Kind = cmp.Or(opts.Kind, reflect.TypeOf(opts.NewObject()).Elem().Name())
+	kind := reflect.TypeOf(opts.NewObject()).Elem().Name()
 	if len(opts.ExistsFor) == 0 {
 		opts.ExistsFor = []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}
 	}
@@ -195,7 +195,7 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 	opts.Clock = cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{})
 	opts.Quiet = cmp.Or(opts.Quiet, DefaultQuiet)
 	if opts.Describe == nil {
-		opts.Describe = describe[T](opts.Kind)
+		opts.Describe = describe[T](kind)
 	}
 	if opts.Reported == nil {
 		opts.Reported = func(*Operation[T], error) {}
@@ -204,7 +204,7 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 		opts.Gone = func(types.NamespacedName) {}
 	}
 	return &Reconciler[T]{
-		Options: opts, hasClasses: hasClasses, finished: lru.New(finishedMax), late: lru.New(finishedMax), written: lru.New(writtenMax),
+		Options: opts, kind: kind, hasClasses: hasClasses, finished: lru.New(finishedMax), late: lru.New(finishedMax), written: lru.New(writtenMax),
 		conflicts: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](RetryConflict, MaxRetryConflict),
 	}
 }
@@ -226,7 +226,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request
 		}
 		return reconcile.Result{}, r.credentials.forget(ctx, request.Name)
 	} else if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", r.Kind, request.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("reading %s %s: %w", r.kind, request.NamespacedName, err)
 	}
 	// What is in the queue is only a name: by now there may be another object under it, or nothing left to do.
 	if _, isGone := r.finished.Get(obj.GetUID()); isGone || !r.isServed(obj) || !r.IsDue(obj) && !r.isWoken(ctx, obj) {

@@ -153,7 +153,7 @@ func (r *Reconciler[T]) list(ctx context.Context, opts ...client.ListOption) (ou
 	}
 	list, err := r.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
-		return nil, fmt.Errorf("listing %ss: %w", r.Kind, err)
+		return nil, fmt.Errorf("listing %ss: %w", r.kind, err)
 	}
 	if err := r.Client.List(ctx, list.(client.ObjectList), opts...); err != nil {
 		return nil, err
