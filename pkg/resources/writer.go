@@ -14,10 +14,10 @@
 //     it as garbage once no ManagedResource refers to it;
 //   - the ManagedResource, with the annotation that keeps GRM from collecting the Secret.
 //
-// An Apply that changes nothing costs no request and no compression. What was written last is remembered in a bounded
-// cache together with the resource version that the ManagedResource had then. As long as both are the same, nobody has
-// touched it, and the Secret is there too: GRM watches the Secrets it uses and reports one that is gone in the status of
-// the ManagedResource, which changes the resource version. Only when that differs, and GRM does not say that it has applied
+// An Apply that changes nothing costs no request and no compression. The resource version that the ManagedResource had
+// after the last write is remembered in a bounded cache. As long as it is the same, nobody has touched the ManagedResource,
+// and the Secret is there too: GRM watches the Secrets it uses and reports one that is gone in the status of the
+// ManagedResource, which changes the resource version. Only when that differs, and GRM does not say that it has applied
 // the ManagedResource as it is, the Secret is looked up, by its metadata alone.
 package resources
 
