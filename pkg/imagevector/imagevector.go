@@ -10,6 +10,7 @@ package imagevector
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
 
 	"github.com/gardener/gardener/pkg/utils/imagevector"
@@ -39,31 +40,22 @@ func Apply(config *configv1alpha1.ExtensionConfiguration) error {
 		CloudController:      &config.ControlPlane.CloudController.Image,
 		MachineController:    &config.Machines.ControllerImage,
 	}
+	// What this instance does not deploy needs no image.
+	maps.DeleteFunc(images, func(_ string, ref *string) bool { return *ref == "" })
 	var vector imagevector.ImageVector
 	for name, ref := range images {
-		if *ref != "" {
-			vector = append(vector, &imagevector.ImageSource{Name: name, Ref: ref})
-		}
+		vector = append(vector, &imagevector.ImageSource{Name: name, Ref: ref})
 	}
 	vector, _, err := imagevector.WithEnvOverride(vector, nil, imagevector.OverrideEnv)
 	if err != nil {
 		return fmt.Errorf("reading the images of $%s: %w", imagevector.OverrideEnv, err)
 	}
-
-	overwritten := make(map[string]string, len(images))
 	for name, ref := range images {
-		// What this instance does not deploy needs no image.
-		if *ref == "" {
-			continue
-		}
 		image, err := vector.FindImage(name, imagevector.Architecture(runtime.GOARCH))
 		if err != nil {
 			return fmt.Errorf("finding image %s: %w", name, err)
 		}
-		overwritten[name] = image.String()
-	}
-	for name, ref := range overwritten {
-		*images[name] = ref
+		*ref = image.String()
 	}
 	return nil
 }
