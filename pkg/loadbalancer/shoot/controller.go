@@ -316,7 +316,7 @@ func (r *reconciler) ensure(ctx context.Context, service *corev1.Service) error 
 	}
 	local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 
-	existing, err := get[corev1.Service](ctx, r.seed, r.inSeed(namePrefix+string(service.UID)))
+	existing, err := get[corev1.Service](ctx, r.seed, r.inSeed(nameOf(service.UID)))
 	if err != nil {
 		return err
 	}
@@ -448,21 +448,20 @@ func (r *reconciler) patch(ctx context.Context, service *corev1.Service, change 
 
 // release takes finalizer and status off a Service that is not served any more, once its address is free.
 func (r *reconciler) release(ctx context.Context, service *corev1.Service) error {
-	if name, err := nameOf(service); err == nil { // Otherwise, there has never been any.
-		// The cache may not show a new Service yet, and sweep leaves one alone whose label was taken off.
-		seed, err := get[corev1.Service](ctx, r.seed.live, r.inSeed(name))
-		switch {
-		case err != nil:
-			return fmt.Errorf("reading the seed's Service %s: %w", name, err)
-		case seed != nil && isFor(seed, service):
-			since := time.Now()
-			if seed.DeletionTimestamp != nil {
-				since = seed.DeletionTimestamp.Time
-			} else if err := r.delete(ctx, seed); err != nil {
-				return err
-			}
-			return waiting{fmt.Errorf("the seed's Service %s is still being deleted, its finalizers %v tell by whom", r.inSeed(name), seed.Finalizers), since}
+	// The cache may not show a new Service yet, and sweep leaves one alone whose label was taken off.
+	key := r.inSeed(nameOf(service.UID))
+	seed, err := get[corev1.Service](ctx, r.seed.live, key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the seed's Service %s: %w", key, err)
+	case seed != nil && isFor(seed, service):
+		since := time.Now()
+		if seed.DeletionTimestamp != nil {
+			since = seed.DeletionTimestamp.Time
+		} else if err := r.delete(ctx, seed); err != nil {
+			return err
 		}
+		return waiting{fmt.Errorf("the seed's Service %s is still being deleted, its finalizers %v tell by whom", key, seed.Finalizers), since}
 	}
 	if _, err := r.patch(ctx, service, func(s *corev1.Service) {
 		controllerutil.RemoveFinalizer(s, finalizer)

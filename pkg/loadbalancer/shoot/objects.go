@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,10 +38,6 @@ func wantsLoadBalancer(service *corev1.Service) bool {
 // desiredService returns the seed's Service for one of the shoot. It starts from existing, which may be nil. With
 // local, kube-proxy of the seed's nodes sends on only to machines of its own node, and keeps the address of the client.
 func desiredService(existing, service *corev1.Service, namespace string, local, nodePorts bool) (*corev1.Service, error) {
-	name, err := nameOf(service)
-	if err != nil {
-		return nil, err
-	}
 	ranges, err := sourceRanges(service)
 	if err != nil {
 		return nil, err
@@ -56,7 +51,7 @@ func desiredService(existing, service *corev1.Service, namespace string, local, 
 
 	out := existing.DeepCopy()
 	if out == nil {
-		out = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		out = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: nameOf(service.UID)}}
 	}
 	mark(&out.ObjectMeta, service)
 
@@ -209,13 +204,7 @@ const (
 
 // nameOf returns the name of the seed's Service for one of the shoot. It holds as long as that one exists, and no other
 // ever has it.
-func nameOf(service *corev1.Service) (string, error) {
-	name := namePrefix + string(service.UID)
-	if service.UID == "" || len(validation.IsDNS1035Label(name)) > 0 {
-		return "", waiting{error: fmt.Errorf("the UID %q of Service %s can't be part of a name", service.UID, client.ObjectKeyFromObject(service))}
-	}
-	return name, nil
-}
+func nameOf(uid types.UID) string { return namePrefix + string(uid) }
 
 func sliceName(name string, family discoveryv1.AddressType) string {
 	return name + "-" + strings.ToLower(string(family))
@@ -223,19 +212,15 @@ func sliceName(name string, family discoveryv1.AddressType) string {
 
 // isNameFor reports whether an object of this name in the seed is for the Service with this UID.
 func isNameFor(objectName string, uid types.UID) bool {
-	name := namePrefix + string(uid)
+	name := nameOf(uid)
 	return objectName == name || objectName == sliceName(name, discoveryv1.AddressTypeIPv4) || objectName == sliceName(name, discoveryv1.AddressTypeIPv6)
 }
 
 // mark puts the labels and annotations on an object in the seed that say what it is for. Others stay.
 func mark(obj *metav1.ObjectMeta, service *corev1.Service) {
 	metav1.SetMetaDataLabel(obj, LabelUID, string(service.UID))
-	for label, value := range map[string]string{LabelNamespace: service.Namespace, LabelName: service.Name} {
-		// Names of Services fit today. A shoot of another version may know longer ones.
-		if len(validation.IsValidLabelValue(value)) == 0 {
-			metav1.SetMetaDataLabel(obj, label, value)
-		}
-	}
+	metav1.SetMetaDataLabel(obj, LabelNamespace, service.Namespace)
+	metav1.SetMetaDataLabel(obj, LabelName, service.Name)
 	metav1.SetMetaDataAnnotation(obj, AnnotationService, client.ObjectKeyFromObject(service).String())
 }
 

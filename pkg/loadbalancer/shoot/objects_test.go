@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
@@ -199,8 +198,6 @@ func TestAServiceThatCannotBeServedIsAMistake(t *testing.T) {
 			s.Spec.Ports = slices.Repeat(s.Spec.Ports, maxRules/2+1)
 			s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8", "172.16.0.0/12"}
 		},
-		"without a UID":              func(s *corev1.Service) { s.UID = "" },
-		"with a UID that is no name": func(s *corev1.Service) { s.UID = types.UID(strings.Repeat("a", 64)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := desiredService(nil, newService(change), namespace, false, false)
@@ -232,15 +229,6 @@ func TestSourceRangesLeaveNoFamilyOpen(t *testing.T) {
 			g.Expect(s.Spec.LoadBalancerSourceRanges).To(Equal(test.expected))
 		})
 	}
-}
-
-func TestNamesThatDoNotFitALabelAreInTheAnnotationOnly(t *testing.T) {
-	g := NewWithT(t)
-	long := strings.Repeat("a", 64)
-	s, err := desiredService(nil, newService(func(s *corev1.Service) { s.Name = long }), namespace, false, false)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(s.Labels).To(Equal(map[string]string{LabelUID: uid, LabelNamespace: "default"}))
-	g.Expect(s.Annotations).To(Equal(map[string]string{AnnotationService: "default/" + long}))
 }
 
 func TestWhatTheAPIServerAndOthersAddToAServiceIsNoChange(t *testing.T) {
