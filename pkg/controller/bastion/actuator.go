@@ -32,7 +32,6 @@ import (
 
 	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	corednsconstants "github.com/gardener/gardener/pkg/component/networking/coredns/constants"
@@ -206,9 +205,6 @@ func (l location) objects() (*corev1.Service, *corev1.Pod, *networkingv1.Network
 // check refuses a Bastion with a mistake, or whose machines are in a cluster that is not known, before it gets a finalizer:
 // there is nothing to delete then.
 func (a *actuator) check(ctx context.Context, op *operation) error {
-	if op.Type == gardencorev1beta1.LastOperationTypeRestore {
-		return refuse(op)
-	}
 	if _, err := newHost(op.Object, op.Cluster); err != nil {
 		return err
 	}
@@ -217,15 +213,6 @@ func (a *actuator) check(ctx context.Context, op *operation) error {
 	}
 	_, err := a.locate(ctx, op.Object)
 	return err
-}
-
-// refuse refuses migrate and restore, for which Gardener does not ask.
-func refuse(op *operation) error {
-	asked := op.Object.Annotations[v1beta1constants.GardenerOperation]
-	return reconciler.ConfigurationProblem(
-		fmt.Errorf("a Bastion can't be moved to another seed, so there is nothing to %s: remove the annotation %s, or delete the Bastion", asked, v1beta1constants.GardenerOperation),
-		reconciler.RetryMistake,
-	)
 }
 
 // Reconcile implements reconciler.Actuator.
@@ -336,15 +323,12 @@ func isOutdated(pod, wanted *corev1.Pod) bool {
 	return podProblem(pod) != "" && !hasImage
 }
 
-// Restore implements reconciler.Actuator. check does not let it get here.
-func (*actuator) Restore(_ context.Context, op *operation) error { return refuse(op) }
+// Restore implements reconciler.Actuator.
+func (a *actuator) Restore(ctx context.Context, op *operation) error { return a.Reconcile(ctx, op) }
 
-// Migrate implements reconciler.Actuator. The annotation does not keep a Bastion from being deleted.
+// Migrate implements reconciler.Actuator. Gardener does not ask for it, as a bastion is for a few hours: nothing is kept.
 func (a *actuator) Migrate(ctx context.Context, op *operation) error {
-	switch {
-	case op.Object.DeletionTimestamp == nil:
-		return refuse(op)
-	case op.Force:
+	if op.Force {
 		return a.ForceDelete(ctx, op)
 	}
 	return a.Delete(ctx, op)

@@ -192,12 +192,6 @@ func TestMistakesAreConfigurationProblems(t *testing.T) {
 			b.Spec.Ingress = []extensionsv1alpha1.BastionIngressPolicy{from("everybody")}
 		}, `spec.ingress[0].ipBlock.cidr: Invalid value: "everybody"`},
 		"no user data": {func(b *extensionsv1alpha1.Bastion) { b.Spec.UserData = nil }, "spec.userData is empty"},
-		"migrate": {func(b *extensionsv1alpha1.Bastion) {
-			b.Annotations = map[string]string{"gardener.cloud/operation": "migrate"}
-		}, "there is nothing to migrate: remove the annotation gardener.cloud/operation"},
-		"restore": {func(b *extensionsv1alpha1.Bastion) {
-			b.Annotations = map[string]string{"gardener.cloud/operation": "restore"}
-		}, "there is nothing to restore"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -341,7 +335,34 @@ func TestDeletionByForceWaitsForNothing(t *testing.T) {
 	g.Expect(e.isGone()).To(BeTrue())
 }
 
-func TestDeletionOfABastionThatCouldNotBeMoved(t *testing.T) {
+func TestAMigrationLeavesNothingAndARestoreMakesItAgain(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnv(t, newBastion(), newCluster(t, testProfile())).ready()
+	ask := func(operation string) {
+		b := e.bastion()
+		b.Annotations = map[string]string{"gardener.cloud/operation": operation}
+		g.Expect(e.Update(t.Context(), b)).To(Succeed())
+	}
+	e.hold()
+	ask("migrate")
+	g.Expect(e.waitsFor()).To(ContainSubstring("until these are gone: Pod"))
+	g.Expect(e.left()).To(ConsistOf("Pod", "NetworkPolicy", "Secret"))
+	e.release()
+	e.mustReconcile()
+	g.Expect(e.state()).To(Equal(succeeded))
+	g.Expect(e.left()).To(BeEmpty())
+	g.Expect(e.bastion().Finalizers).To(BeEmpty())
+
+	ask("restore")
+	g.Expect(e.waitsFor()).To(ContainSubstring("it does not run yet"))
+	e.setAddress("172.18.255.130")
+	e.run()
+	e.mustReconcile()
+	g.Expect(e.state()).To(Equal(succeeded))
+	g.Expect(e.bastion().Annotations).NotTo(HaveKey("gardener.cloud/operation"))
+}
+
+func TestDeletionOfABastionThatIsMigrated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		annotations map[string]string
 		left        []string
@@ -357,9 +378,6 @@ func TestDeletionOfABastionThatCouldNotBeMoved(t *testing.T) {
 			b.Annotations = map[string]string{"gardener.cloud/operation": "migrate"}
 			maps.Copy(b.Annotations, tt.annotations)
 			g.Expect(e.Update(t.Context(), b)).To(Succeed())
-			g.Expect(e.lastError().Description).To(ContainSubstring("there is nothing to migrate"))
-			g.Expect(e.written).To(BeEmpty())
-
 			g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
 			e.mustReconcile()
 			g.Expect(e.left()).To(ConsistOf(tt.left))
