@@ -101,28 +101,13 @@ func newReconciler(c client.Client, reader, cache client.Reader, opts Options) *
 	})
 }
 
-// CacheOptions returns how a manager has to cache Pods: those of bastions alone, with just what tells how they are. The
-// Services of bastions are among those that coredns.CacheOptions has the manager cache.
+// CacheOptions returns how a manager has to cache Pods: those of bastions alone. The Services of bastions are among those that
+// coredns.CacheOptions has the manager cache.
 //
 // The manager's cache has no other Pods then. So Pod belongs in the list CacheOptions.DisableFor of its client, which
 // makes everybody else read them from the API server. The controller here only watches.
 func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{&corev1.Pod{}: {
-		Label: labels.SelectorFromSet(labels.Set{machine.LabelApp: machine.AppBastion}),
-		Transform: func(object any) (any, error) {
-			pod, ok := object.(*corev1.Pod)
-			if !ok {
-				return object, nil
-			}
-			pod.ManagedFields = nil
-			pod.Spec = corev1.PodSpec{Containers: pod.Spec.Containers}
-			for i, container := range pod.Spec.Containers {
-				pod.Spec.Containers[i] = corev1.Container{Name: container.Name, Image: container.Image}
-			}
-			pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, ContainerStatuses: pod.Status.ContainerStatuses}
-			return pod, nil
-		},
-	}}
+	return map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{machine.LabelApp: machine.AppBastion})}}
 }
 
 // changes lets pass what changes what is said of a Pod or Service, and that one is gone.
