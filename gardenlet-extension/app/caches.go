@@ -16,17 +16,15 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/backupbucket"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/bastion"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
-	"github.com/gardener/gardener-extension-provider-local/pkg/controller/ingress"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 )
 
-// caches says what the instance caches, beside all extension objects, Clusters, Namespaces and machines: only some objects, and
-// of them only some fields. As each kind has one cache for all controllers, no two of these may be about the same kind.
+// caches says what the instance caches, beside all extension objects, Clusters, Namespaces, Ingresses and machines: only some
+// objects, and of them only some fields. As each kind has one cache for all controllers, no two of these may be about the same kind.
 func caches(config *configv1alpha1.ExtensionConfiguration) map[client.Object]cache.ByObject {
 	byObject := coredns.CacheOptions(config.DNS.CoreDNS.Namespace) // Services of type LoadBalancer; ConfigMaps and EndpointSlices of CoreDNS
 	maps.Copy(byObject, healthcheck.CacheOptions())                // Deployments machine-controller-manager, ManagedResources
-	maps.Copy(byObject, ingress.CacheOptions())                    // Ingresses
 	maps.Copy(byObject, bastion.CacheOptions())                    // Pods of bastions
 	maps.Copy(byObject, backupbucket.CacheOptions())               // Secrets that are generated for BackupBuckets
 	maps.Copy(byObject, machinecontrollermanager.CacheOptions())   // Roles of machine-controller-manager

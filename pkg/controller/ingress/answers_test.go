@@ -99,25 +99,3 @@ func TestTheLabelOfALongNameIsValid(t *testing.T) {
 		g.Expect(validation.IsValidLabelValue(cut(name, validation.LabelValueMaxLength))).To(BeEmpty(), name)
 	}
 }
-
-func TestCacheKeepsOfAnIngressWhatCounts(t *testing.T) {
-	g := NewWithT(t)
-	class := "nginx"
-	ingress := newIngress("a.example.org", "b.example.org")
-	ingress.ResourceVersion, ingress.Generation, ingress.DeletionTimestamp = "7", 3, new(metav1.Unix(1000, 0))
-	ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "10.0.0.1"}}
-	ingress.Spec.IngressClassName = &class
-	expected := ingress.DeepCopy()
-
-	ingress.Annotations = map[string]string{"large": "annotation"}
-	ingress.Labels = map[string]string{"a": "label"}
-	ingress.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "it"}}
-	ingress.Spec.TLS = []networkingv1.IngressTLS{{SecretName: "tls"}}
-	ingress.Spec.Rules[0].HTTP = &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: "/"}}}
-
-	for object, byObject := range CacheOptions() {
-		g.Expect(object).To(BeAssignableToTypeOf(&networkingv1.Ingress{}))
-		g.Expect(byObject.Transform(ingress)).To(Equal(expected))
-		g.Expect(byObject.Transform("something else")).To(Equal("something else"))
-	}
-}

@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -78,9 +77,9 @@ type Options struct {
 }
 
 // AddToManager adds the controller to a manager. The manager's scheme has to know networking.k8s.io/v1 and
-// extensions.gardener.cloud; its cache is to be made with CacheOptions. The cache may hold no other Services than those
-// of type LoadBalancer, without anything but their names and addresses, and of other namespaces than those of shoots
-// nothing; of a namespace it has to keep the label gardener.cloud/role and the deletion timestamp.
+// extensions.gardener.cloud. Its cache may hold no other Services than those of type LoadBalancer, without anything but their
+// names and addresses, and of other namespaces than those of shoots nothing; of a namespace it has to keep the label
+// gardener.cloud/role and the deletion timestamp.
 //
 // Needed permissions: get, list, watch, create, patch, delete on DNSRecords; get, list, watch on Ingresses, Services and
 // Namespaces; update on ingresses/finalizers, as an owner reference that blocks the owner's deletion needs it where
@@ -94,23 +93,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.byNamespace), builder.WithPredicates(namespaceChanged())).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byGateway), builder.WithPredicates(r.gatewayChanged())).
 		Complete(r)
-}
-
-// CacheOptions returns how a manager has to cache Ingresses: without labels, annotations, paths and certificates.
-// Services and Namespaces are cached as package coredns says, as both need them.
-func CacheOptions() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{&networkingv1.Ingress{}: {Transform: func(object any) (any, error) {
-		ingress, ok := object.(*networkingv1.Ingress)
-		if !ok {
-			return object, nil
-		}
-		ingress.ManagedFields, ingress.Labels, ingress.Annotations = nil, nil, nil
-		ingress.Spec = networkingv1.IngressSpec{IngressClassName: ingress.Spec.IngressClassName, Rules: ingress.Spec.Rules}
-		for i := range ingress.Spec.Rules {
-			ingress.Spec.Rules[i].IngressRuleValue = networkingv1.IngressRuleValue{}
-		}
-		return ingress, nil
-	}}}
 }
 
 func ingressChanged() predicate.Predicate {

@@ -218,13 +218,6 @@ var _ = Describe("Ingresses", Ordered, func() {
 		Expect(requests.List()).To(BeEmpty(), "nothing is made or taken away in a namespace that goes")
 	})
 
-	It("are cached without what they are not served by", func(ctx SpecContext) {
-		cached := &networkingv1.Ingress{}
-		Expect(instance.GetCache().Get(ctx, client.ObjectKeyFromObject(first), cached)).To(Succeed())
-		Expect(cached.Spec.Rules).To(ConsistOf(networkingv1.IngressRule{Host: "a.ingress.local.gardener.cloud"}))
-		Expect(cached.ManagedFields).To(BeEmpty())
-	})
-
 	It("get the rest of their records after a restart", func(ctx SpecContext) {
 		setHosts(ctx, first, "a.local.gardener.cloud", "b.local.gardener.cloud", "c.local.gardener.cloud", "d.local.gardener.cloud")
 		Eventually(answersOf(ctx, first)).Should(HaveLen(4))

@@ -7,7 +7,6 @@
 package ingress_test
 
 import (
-	"maps"
 	"testing"
 	"time"
 
@@ -97,12 +96,10 @@ type running struct {
 // run runs a manager with the controller and the caches that gardenlet-extension gives it.
 func run() *running {
 	GinkgoHelper()
-	byObject := coredns.CacheOptions("gardener-extension-provider-local-coredns")
-	maps.Copy(byObject, ingress.CacheOptions())
 	mgr, err := manager.New(access, manager.Options{
 		Scheme:     scheme,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:      cache.Options{ByObject: coredns.CacheOptions("gardener-extension-provider-local-coredns"), DefaultTransform: cache.TransformStripManagedFields()},
 		Controller: suite.Controllers(),
 	})
 	Expect(err).NotTo(HaveOccurred())
