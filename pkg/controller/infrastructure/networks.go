@@ -140,12 +140,7 @@ func newRanges(opts Options) (ranges, error) {
 	out.loadBalancers, errs[2] = loadBalancerPrefixes(opts.LoadBalancers)
 	out.resolvers, errs[3] = resolverPrefixes(cmp.Or(opts.ResolvConf, "/etc/resolv.conf"))
 	out.servers, errs[4] = configv1alpha1.ParseCIDRs(opts.AllowedCIDRs)
-	for i, name := range []string{"egressCIDRs", "nodeCIDRs", "loadBalancers", "DNS servers", "allowedCIDRs"} {
-		if errs[i] != nil {
-			return ranges{}, fmt.Errorf("%s: %w", name, errs[i])
-		}
-	}
-	return out, nil
+	return out, errors.Join(errs[:]...)
 }
 
 // resolverPrefixes are the addresses of the DNS servers in a resolv.conf(5). Without the file there are none.
