@@ -18,7 +18,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -41,10 +40,8 @@ const (
 	// labelPodSecurity with this value lets machines be privileged.
 	labelPodSecurity, podSecurityPrivileged = "pod-security.kubernetes.io/enforce", "privileged"
 
-	// retryWait is when a namespace that is being deleted is looked at again at the latest: in another cluster nothing is
-	// watched. At first it is retrySoon, as an empty namespace is gone at once.
-	retryWait = 5 * time.Second
-	retrySoon = 100 * time.Millisecond
+	// retryWait is when a namespace that is being deleted is looked at again: in another cluster nothing is watched.
+	retryWait = 2 * time.Second
 	// forceDeleteTimeout bounds what a forced deletion spends on a cluster that may be out of reach.
 	forceDeleteTimeout = 20 * time.Second
 )
@@ -70,8 +67,6 @@ type Options struct {
 	LoadBalancers configv1alpha1.LoadBalancersConfiguration
 	// CoreDNSNamespace is that of the CoreDNS which machines in the seed ask; empty if they ask none of ours.
 	CoreDNSNamespace string
-	// Clock tells the time. Default: the real one.
-	Clock clock.PassiveClock
 }
 
 // AddToManager adds the controller. It does nothing if the classes do not include shoot. It is an error if there are no
@@ -90,15 +85,11 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 func newReconciler(mgr manager.Manager, opts Options, ranges ranges) *reconciler.Reconciler[*extensionsv1alpha1.Infrastructure] {
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Infrastructure]{
 		Shared:    opts.Shared,
 		Client:    mgr.GetClient(),
 		Finalizer: infrastructure.FinalizerName,
 		Actuator:  &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), ranges: ranges},
-		Clock:     opts.Clock,
 	})
 }
 
@@ -188,10 +179,7 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 		return at.explain(err)
 	}
 	if !isGone {
-		// Shortly at first, and the longer it takes the less often. What time it is in the other cluster does not matter, and the
-		// time of the deletion has no fraction of a second.
-		retryAfter := min(max(retrySoon, a.Clock.Since(op.Object.DeletionTimestamp.Time)-time.Second), retryWait)
-		return reconciler.Waiting(fmt.Errorf("namespace %s of the machines is still being deleted, its status tells why", at.namespace), retryAfter)
+		return reconciler.Waiting(fmt.Errorf("namespace %s of the machines is still being deleted, its status tells why", at.namespace), retryWait)
 	}
 	// The pools go after the machines, which have their addresses of them.
 	if err := at.deletePools(ctx, op); err != nil {

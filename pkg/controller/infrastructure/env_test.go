@@ -269,11 +269,13 @@ func rawOf(t testing.TB, obj any) runtime.RawExtension {
 func (e *environment) restart() {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot}, extensionsv1alpha1.ExtensionClassShoot)
 	NewWithT(e.t).Expect(err).NotTo(HaveOccurred())
-	opts := Options{Shared: reconciler.Shared{Classes: classes}, Clusters: &e.clusters, CoreDNSNamespace: "coredns", Clock: e.clock}
-	e.reconciler = newReconciler(&fakeManager{client: e.server}, opts, ranges{
+	opts := Options{Shared: reconciler.Shared{Classes: classes}, Clusters: &e.clusters, CoreDNSNamespace: "coredns"}
+	r := newReconciler(&fakeManager{client: e.server}, opts, ranges{
 		loadBalancers: prefixes("172.18.255.1/32"), egress: prefixes("192.168.7.0/24"), resolvers: prefixes("10.9.0.10/32"), allowed: prefixes("198.51.100.0/24"),
 		servers: e.servers,
 	})
+	r.Clock = e.clock
+	e.reconciler = r
 }
 
 func (e *environment) change(obj client.Object, change func(client.Object)) {
