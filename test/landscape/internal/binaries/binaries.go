@@ -6,20 +6,19 @@
 // them. One module, programs, pins most of them: Go compiles a package once for each combination of versions of what it
 // imports, so programs share packages only if they have the same versions of them. An upstream project whose requirements
 // contradict those of programs has a module of its own, with the same versions wherever it compiles with them. A program is
-// built again only if its module's pins, its flags or the Go version changed, or the files of a folder that replaces a module;
-// Go's build cache then has all but what changed.
+// built again only if its module's pins, its flags, the Go version or sources on this machine changed; Go's build cache then has
+// all but what changed.
 package binaries
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	_ "embed"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -27,6 +26,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/modfile"
 	"sigs.k8s.io/yaml"
@@ -58,40 +58,6 @@ type Program struct {
 type Builder struct {
 	Out     string
 	Invoker invoker.Invoker
-}
-
-// Tree sums up names, sizes and times of the files below root that Go may read for a program of the module there. To ask Go which
-// of them it does read takes seconds per program, and minutes where the processor is emulated.
-func Tree(root string) (string, error) {
-	hash := sha256.New()
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if name != "." && !IsSource(name, true) {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !IsSource(name, false) {
-			return nil
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		_, _ = fmt.Fprintf(hash, "%s %d %d\n", name, info.Size(), info.ModTime().UnixNano())
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("looking at the sources below %s: %w", root, err)
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // IsSource reports whether a program may be made of a file of that name, or of one in a folder of that name.
@@ -173,48 +139,51 @@ func (b Builder) Build(ctx context.Context, p Program) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	out := filepath.Join(b.Out, p.Name)
 	replaced, err := p.hasReplacement()
 	if err != nil {
 		return false, err
 	}
-	// While the tree stays as it is, Go is not asked.
-	tree := ""
-	if p.Module == "" && !replaced {
-		if tree, err = Tree(p.Dir); err != nil {
-			return false, err
-		}
-		tree = fmt.Sprintf("%s %s %s %s %s", runtime.Version(), runtime.GOARCH, p.Package, flags, tree)
-	}
-	stampedDigest, stampedTree := b.stamped(out, p.Name)
-	if tree != "" && tree == stampedTree {
-		return false, nil
-	}
-	digest, err := p.digest(ctx, flags+p.Tags, b.Invoker, p.Module == "" || replaced)
+	digest, err := p.digest(flags)
 	if err != nil {
 		return false, err
 	}
-	if digest == stampedDigest {
-		if tree == "" {
+	out, stamp := filepath.Join(b.Out, p.Name), filepath.Join(b.Out, ".stamps", p.Name)
+	if last, err := os.ReadFile(stamp); err == nil && string(last) == digest && !replaced { // #nosec G304 -- build output.
+		if _, err := os.Stat(out); err == nil {
 			return false, nil
 		}
-		return false, b.stamp(p.Name, digest, tree)
 	}
-	// Not to out: go build touches a file even if it has nothing to change, and the processes that run it would be restarted.
 	made := out + ".new"
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", p.Tags, "-ldflags", flags, "-o", made, p.Package) // #nosec G204 -- from the table of programs.
-	cmd.Dir, cmd.Env = p.Dir, p.environment()
-	b.Invoker.Run(cmd)
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Run(); err != nil {
-		return false, fmt.Errorf("building %s (%s in %s): %w\n%s", p.Name, p.Package, p.Dir, err, tail(output.String(), 15))
-	}
-	changed, err := replace(made, out)
+	built, err := offer(out, made)
 	if err != nil {
 		return false, fmt.Errorf("building %s: %w", p.Name, err)
 	}
-	return changed, b.stamp(p.Name, digest, tree)
+	if err := goBuild(ctx, b.Invoker, p.Dir, p.environment(), "-tags", p.Tags, "-ldflags", flags, "-o", made, p.Package); err != nil {
+		return false, fmt.Errorf("building %s (%s in %s): %w", p.Name, p.Package, p.Dir, err)
+	}
+	changed, err := replace(made, out, built)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(stamp), 0o755) // #nosec G301 -- build output.
+	}
+	if err == nil {
+		err = os.WriteFile(stamp, []byte(digest), 0o644) // #nosec G306 -- build output.
+	}
+	if err != nil {
+		return false, fmt.Errorf("building %s: %w", p.Name, err)
+	}
+	return changed, nil
+}
+
+// goBuild runs go build. Its error has what the compiler says.
+func goBuild(ctx context.Context, user invoker.Invoker, folder string, environment []string, arguments ...string) error {
+	// With the commit in them, programs of this repository would change with each.
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-buildvcs=false"}, arguments...)...) // #nosec G204 -- from the table of programs.
+	cmd.Dir, cmd.Env = folder, environment
+	if output, err := user.Run(cmd).CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+		return fmt.Errorf("%w\n%s", err, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+	return nil
 }
 
 // Keep copies the running program to the folder of programs: children are started from there, as the file that "go run" made
@@ -226,7 +195,7 @@ func (b Builder) Keep(name string) error {
 		err = os.WriteFile(made, content, 0o755) // #nosec G306 -- a program.
 	}
 	if err == nil {
-		_, err = replace(made, filepath.Join(b.Out, name))
+		_, err = replace(made, filepath.Join(b.Out, name), time.Time{})
 	}
 	if err != nil {
 		return fmt.Errorf("keeping a copy of this program: %w", err)
@@ -234,125 +203,77 @@ func (b Builder) Keep(name string) error {
 	return nil
 }
 
-// replace puts made in the place of out unless they are the same, and reports whether they differed.
-func replace(made, out string) (bool, error) {
-	same, err := equal(made, out)
+// offer links the program of the last build, if there is one, to where Go builds the next: Go sees by it whether anything has
+// changed. It returns when the last one was built.
+func offer(out, made string) (built time.Time, err error) {
+	if err := os.Remove(made); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return built, err
+	}
+	if info, err := os.Stat(out); err == nil {
+		built = info.ModTime()
+		// Where there are no hard links, Go makes the program anew, which takes longer.
+		_ = os.Link(out, made)
+	}
+	return built, nil
+}
+
+// replace puts made in the place of out unless they are the same program, and reports whether they differed. One that stays keeps
+// its time: Go touches what is up to date, and the processes that run it would be restarted.
+func replace(made, out string, built time.Time) (bool, error) {
+	want, err := buildID(made)
 	if err != nil {
 		return false, err
 	}
-	if same {
-		return false, os.Remove(made)
+	if have, err := buildID(out); err == nil && bytes.Equal(have, want) {
+		return false, errors.Join(os.Remove(made), os.Chtimes(out, time.Time{}, built))
 	}
 	return true, os.Rename(made, out)
 }
 
-func equal(a, b string) (bool, error) {
-	var sums [2][]byte
-	for i, path := range []string{a, b} {
-		file, err := os.Open(path) // #nosec G304 -- build output.
-		if i == 1 && errors.Is(err, os.ErrNotExist) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		hash := sha256.New()
-		_, err = io.Copy(hash, file)
-		if err = errors.Join(err, file.Close()); err != nil {
-			return false, err
-		}
-		sums[i] = hash.Sum(nil)
-	}
-	return bytes.Equal(sums[0], sums[1]), nil
-}
-
-func (b Builder) stampPath(name string) string { return filepath.Join(b.Out, ".stamps", name) }
-
-// stamp notes of what a program was built: a line with the digest of its inputs, and one with the tree that they were in.
-func (b Builder) stamp(name, digest, tree string) error {
-	path := b.stampPath(name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // #nosec G301 -- build output.
-		return fmt.Errorf("building %s: %w", name, err)
-	}
-	if err := os.WriteFile(path, []byte(strings.TrimSuffix(digest+"\n"+tree, "\n")), 0o644); err != nil { // #nosec G306 -- build output.
-		return fmt.Errorf("building %s: %w", name, err)
-	}
-	return nil
-}
-
-// stamped returns both lines; they are empty if the program is not there.
-func (b Builder) stamped(out, name string) (digest, tree string) {
-	if _, err := os.Stat(out); err != nil {
-		return "", ""
-	}
-	stamp, err := os.ReadFile(b.stampPath(name))
+// buildID returns what tells a program from any other that Go builds: an identifier of its content.
+func buildID(path string) ([]byte, error) {
+	file, err := elf.Open(path)
 	if err != nil {
-		return "", ""
+		return nil, err
 	}
-	digest, tree, _ = strings.Cut(string(stamp), "\n")
-	return digest, tree
+	defer func() { _ = file.Close() }()
+	section := file.Section(".note.go.buildid")
+	if section == nil {
+		return nil, fmt.Errorf("%s was not built by Go", path)
+	}
+	return section.Data()
 }
 
-// digest sums up what a program is built of: with its sources, or only the versions that go.mod and go.sum pin.
-func (p Program) digest(ctx context.Context, flags string, user invoker.Invoker, sources bool) (string, error) {
-	hash := sha256.New()
-	_, _ = fmt.Fprintf(hash, "%s %s %s %s\n", runtime.Version(), runtime.GOARCH, p.Package, flags)
-	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(p.Dir, name)) // #nosec G304 -- a file of this repository.
-		if errors.Is(err, os.ErrNotExist) && name == "go.sum" {
-			continue
-		}
-		if err != nil {
-			return "", fmt.Errorf("building %s: %w", p.Name, err)
-		}
-		_, _ = hash.Write(content)
+// digest sums up what a program is built of: the versions that its module pins, or the files below Dir that Go may read for it. To
+// ask Go which of them it does read takes seconds per program, and minutes where the processor is emulated.
+func (p Program) digest(flags string) (string, error) {
+	isInput := IsSource
+	if p.Module != "" {
+		isInput = func(name string, _ bool) bool { return name == "go.mod" || name == "go.sum" }
 	}
-	if sources {
-		if err := p.sources(ctx, hash, user); err != nil {
-			return "", err
+	hash := sha256.New()
+	_, _ = fmt.Fprintf(hash, "%s %s %s %s %s\n", runtime.Version(), runtime.GOARCH, p.Package, flags, p.Tags)
+	tree := os.DirFS(p.Dir)
+	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || name == ".":
+			return err
+		case !isInput(name, entry.IsDir()):
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case !entry.Type().IsRegular():
+			return nil
 		}
+		content, err := fs.ReadFile(tree, name)
+		_, _ = fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("building %s: reading %s: %w", p.Name, p.Dir, err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
-}
-
-// sources writes the files that the compiler reads for the program to hash, as far as no go.sum vouches for them. Asking which
-// these are is a matter of a moment; to link the program, only to see that nothing has changed, is not.
-func (p Program) sources(ctx context.Context, hash io.Writer, user invoker.Invoker) error {
-	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", p.Package) // #nosec G204 -- from the table of programs.
-	cmd.Dir, cmd.Env = p.Dir, p.environment()
-	user.Run(cmd)
-	var output bytes.Buffer
-	cmd.Stderr = &output
-	listed, err := cmd.Output()
-	if err != nil {
-		return fmt.Errorf("building %s (%s in %s): %w\n%s", p.Name, p.Package, p.Dir, err, tail(output.String(), 15))
-	}
-	for decoder := json.NewDecoder(bytes.NewReader(listed)); ; {
-		var pkg struct {
-			Dir      string
-			Standard bool
-			Module   struct {
-				Version string
-				Replace *struct{ Version string }
-			}
-			GoFiles, SFiles, EmbedFiles []string
-		}
-		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("building %s: %w", p.Name, err)
-		}
-		if replaced := pkg.Module.Replace; pkg.Standard || (pkg.Module.Version != "" && (replaced == nil || replaced.Version != "")) {
-			continue
-		}
-		for _, name := range slices.Concat(pkg.GoFiles, pkg.SFiles, pkg.EmbedFiles) {
-			content, err := os.ReadFile(filepath.Join(pkg.Dir, name)) // #nosec G304 -- a file of this repository.
-			if err != nil {
-				return fmt.Errorf("building %s: %w", p.Name, err)
-			}
-			_, _ = fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
-		}
-	}
 }
 
 // environment is that of the Go commands. Without cgo a program is one static file, which an image from scratch and any node
@@ -363,11 +284,6 @@ func (p Program) environment() []string {
 		environment = append(environment, "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=readonly")
 	}
 	return environment
-}
-
-func tail(s string, lines int) string {
-	all := strings.Split(strings.TrimSpace(s), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
 //go:embed programs.yaml

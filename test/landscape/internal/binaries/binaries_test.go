@@ -68,7 +68,7 @@ func TestBuildSeesAChangeOfAnEmbeddedFile(t *testing.T) {
 	}
 }
 
-func TestGoIsNotAskedWhileTheTreeIsTheSame(t *testing.T) {
+func TestGoIsNotAskedWhileTheSourcesAreTheSame(t *testing.T) {
 	g := NewWithT(t)
 	dir, out := t.TempDir(), t.TempDir()
 	program := binaries.Program{Name: "x", Dir: dir, Package: "."}
@@ -82,15 +82,17 @@ func TestGoIsNotAskedWhileTheTreeIsTheSame(t *testing.T) {
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", "")
 	g.Expect(build()).To(BeFalse())
-	later := time.Now().Add(time.Hour)
 	for _, name := range []string{"x_test.go", ".git", "bin/x.go", ".landscape/x.go", "docs/x.md"} {
 		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700)).To(Succeed())
 		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte("package main\n"), 0o600)).To(Succeed())
 		g.Expect(build()).To(BeFalse(), "%s is no input of a program", name)
 	}
+	later := time.Now().Add(time.Hour)
 	g.Expect(os.Chtimes(filepath.Join(dir, "main.go"), later, later)).To(Succeed())
+	g.Expect(build()).To(BeFalse(), "a file has another time, as in another clone")
+	g.Expect(os.WriteFile(filepath.Join(dir, "text"), nil, 0o600)).To(Succeed())
 	_, err := build()
-	g.Expect(err).To(MatchError(ContainSubstring("executable file not found")), "a file has another time")
+	g.Expect(err).To(MatchError(ContainSubstring("executable file not found")), "there is another file")
 
 	// Once Go has said that nothing changed, it is not asked again.
 	t.Setenv("PATH", path)

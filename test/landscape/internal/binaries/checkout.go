@@ -5,18 +5,15 @@
 package binaries
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/modfile"
 
@@ -77,23 +74,23 @@ func (c Checkout) Build(ctx context.Context, programs []Program) ([]string, erro
 			}
 		}
 	}
-	// Go sees by the programs of the last build what is up to date, and touches them even then.
 	made := filepath.Join(c.Out, ".made")
 	if err := errors.Join(os.MkdirAll(made, 0o755), c.Invoker.Own(c.Out)); err != nil { // #nosec G301 -- build output.
 		return nil, fmt.Errorf("making the folder of the programs: %w", err)
 	}
-	arguments := append([]string{"build", "-modfile=" + c.ModFile, "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(flags, " "), "-o", made + "/"}, packages...)
-	cmd := exec.CommandContext(ctx, "go", arguments...) // #nosec G204 -- from the table of programs.
-	cmd.Dir, cmd.Env = cmp.Or(c.BuildFolder, c.Folder), Program{}.environment()
-	c.Invoker.Run(cmd)
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("building %s in %s: %w\n%s", strings.Join(packages, " "), c.Folder, err, tail(output.String(), 15))
+	built := make([]time.Time, len(programs))
+	for i, p := range programs {
+		if built[i], err = offer(filepath.Join(c.Out, p.Name), filepath.Join(made, filepath.Base(p.Package))); err != nil {
+			return nil, fmt.Errorf("building %s in %s: %w", p.Name, c.Folder, err)
+		}
+	}
+	arguments := append([]string{"-modfile=" + c.ModFile, "-ldflags", strings.Join(flags, " "), "-o", made + "/"}, packages...)
+	if err := goBuild(ctx, c.Invoker, cmp.Or(c.BuildFolder, c.Folder), Program{}.environment(), arguments...); err != nil {
+		return nil, fmt.Errorf("building %s in %s: %w", strings.Join(packages, " "), c.Folder, err)
 	}
 	var changed []string
-	for _, p := range programs {
-		fresh, err := update(filepath.Join(made, filepath.Base(p.Package)), filepath.Join(c.Out, p.Name))
+	for i, p := range programs {
+		fresh, err := replace(filepath.Join(made, filepath.Base(p.Package)), filepath.Join(c.Out, p.Name), built[i])
 		if err != nil {
 			return changed, fmt.Errorf("building %s in %s: %w", p.Name, c.Folder, err)
 		}
@@ -102,40 +99,4 @@ func (c Checkout) Build(ctx context.Context, programs []Program) ([]string, erro
 		}
 	}
 	return changed, c.Invoker.Own(c.Out)
-}
-
-// update copies a program to out unless it is there already, and reports whether it did.
-func update(made, out string) (bool, error) {
-	want, err := buildID(made)
-	if err != nil {
-		return false, err
-	}
-	if have, err := buildID(out); err == nil && bytes.Equal(have, want) {
-		return false, nil
-	}
-	source, err := os.Open(made) // #nosec G304 -- build output.
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = source.Close() }()
-	target, err := os.OpenFile(out+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) // #nosec G302 G304 -- a program.
-	if err != nil {
-		return false, err
-	}
-	_, err = io.Copy(target, source)
-	return true, errors.Join(err, target.Close(), os.Rename(out+".new", out))
-}
-
-// buildID returns what tells a program from any other that Go builds: an identifier of its content.
-func buildID(path string) ([]byte, error) {
-	file, err := elf.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	section := file.Section(".note.go.buildid")
-	if section == nil {
-		return nil, fmt.Errorf("%s was not built by Go", path)
-	}
-	return section.Data()
 }
