@@ -10,8 +10,7 @@
 //	        host-local reserves an address in the first of them that has one, else in the pods' range. All are in one store, so
 //	        pools with the same range share it and never give out an address twice.
 //	DEL     has host-local give back what the container has. It asks no API: Pod and IPPools may be gone.
-//	CHECK, GC, STATUS
-//	        are host-local's, as far as the version of CNI and the installed host-local have them.
+//	CHECK   is host-local's.
 //
 // The plugin bridge takes but one IPv4 network if it is to be the pods' gateway. So it must not be (isGateway is false), and
 // ADD puts the gateway's address of each range on the bridge, and DEL takes one away when nobody has an address of its range
@@ -50,14 +49,11 @@ const (
 	delegate = "host-local"
 	// timeout is how long a call may take. The kubelet tries again.
 	timeout = 30 * time.Second
-	// unavailable is CNI's code for a plugin that can't serve ADD.
-	unavailable = 50
 )
 
 func main() {
 	p := plugin{connect: connect, links: linux{}, out: os.Stdout}
-	skel.PluginMainFuncs(skel.CNIFuncs{Add: p.add, Del: p.del, Check: p.check, GC: p.gc, Status: p.status},
-		version.PluginSupports("0.4.0", "1.0.0", "1.1.0"), "CNI plugin ipam of the landscape")
+	skel.PluginMainFuncs(skel.CNIFuncs{Add: p.add, Del: p.del, Check: p.check}, version.PluginSupports("0.4.0", "1.0.0"), "CNI plugin ipam of the landscape")
 }
 
 // plugin answers CNI's calls.
@@ -172,28 +168,9 @@ func (p plugin) del(args *skel.CmdArgs) error {
 	return p.locked(args, p.release)
 }
 
-func (p plugin) gc(args *skel.CmdArgs) error {
-	return p.locked(args, func(ctx context.Context, conf *config) error {
-		if err := invoke.DelegateGC(ctx, delegate, conf.content, p.exec); err != nil {
-			return fmt.Errorf("giving back addresses of nobody: %w", err)
-		}
-		return p.closeGateways(conf)
-	})
-}
-
 func (p plugin) check(args *skel.CmdArgs) error {
 	return p.locked(args, func(ctx context.Context, conf *config) error {
 		return invoke.DelegateCheck(ctx, delegate, conf.content, p.exec)
-	})
-}
-
-// status fails if ADD could not even begin.
-func (p plugin) status(args *skel.CmdArgs) error {
-	return p.locked(args, func(ctx context.Context, conf *config) error {
-		if _, err := os.Stat(conf.IPAM.Kubeconfig); err != nil {
-			return types.NewError(unavailable, "there is no kubeconfig", err.Error())
-		}
-		return invoke.DelegateStatus(ctx, delegate, conf.content, p.exec)
 	})
 }
 
