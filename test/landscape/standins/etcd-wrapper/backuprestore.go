@@ -46,11 +46,10 @@ const (
 type backupRestore struct {
 	url    string
 	client *http.Client
-	log    *slog.Logger
 }
 
-func newBackupRestore(opts options, log *slog.Logger) (*backupRestore, error) {
-	b := &backupRestore{url: "http://" + opts.BackupRestore, client: &http.Client{}, log: log}
+func newBackupRestore(opts options) (*backupRestore, error) {
+	b := &backupRestore{url: "http://" + opts.BackupRestore, client: &http.Client{}}
 	if !opts.BackupRestoreTLS {
 		return b, nil
 	}
@@ -77,13 +76,13 @@ func (b *backupRestore) initialize(ctx context.Context, mode string) error {
 			state = "unreachable: " + err.Error()
 		}
 		if state != last {
-			b.log.Info("Waiting for the initialisation", "state", state)
+			slog.Info("Waiting for the initialisation", "state", state)
 			last = state
 		}
 		switch {
 		case state == stateNew && time.Now().After(startAfter):
 			if _, err := b.get(ctx, "/initialization/start?mode="+mode, statusTimeout); err != nil {
-				b.log.Info("Can't start the initialisation", "error", err)
+				slog.Info("Can't start the initialisation", "error", err)
 			}
 		case state == stateFailed:
 			// The reason is in the log of backup-restore.
@@ -99,7 +98,7 @@ func (b *backupRestore) config(ctx context.Context) (content string, err error) 
 		var err error
 		content, err = b.get(ctx, "/config", configTimeout)
 		if err != nil {
-			b.log.Info("Waiting for the configuration", "error", err)
+			slog.Info("Waiting for the configuration", "error", err)
 		}
 		return err == nil, nil
 	})

@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -88,7 +87,6 @@ type member struct {
 	// clientPort is etcd's; cert and key are files of all, where it is secure.
 	clientPort int
 	cert, key  string
-	log        *slog.Logger
 }
 
 func url(tls bool, host string, port int) string {
@@ -114,7 +112,6 @@ func newMember(t *testing.T, secure bool) *member {
 	dir := t.TempDir()
 	m := &member{
 		sidecar: &fakeSidecar{state: stateNew}, scheme: "http", client: &http.Client{Timeout: patience},
-		log:        slog.New(slog.NewTextHandler(t.Output(), nil)),
 		clientPort: freePort(t),
 		opts:       options{ServerName: "localhost", Port: freePort(t), Marker: filepath.Join(dir, "exit_code")},
 	}
@@ -166,7 +163,7 @@ log-level: fatal
 // start runs the member; the channel has its error when it has ended.
 func (m *member) start(ctx context.Context) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- run(ctx, m.opts, m.log) }()
+	go func() { done <- run(ctx, m.opts) }()
 	return done
 }
 
@@ -249,7 +246,7 @@ func TestWhoAsksItToStopIsAnswered(t *testing.T) {
 			}
 			return err
 		}, patience).Should(MatchError(syscall.ECONNREFUSED))
-	}, m.log)
+	})
 	g.Expect(err).NotTo(HaveOccurred())
 	go func() {
 		defer close(closed)
@@ -265,7 +262,7 @@ func TestWhoNeverEndsTheQuestionDoesNotHoldTheEnd(t *testing.T) {
 	m := newMember(t, false)
 	cfg, err := configuration(m.yaml)
 	g.Expect(err).NotTo(HaveOccurred())
-	s, err := serve(m.opts, cfg, func() {}, m.log)
+	s, err := serve(m.opts, cfg, func() {})
 	g.Expect(err).NotTo(HaveOccurred())
 	connection, err := net.Dial("tcp", net.JoinHostPort("localhost", strconv.Itoa(m.opts.Port)))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -315,7 +312,7 @@ func TestResponsesAreBounded(t *testing.T) {
 	sidecar := &fakeSidecar{yaml: strings.Repeat("#", maxResponse+1)}
 	server := httptest.NewServer(sidecar)
 	defer server.Close()
-	b, err := newBackupRestore(options{BackupRestore: server.Listener.Addr().String()}, slog.New(slog.DiscardHandler))
+	b, err := newBackupRestore(options{BackupRestore: server.Listener.Addr().String()})
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = b.get(t.Context(), "/config", patience)
 	g.Expect(err).To(MatchError(ContainSubstring("more than 1048576 bytes")))
@@ -327,13 +324,13 @@ func TestNobodyElseIsTakenForBackupRestore(t *testing.T) {
 	g := NewWithT(t)
 	m := newMember(t, true)
 	m.opts.BackupRestoreCA = m.cert
-	b, err := newBackupRestore(m.opts, slog.New(slog.DiscardHandler))
+	b, err := newBackupRestore(m.opts)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = b.get(t.Context(), "/config", patience)
 	g.Expect(err).To(MatchError(ContainSubstring("certificate")))
 
 	m.opts.BackupRestoreCA = m.key
-	_, err = newBackupRestore(m.opts, slog.New(slog.DiscardHandler))
+	_, err = newBackupRestore(m.opts)
 	g.Expect(err).To(MatchError(ContainSubstring("has no certificate")))
 }
 
@@ -364,7 +361,7 @@ func TestCommandLine(t *testing.T) {
 		"start-etcd", "--backup-restore-host-port=etcd-main-local:8080", "--etcd-server-name=etcd-main-local", "--backup-restore-tls-enabled=true",
 		"--backup-restore-ca-cert-bundle-path=/var/etcdbr/ssl/ca/bundle.crt", "--etcd-client-cert-path=/var/etcd/ssl/client/tls.crt",
 		"--etcd-client-key-path=/var/etcd/ssl/client/tls.key", "--etcd-client-port=2379", "--etcd-wrapper-port=9095",
-	}, io.Discard)
+	})
 	g.Expect(err).NotTo(HaveOccurred(), "these are the arguments of etcd-druid v0.37.0")
 	g.Expect(got).To(Equal(options{
 		BackupRestore: "etcd-main-local:8080", BackupRestoreTLS: true, BackupRestoreCA: "/var/etcdbr/ssl/ca/bundle.crt",
@@ -385,7 +382,7 @@ func TestCommandLine(t *testing.T) {
 		{name: "a port out of range is refused", args: []string{command, "--etcd-wrapper-port=0"}, want: "0 is not a port"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := parse(test.args, io.Discard)
+			_, err := parse(test.args)
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.want)))
 		})
 	}

@@ -49,8 +49,8 @@ func configuration(content string) (*embed.Config, error) {
 }
 
 // startEtcd starts etcd, which need not be ready when it returns.
-func startEtcd(ctx context.Context, cfg *embed.Config, log *slog.Logger) (*embed.Etcd, error) {
-	log.Info("Starting etcd", "name", cfg.Name, "dataDir", cfg.Dir, "initialCluster", cfg.InitialCluster, "clusterState", cfg.ClusterState)
+func startEtcd(ctx context.Context, cfg *embed.Config) (*embed.Etcd, error) {
+	slog.Info("Starting etcd", "name", cfg.Name, "dataDir", cfg.Dir, "initialCluster", cfg.InitialCluster, "clusterState", cfg.ClusterState)
 	type result struct {
 		etcd *embed.Etcd
 		err  error
@@ -73,7 +73,7 @@ func startEtcd(ctx context.Context, cfg *embed.Config, log *slog.Logger) (*embed
 }
 
 // waitForEnd returns nil when ctx ends, and an error when etcd does. It leaves closing etcd to the caller.
-func waitForEnd(ctx context.Context, etcd *embed.Etcd, readyTimeout time.Duration, log *slog.Logger) error {
+func waitForEnd(ctx context.Context, etcd *embed.Etcd, readyTimeout time.Duration) error {
 	var late <-chan time.Time
 	if readyTimeout > 0 {
 		late = time.After(readyTimeout)
@@ -82,13 +82,13 @@ func waitForEnd(ctx context.Context, etcd *embed.Etcd, readyTimeout time.Duratio
 	for {
 		select {
 		case <-ready:
-			log.Info("etcd is ready")
+			slog.Info("etcd is ready")
 			ready, late = nil, nil
 		case <-late:
-			log.Warn("etcd isn't ready yet", "after", readyTimeout)
+			slog.Warn("etcd isn't ready yet", "after", readyTimeout)
 			late = nil
 		case <-ctx.Done():
-			log.Info("Stopping etcd")
+			slog.Info("Stopping etcd")
 			return nil
 		case <-etcd.Server.StopNotify():
 			return errors.New("etcd ended by itself")

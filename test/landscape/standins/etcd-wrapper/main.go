@@ -21,13 +21,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 )
 
 // command is the only one that the original has.
@@ -53,30 +53,19 @@ type options struct {
 func main() {
 	// What etcd writes is for its user only, as with the original.
 	syscall.Umask(0o077)
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	opts, err := parse(os.Args[1:], os.Stderr)
-	if err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
+	program.Main(func(ctx context.Context) error {
+		opts, err := parse(os.Args[1:])
+		if err != nil {
+			return fmt.Errorf("reading the command line: %w", err)
 		}
-		log.Error("Wrong command line", "error", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err = run(ctx, opts, log)
-	stop()
-	if err != nil {
-		log.Error("Ended", "error", err)
-		os.Exit(1)
-	}
-	log.Info("Ended")
+		return run(ctx, opts)
+	})
 }
 
 // parse reads the command line without the program's name.
-func parse(args []string, usage io.Writer) (options, error) {
+func parse(args []string) (options, error) {
 	opts := options{Marker: "/var/etcd/data/exit_code"}
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
-	flags.SetOutput(usage)
 	flags.StringVar(&opts.BackupRestore, "backup-restore-host-port", ":8080", "host:port of backup-restore, without a scheme")
 	flags.BoolVar(&opts.BackupRestoreTLS, "backup-restore-tls-enabled", false, "whether backup-restore serves HTTPS")
 	flags.StringVar(&opts.BackupRestoreCA, "backup-restore-ca-cert-bundle-path", "", "file with the CAs of backup-restore")
@@ -115,13 +104,13 @@ func (o *options) validate() error {
 }
 
 // run prepares the data, runs etcd until ctx ends, /stop is called or etcd fails, and notes how it ended.
-func run(ctx context.Context, opts options, log *slog.Logger) error {
-	sidecar, err := newBackupRestore(opts, log)
+func run(ctx context.Context, opts options) error {
+	sidecar, err := newBackupRestore(opts)
 	if err != nil {
 		return err
 	}
 	mode := marker(opts.Marker).mode()
-	log.Info("Having backup-restore initialise the data", "url", sidecar.url, "mode", mode)
+	slog.Info("Having backup-restore initialise the data", "url", sidecar.url, "mode", mode)
 	if err := sidecar.initialize(ctx, mode); err != nil {
 		return ended(ctx, err)
 	}
@@ -135,7 +124,7 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	server, err := serve(opts, cfg, stop, log)
+	server, err := serve(opts, cfg, stop)
 	if err != nil {
 		return err
 	}
@@ -144,12 +133,12 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	if err := marker(opts.Marker).remove(); err != nil {
 		return err
 	}
-	etcd, err := startEtcd(ctx, cfg, log)
+	etcd, err := startEtcd(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	server.etcd.Store(etcd)
-	err = waitForEnd(ctx, etcd, opts.ReadyTimeout, log)
+	err = waitForEnd(ctx, etcd, opts.ReadyTimeout)
 	server.close()
 	etcd.Close()
 	if err != nil {

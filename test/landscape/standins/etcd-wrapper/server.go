@@ -30,17 +30,16 @@ type server struct {
 	http *http.Server
 	// etcd is what is asked whether it is ready, once it was started.
 	etcd atomic.Pointer[embed.Etcd]
-	log  *slog.Logger
 }
 
 // serve listens until close is called. Like the original it serves HTTPS with etcd's own certificate if etcd has one, and asks
 // nobody for theirs: kubelet has none.
-func serve(opts options, cfg *embed.Config, stop func(), log *slog.Logger) (*server, error) {
-	s := &server{log: log}
+func serve(opts options, cfg *embed.Config, stop func()) (*server, error) {
+	s := &server{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", s.ready)
 	mux.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) {
-		log.Info("Asked to stop")
+		slog.Info("Asked to stop")
 		stop()
 	})
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16}
@@ -60,7 +59,7 @@ func serve(opts options, cfg *embed.Config, stop func(), log *slog.Logger) (*ser
 	}
 	go func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("No longer serving /readyz", "error", err)
+			slog.Error("No longer serving /readyz", "error", err)
 			stop()
 		}
 	}()
@@ -77,7 +76,7 @@ func (s *server) ready(w http.ResponseWriter, request *http.Request) {
 		err = etcd.Server.LinearizableReadNotify(ctx)
 	}
 	if err != nil {
-		s.log.Info("Not ready", "error", err)
+		slog.Info("Not ready", "error", err)
 		http.Error(w, "etcd does not answer", http.StatusServiceUnavailable)
 	}
 }
@@ -87,6 +86,6 @@ func (s *server) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		s.log.Info("Ending the readiness check", "error", errors.Join(err, s.http.Close()))
+		slog.Info("Ending the readiness check", "error", errors.Join(err, s.http.Close()))
 	}
 }
