@@ -61,21 +61,15 @@ func (t Tree) Key() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Cache keeps the layer of one tree.
-type Cache struct {
-	// Folder has nothing but this layer.
-	Folder string
-}
-
-// Layer returns the tree as a layer. It makes it unless the cache has it, which it says by report, and removes that of the
-// tree as it was described before.
-func (c Cache) Layer(ctx context.Context, tree Tree, report func(format string, args ...any)) (v1.Layer, error) {
-	path := filepath.Join(c.Folder, "debian-"+tree.Key()+".tar")
+// Layer returns the tree as a layer. Unless the folder, which is for this layer alone, has it, Layer makes it, which it says by
+// report, and removes that of the tree as it was described before.
+func Layer(ctx context.Context, folder string, tree Tree, report func(format string, args ...any)) (v1.Layer, error) {
+	path := filepath.Join(folder, "debian-"+tree.Key()+".tar")
 	if _, err := os.Stat(path); err == nil {
 		return newFileLayer(path)
 	}
-	errs := []error{os.MkdirAll(c.Folder, 0o755)} // #nosec G301 -- build output.
-	stale, err := filepath.Glob(filepath.Join(c.Folder, "debian-*.tar*"))
+	errs := []error{os.MkdirAll(folder, 0o755)} // #nosec G301 -- build output.
+	stale, err := filepath.Glob(filepath.Join(folder, "debian-*.tar*"))
 	for _, old := range stale {
 		errs = append(errs, os.Remove(old))
 	}

@@ -43,12 +43,12 @@ func TestKeyDependsOnWhatTheTreeIsMadeOf(t *testing.T) {
 
 func TestALayerIsMadeOnce(t *testing.T) {
 	g := NewWithT(t)
-	cache := debian.Cache{Folder: filepath.Join(t.TempDir(), "new", "folder")}
+	folder := filepath.Join(t.TempDir(), "new", "folder")
 	tree := debian.Tree{Variant: "extract", Packages: []string{"a"}}
 	install(t, `echo "$SOURCE_DATE_EPOCH $*" | sed "s, [^ ]*$,," >"$target"`)
 	reports := 0
 	report := func(string, ...any) { reports++ }
-	first, err := cache.Layer(t.Context(), tree, report)
+	first, err := debian.Layer(t.Context(), folder, tree, report)
 	g.Expect(err).NotTo(HaveOccurred())
 	content, err := first.Uncompressed()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -56,7 +56,7 @@ func TestALayerIsMadeOnce(t *testing.T) {
 	g.Expect(io.ReadAll(content)).To(BeEquivalentTo("0 --keyring=/usr/share/keyrings/debian-archive-keyring.gpg --quiet --mode=root --variant=extract --include=a --format=tar bookworm\n"))
 	g.Expect(reports).To(Equal(1))
 
-	second, err := cache.Layer(t.Context(), tree, report)
+	second, err := debian.Layer(t.Context(), folder, tree, report)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(second).To(Equal(first))
 	g.Expect(reports).To(Equal(1))
@@ -64,9 +64,9 @@ func TestALayerIsMadeOnce(t *testing.T) {
 
 func TestAFailureLeavesNothing(t *testing.T) {
 	g := NewWithT(t)
-	cache := debian.Cache{Folder: t.TempDir()}
+	folder := t.TempDir()
 	install(t, "echo half >\"$target\"\necho E: no such package\nexit 1\n")
-	_, err := cache.Layer(t.Context(), debian.Tree{Packages: []string{"a"}}, t.Logf)
+	_, err := debian.Layer(t.Context(), folder, debian.Tree{Packages: []string{"a"}}, t.Logf)
 	g.Expect(err).To(MatchError(ContainSubstring("no such package")))
-	g.Expect(os.ReadDir(cache.Folder)).To(BeEmpty())
+	g.Expect(os.ReadDir(folder)).To(BeEmpty())
 }

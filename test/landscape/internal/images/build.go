@@ -205,7 +205,7 @@ func (p Pusher) build(ctx context.Context, real Real) (v1.Image, error) {
 	}
 	layers := []v1.Layer{layer}
 	if real.Base != "" {
-		base, err := debian.Cache{Folder: filepath.Join(p.Cache, real.Base)}.Layer(ctx, p.tree(real.Base), p.Report)
+		base, err := debian.Layer(ctx, filepath.Join(p.Cache, real.Base), p.tree(real.Base), p.Report)
 		if err != nil {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ func (b Builder) Push(ctx context.Context, report func(format string, args ...an
 	}
 	tree := base(packages)
 	return images.Ensure(ctx, b.Repository, "inputs-"+hash([]byte(tree.Key()), files), []string{"latest"}, func() (v1.Image, error) {
-		layer, err := debian.Cache{Folder: b.Cache}.Layer(ctx, tree, report)
+		layer, err := debian.Layer(ctx, b.Cache, tree, report)
 		if err != nil {
 			return nil, err
 		}
