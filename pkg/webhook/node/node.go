@@ -64,11 +64,9 @@ const (
 	// touchPeriod is the time between two touches. A write that went past the webhooks is mended within it.
 	touchPeriod = 5 * time.Minute
 
-	// maxShoots is of how many shoots the capacities of the worker pools are remembered. That is a few hundred bytes each; a
-	// seed has some hundred shoots.
+	// maxShoots is of how many shoots the capacities are remembered. That is a few hundred bytes for each machine type of their
+	// CloudProfiles.
 	maxShoots = 1000
-	// maxProfiles is of how many CloudProfiles the machine types are shared by their shoots.
-	maxProfiles = 20
 )
 
 // Options are what the webhooks need.
@@ -89,7 +87,6 @@ func New(mgr manager.Manager, opts Options) []*extensionswebhook.Webhook {
 		fallback: resourcesOf(opts.Capacity),
 		gpu:      opts.GPUResourceName,
 		shoots:   lru.New(maxShoots),
-		profiles: lru.New(maxProfiles),
 	}
 	return []*extensionswebhook.Webhook{
 		newWebhook(NameSeed, extensionswebhook.TargetSeed, handler),
@@ -127,8 +124,6 @@ type handler struct {
 	gpu corev1.ResourceName
 	// shoots has a *shootTypes for a namespace.
 	shoots *lru.Cache
-	// profiles has the types of the last shootTypes for the name of a CloudProfile.
-	profiles *lru.Cache
 }
 
 // document is what the handler looks at in a Node.
@@ -327,14 +322,6 @@ func (h *handler) typesOf(cluster *extensioncluster.Cluster) *shootTypes {
 		machineType := &profile.Spec.MachineTypes[i]
 		capacities[machineType.Name] = with(h.fallback, machine.Capacity(machineType, "", h.gpu))
 	}
-	// All shoots of a CloudProfile have the same map as long as it is the same.
-	last, ok := h.profiles.Get(profile.Name)
-	if shared, _ := last.(map[string]corev1.ResourceList); ok && maps.EqualFunc(shared, capacities, equal) {
-		capacities = shared
-	} else {
-		h.profiles.Add(profile.Name, capacities)
-	}
-
 	pools := make(map[string]pool, len(shoot.Spec.Provider.Workers))
 	for _, worker := range shoot.Spec.Provider.Workers {
 		p := pool{machineType: worker.Machine.Type}
@@ -346,7 +333,7 @@ func (h *handler) typesOf(cluster *extensioncluster.Cluster) *shootTypes {
 	return &shootTypes{types: capacities, pools: pools}
 }
 
-func equal[L ~map[corev1.ResourceName]resource.Quantity](a, b L) bool {
+func equal(a, b quantities) bool {
 	return maps.EqualFunc(a, b, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 }
 
