@@ -117,7 +117,7 @@ func newMachineDriver(server *options.MCServer, allowedCIDRs []string) (mcmdrive
 	if err != nil {
 		return nil, err
 	}
-	return driver.Observed(driver.New(driver.Options{Clusters: cluster.New(seed, config, allowed...), Machines: seed}), m), nil
+	return driver.New(cluster.New(seed, config, allowed...), seed, m), nil
 }
 
 // controlConfig returns the access to the seed by the rules that machine-controller-manager has for these flags.

@@ -171,11 +171,11 @@ func TestCreateMachineReportsWhatThePodSays(t *testing.T) {
 		code     codes.Code
 		expected string
 	}{
-		{"image that is not there", wait("ImagePullBackOff", `Back-off pulling image: [not found]`), codes.FailedPrecondition, "image " + testImage + " of pod shoot--local--local/machine-" + name + " cannot be pulled: ImagePullBackOff: Back-off pulling image: (not found)"},
-		{"image that must be there but is not", wait("ErrImageNeverPull", ""), codes.FailedPrecondition, "cannot be pulled: ErrImageNeverPull"},
-		{"image with a malformed name", wait("InvalidImageName", "uppercase"), codes.InvalidArgument, "InvalidImageName: uppercase"},
-		{"container that can't be made", wait("CreateContainerConfigError", `secret "x" not found`), codes.FailedPrecondition, "cannot be started: CreateContainerConfigError"},
-		{"machine that does not stay up", wait("CrashLoopBackOff", "back-off 10s"), codes.Internal, "does not stay up: CrashLoopBackOff"},
+		{"image that is not there", waitsFor("ImagePullBackOff", `Back-off pulling image: [not found]`), codes.FailedPrecondition, "image " + testImage + " of pod shoot--local--local/machine-" + name + " cannot be pulled: ImagePullBackOff: Back-off pulling image: (not found)"},
+		{"image that must be there but is not", waitsFor("ErrImageNeverPull", ""), codes.FailedPrecondition, "cannot be pulled: ErrImageNeverPull"},
+		{"image with a malformed name", waitsFor("InvalidImageName", "uppercase"), codes.InvalidArgument, "InvalidImageName: uppercase"},
+		{"container that can't be made", waitsFor("CreateContainerConfigError", `secret "x" not found`), codes.FailedPrecondition, "cannot be started: CreateContainerConfigError"},
+		{"machine that does not stay up", waitsFor("CrashLoopBackOff", "back-off 10s"), codes.Internal, "does not stay up: CrashLoopBackOff"},
 		{"no room", notScheduled("0/3 nodes are available: 1 node(s) had untolerated taint, 2 Insufficient memory."), codes.ResourceExhausted, "no node has room for pod"},
 		{"no room for another pod", notScheduled("0/1 nodes are available: 1 Too many pods."), codes.ResourceExhausted, "Too many pods"},
 		{"kubelet that finds no room", ended("OutOfcpu"), codes.ResourceExhausted, "OutOfcpu"},
@@ -221,8 +221,8 @@ func whilePodIs(t *testing.T, c client.Client, be func(*corev1.Pod), create func
 
 func TestCreateMachineWaitsWhilePodMayStillRun(t *testing.T) {
 	for name, boot := range map[string]func(*corev1.Pod){
-		"a first failure to pull":         wait("ErrImagePull", "hiccup"),
-		"a container that is being made":  wait("ContainerCreating", ""),
+		"a first failure to pull":         waitsFor("ErrImagePull", "hiccup"),
+		"a container that is being made":  waitsFor("ContainerCreating", ""),
 		"nodes with a taint":              notScheduled("0/1 nodes are available: 1 node(s) had untolerated taint(s)."),
 		"no room until others have gone":  func(pod *corev1.Pod) { notScheduled("1 Insufficient cpu")(pod); pod.Status.NominatedNodeName = "node" },
 		"a pod that runs without address": func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning },
@@ -237,7 +237,7 @@ func TestCreateMachineWaitsWhilePodMayStillRun(t *testing.T) {
 			g.Expect(response.Addresses).To(HaveLen(2))
 		})
 		t.Run(name+" for too long", func(t *testing.T) {
-			_, err := newDriver(newClient(boot), func(o *Options) { o.CreateTimeout = 100 * time.Millisecond }).CreateMachine(t.Context(), createRequest(newClass()))
+			_, err := newDriver(newClient(boot), func(d *driver) { d.createTimeout = 100 * time.Millisecond }).CreateMachine(t.Context(), createRequest(newClass()))
 			NewWithT(t).Expect(err).To(And(haveCode(codes.DeadlineExceeded), MatchError(ContainSubstring("does not run after 100ms: "))))
 		})
 	}
@@ -245,7 +245,7 @@ func TestCreateMachineWaitsWhilePodMayStillRun(t *testing.T) {
 	t.Run("nodes that get room before long", func(t *testing.T) {
 		c := newClient(notScheduled("1 Insufficient cpu"))
 		_, err := whilePodIs(t, c, run, func() (*mcmdriver.CreateMachineResponse, error) {
-			return newDriver(c, func(o *Options) { o.UnschedulableGrace = time.Minute }).CreateMachine(t.Context(), createRequest(newClass()))
+			return newDriver(c, func(d *driver) { d.unschedulableGrace = time.Minute }).CreateMachine(t.Context(), createRequest(newClass()))
 		})
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	})
@@ -265,7 +265,7 @@ func TestCreateMachineGoesOn(t *testing.T) {
 		{"after the Service", []client.Object{ownedByPod(newUserData(namespace, name, []byte("#!/bin/sh\n")), "a"), ownedByPod(newService(namespace, name), "a"), podOf("a", running)}, "a"},
 		{"after the pod was deleted by hand", []client.Object{ownedByPod(newUserData(namespace, name, []byte("#!/bin/sh\n")), "a"), ownedByPod(newService(namespace, name), "a")}, ""},
 		{"after the pod has failed", []client.Object{podOf("a", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })}, ""},
-		{"with a pod whose image could not be pulled and is another now", []client.Object{podOf("a", wait("ImagePullBackOff", ""), func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "old" })}, ""},
+		{"with a pod whose image could not be pulled and is another now", []client.Object{podOf("a", waitsFor("ImagePullBackOff", ""), func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "old" })}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -281,8 +281,8 @@ func TestCreateMachineGoesOn(t *testing.T) {
 			g.Expect(pod.Spec.Containers[0].Image).To(Equal(testImage))
 			secret := get(t, c, &corev1.Secret{}, userDataName(name))
 			g.Expect(secret.Data).To(Equal(map[string][]byte{"userdata": []byte("#!/bin/sh\n")}))
-			g.Expect(ownerOf(secret)).To(Equal(pod.UID))
-			g.Expect(ownerOf(get(t, c, &corev1.Service{}, machine.PodName(name)))).To(Equal(pod.UID))
+			g.Expect(secret.OwnerReferences).To(HaveExactElements(HaveField("UID", pod.UID)))
+			g.Expect(get(t, c, &corev1.Service{}, machine.PodName(name)).OwnerReferences).To(HaveExactElements(HaveField("UID", pod.UID)))
 		})
 	}
 }
@@ -321,16 +321,16 @@ func TestCreateMachineEndsWithItsMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := newClient(wait("ContainerCreating", ""), newMachine())
+			c := newClient(waitsFor("ContainerCreating", ""), newMachine())
 			g.Expect(change(t.Context(), c)).To(Succeed())
-			_, err := newDriver(c, func(o *Options) { o.Machines = c }).CreateMachine(t.Context(), createRequest(newClass()))
+			_, err := newDriver(c, func(d *driver) { d.machines = c }).CreateMachine(t.Context(), createRequest(newClass()))
 			g.Expect(err).To(And(haveCode(codes.Aborted), MatchError(ContainSubstring("is to be deleted before its pod runs"))))
 		})
 	}
 
 	t.Run("but not before", func(t *testing.T) {
 		c := newClient(run, newMachine())
-		_, err := newDriver(c, func(o *Options) { o.Machines = c }).CreateMachine(t.Context(), createRequest(newClass()))
+		_, err := newDriver(c, func(d *driver) { d.machines = c }).CreateMachine(t.Context(), createRequest(newClass()))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	})
 
@@ -338,17 +338,19 @@ func TestCreateMachineEndsWithItsMachine(t *testing.T) {
 		forbidden := interceptor.NewClient(newClient(nil), interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return apierrors.NewForbidden(machinev1alpha1.Resource("machines"), "", nil)
 		}})
-		_, err := newDriver(newClient(run), func(o *Options) { o.Machines = forbidden }).CreateMachine(t.Context(), createRequest(newClass()))
+		_, err := newDriver(newClient(run), func(d *driver) { d.machines = forbidden }).CreateMachine(t.Context(), createRequest(newClass()))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	})
 }
 
 func TestCreateMachineEndsWhenItsPodVanishes(t *testing.T) {
 	g := NewWithT(t)
-	c := interceptor.NewClient(newClient(nil), interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-		// The last that happens before the wait.
-		if err := c.Patch(ctx, obj, patch, opts...); err != nil {
+	c := interceptor.NewClient(newClient(nil), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		if err := c.Create(ctx, obj, opts...); err != nil {
 			return err
+		}
+		if _, isLast := obj.(*corev1.Service); !isLast {
+			return nil
 		}
 		return c.Delete(ctx, podOf(""))
 	}})
@@ -364,7 +366,7 @@ func TestCreateMachineLeavesAMachineThatMayHaveJoinedToGetMachineStatus(t *testi
 		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(now.Add(-time.Minute))
 	}
 	c := newClient(boot)
-	d := newDriver(c, func(o *Options) { o.Clock = testclock.NewFakePassiveClock(now) })
+	d := newDriver(c, func(d *driver) { d.clock = testclock.NewFakePassiveClock(now) })
 	_, err := d.CreateMachine(t.Context(), createRequest(newClass()))
 	g.Expect(err).To(And(haveCode(codes.Aborted), MatchError(ContainSubstring("has been running for 1m0s already"))))
 	g.Expect(d.GetMachineStatus(t.Context(), &mcmdriver.GetMachineStatusRequest{Machine: newMachine(), MachineClass: newClass()})).NotTo(BeNil())

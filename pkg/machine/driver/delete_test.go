@@ -85,7 +85,7 @@ func TestDeleteMachineWaitsForItsPod(t *testing.T) {
 		g := NewWithT(t)
 		c := newClient(nil, podOf("a", held, func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" }), newUserData(namespace, name, nil))
 		for range 2 {
-			_, err := newDriver(c, func(o *Options) { o.DeleteTimeout = 100 * time.Millisecond }).DeleteMachine(t.Context(), deleteRequest())
+			_, err := newDriver(c, func(d *driver) { d.deleteTimeout = 100 * time.Millisecond }).DeleteMachine(t.Context(), deleteRequest())
 			g.Expect(err).To(And(haveCode(codes.DeadlineExceeded), MatchError(ContainSubstring(`on node "node-1" has not gone in time`))))
 		}
 		g.Expect(left(t, c)).To(ConsistOf("pod machine-"+name), "nothing but the pod has to wait")
@@ -107,7 +107,7 @@ func TestGetMachineStatus(t *testing.T) {
 		{"is not there", nil, "there is no pod"},
 		{"is another's", podOf("a", run, func(pod *corev1.Pod) { pod.Labels = nil }), "there is no pod"},
 		{"is not scheduled", podOf("a", notScheduled("0/1 nodes")), "does not run: it is unschedulable: 0/1 nodes"},
-		{"waits for its image", podOf("a", wait("ErrImagePull", "not found")), "does not run: ErrImagePull: not found"},
+		{"waits for its image", podOf("a", waitsFor("ErrImagePull", "not found")), "does not run: ErrImagePull: not found"},
 		{"has no status yet", podOf("a"), "does not run: its phase is "},
 		{"has failed", podOf("a", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }), "does not run: its phase is Failed"},
 		{"is being deleted", podOf("a", deleted), "is being deleted"},

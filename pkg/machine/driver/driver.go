@@ -6,10 +6,10 @@
 // cluster of the shoot's credentials. The command machine-controller of gardenlet-extension runs it beside
 // machine-controller-manager, one for each shoot.
 //
-// A machine is three objects. The Secret with the user data comes first, so that the pod can start at once, and the pod
-// owns it and the headless Service by which the machine's name resolves, so that neither outlives a pod that was deleted
-// by hand. All three are named after the Machine, so whatever a call left half made is found by the next one, also after
-// a restart.
+// A machine is three objects. The pod comes first, as it owns the Secret with the user data and the headless Service by
+// which the machine's name resolves: neither outlives a pod that was deleted by hand. The Secret is there before a
+// kubelet needs it. All three are named after the Machine, so whatever a call left half made is found by the next one,
+// also after a restart.
 //
 // The functions return errors of machine-controller-manager's status package only, because its controller reads a code
 // out of the text. What the codes make it do, as of v0.62.1:
@@ -24,7 +24,6 @@
 package driver
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -36,7 +35,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,46 +51,35 @@ import (
 )
 
 const (
-	defaultCreateTimeout      = 10 * time.Minute
-	defaultDeleteTimeout      = 5 * time.Minute
-	defaultReadTimeout        = time.Minute
-	defaultUnschedulableGrace = 15 * time.Second
+	// createTimeout and deleteTimeout are for how long CreateMachine and DeleteMachine wait.
+	createTimeout = 10 * time.Minute
+	deleteTimeout = 5 * time.Minute
+	readTimeout   = time.Minute
+	// unschedulableGrace is for how long nodes may have too little room for a machine until CreateMachine says so: room that
+	// the machine before it leaves is there after its last seconds.
+	unschedulableGrace = 15 * time.Second
 
 	// joinTime is less than a machine ever takes from its start until it is a Node.
 	joinTime = 5 * time.Second
 )
 
-// Options are what a driver needs.
-type Options struct {
-	// Clusters finds the cluster of the machines.
-	Clusters cluster.Clusters
-	// Machines reads Machines in the seed. With it, CreateMachine ends as soon as its Machine is to be deleted; without, the
-	// deletion waits until CreateMachine is through, as machine-controller-manager does not do both at a time.
-	Machines client.WithWatch
-	// CreateTimeout is for how long CreateMachine waits. Default: 10 minutes.
-	CreateTimeout time.Duration
-	// DeleteTimeout is for how long DeleteMachine waits. Default: 5 minutes.
-	DeleteTimeout time.Duration
-	// UnschedulableGrace is for how long nodes may have too little room for a machine until CreateMachine says so: room that
-	// the machine before it leaves is there after its last seconds. Default: 15 seconds.
-	UnschedulableGrace time.Duration
-	// Clock tells how long a machine has been running. Default: that of the system.
-	Clock clock.PassiveClock
-}
-
-// New returns a driver.
-func New(opts Options) mcmdriver.Driver {
-	opts.CreateTimeout = cmp.Or(opts.CreateTimeout, defaultCreateTimeout)
-	opts.DeleteTimeout = cmp.Or(opts.DeleteTimeout, defaultDeleteTimeout)
-	opts.UnschedulableGrace = cmp.Or(opts.UnschedulableGrace, defaultUnschedulableGrace)
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
+// New returns a driver for machines in these clusters. It reads Machines in the seed, so that CreateMachine ends as soon as its
+// Machine is to be deleted: machine-controller-manager does not do both at a time. It measures how long machines take to come
+// and to go. One that takes several calls is counted with each: the code of the last one is OK.
+func New(clusters cluster.Clusters, machines client.WithWatch, m *metrics.Machines) mcmdriver.Driver {
+	return &driver{
+		clusters: clusters, machines: machines, metrics: m, clock: clock.RealClock{},
+		createTimeout: createTimeout, deleteTimeout: deleteTimeout, unschedulableGrace: unschedulableGrace,
 	}
-	return &driver{Options: opts}
 }
 
 type driver struct {
-	Options
+	clusters cluster.Clusters
+	machines client.WithWatch
+	metrics  *metrics.Machines
+	clock    clock.PassiveClock
+
+	createTimeout, deleteTimeout, unschedulableGrace time.Duration
 }
 
 // InitializeMachine implements machine-controller-manager's driver: Unimplemented, as there is nothing to do, which lets it
@@ -123,12 +110,15 @@ func (*driver) GetVolumeIDs(context.Context, *mcmdriver.GetVolumeIDsRequest) (*m
 //   - Aborted: the pod was deleted or ended, the Machine is to be deleted, or somebody changed an object at the same time.
 //   - Unavailable: the API server can't be reached or asks for patience.
 func (d *driver) CreateMachine(ctx context.Context, req *mcmdriver.CreateMachineRequest) (_ *mcmdriver.CreateMachineResponse, err error) {
-	name := req.Machine.Name
-	ctx, cancel := context.WithTimeout(ctx, d.CreateTimeout)
+	name, start := req.Machine.Name, time.Now()
+	ctx, cancel := context.WithTimeout(ctx, d.createTimeout)
 	defer cancel()
 	ctx, stop := d.whileWanted(ctx, req.Machine)
 	defer stop()
-	defer func() { err = asStatus(ctx, err, "creating machine %s", name) }()
+	defer func() {
+		err = asStatus(ctx, err, "creating machine %s", name)
+		d.metrics.Operation(metrics.MachineCreate, codeName(err), time.Since(start))
+	}()
 
 	spec, userData, err := inputs(req)
 	if err != nil {
@@ -142,33 +132,15 @@ func (d *driver) CreateMachine(ctx context.Context, req *mcmdriver.CreateMachine
 	if err != nil {
 		return nil, err
 	}
-	secret, err := ensure(ctx, t.client, newUserData(t.namespace, name, userData), name, pod)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(secret.Data[userDataKey], userData) {
-		// It is that of an earlier attempt.
-		before := secret.DeepCopy()
-		secret.Data = map[string][]byte{userDataKey: userData}
-		if err := t.client.Patch(ctx, secret, client.MergeFrom(before)); err != nil {
-			return nil, err
-		}
-	}
 	if pod == nil {
 		pod = newPod(t.namespace, name, spec)
 		if err := t.client.Create(ctx, pod); err != nil {
 			return nil, err
 		}
 	}
-	service := newService(t.namespace, name)
-	service.OwnerReferences = ownedBy(pod)
-	if _, err := ensure(ctx, t.client, service, name, pod); err != nil {
-		return nil, err
-	}
-	if ownerOf(secret) != pod.UID {
-		before := secret.DeepCopy()
-		secret.OwnerReferences = ownedBy(pod)
-		if err := t.client.Patch(ctx, secret, client.MergeFrom(before)); err != nil {
+	for _, obj := range []client.Object{newUserData(t.namespace, name, userData), newService(t.namespace, name)} {
+		obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: pod.Name, UID: pod.UID}})
+		if err := t.replace(ctx, obj, name); err != nil {
 			return nil, err
 		}
 	}
@@ -182,21 +154,17 @@ func (d *driver) CreateMachine(ctx context.Context, req *mcmdriver.CreateMachine
 
 // whileWanted returns a context that ends when the Machine is to be deleted, and what ends it and the watch at any time.
 func (d *driver) whileWanted(ctx context.Context, m *machinev1alpha1.Machine) (context.Context, func()) {
-	if d.Machines == nil {
-		return ctx, func() {}
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		// Without permission for it there is no watch, and deletion has to wait.
-		_ = watchObject(ctx, d.Machines, client.ObjectKeyFromObject(m), &machinev1alpha1.Machine{}, &machinev1alpha1.MachineList{},
-			func(current *machinev1alpha1.Machine) (bool, error) {
-				if current != nil && current.UID == m.UID && current.DeletionTimestamp == nil {
-					return false, nil
-				}
-				cancel(newStatus(codes.Aborted, "Machine %s/%s is to be deleted before its pod runs", m.Namespace, m.Name))
-				return true, nil
-			})
+		_ = watchObject(ctx, d.machines, client.ObjectKeyFromObject(m), &machinev1alpha1.MachineList{}, func(current *machinev1alpha1.Machine) (bool, error) {
+			if current != nil && current.UID == m.UID && current.DeletionTimestamp == nil {
+				return false, nil
+			}
+			cancel(newStatus(codes.Aborted, "Machine %s/%s is to be deleted before its pod runs", m.Namespace, m.Name))
+			return true, nil
+		})
 	})
 	return ctx, func() {
 		cancel(nil)
@@ -228,7 +196,7 @@ func (d *driver) untilRunning(parent context.Context, t *target, pod *corev1.Pod
 	var lacking *time.Timer
 	last := pod
 
-	err := watchObject(ctx, t.client, client.ObjectKeyFromObject(pod), &corev1.Pod{}, &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
+	err := watchObject(ctx, t.client, client.ObjectKeyFromObject(pod), &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
 		if current == nil || current.UID != pod.UID || current.DeletionTimestamp != nil {
 			return false, newStatus(codes.Aborted, "pod %s/%s was deleted before it ran", pod.Namespace, pod.Name)
 		}
@@ -240,7 +208,7 @@ func (d *driver) untilRunning(parent context.Context, t *target, pod *corev1.Pod
 		switch lacks := lacksResources(message); {
 		case lacks && lacking == nil:
 			exhausted := newStatus(codes.ResourceExhausted, "no node has room for pod %s/%s: %s", pod.Namespace, pod.Name, message)
-			lacking = time.AfterFunc(d.UnschedulableGrace, func() { cancel(exhausted) })
+			lacking = time.AfterFunc(d.unschedulableGrace, func() { cancel(exhausted) })
 		case !lacks && lacking != nil:
 			lacking.Stop()
 			lacking = nil
@@ -251,7 +219,7 @@ func (d *driver) untilRunning(parent context.Context, t *target, pod *corev1.Pod
 		lacking.Stop()
 	}
 	if err != nil && errors.Is(context.Cause(parent), context.DeadlineExceeded) {
-		return nil, newStatus(codes.DeadlineExceeded, "pod %s/%s does not run after %s: %s: %v", pod.Namespace, pod.Name, d.CreateTimeout, progress(last), err)
+		return nil, newStatus(codes.DeadlineExceeded, "pod %s/%s does not run after %s: %s: %v", pod.Namespace, pod.Name, d.createTimeout, progress(last), err)
 	}
 	if err != nil {
 		return nil, err
@@ -265,7 +233,7 @@ func (d *driver) untilRunning(parent context.Context, t *target, pod *corev1.Pod
 func (d *driver) checkFresh(pod *corev1.Pod) error {
 	for _, status := range pod.Status.ContainerStatuses {
 		if running := status.State.Running; running != nil && !running.StartedAt.IsZero() {
-			if age := d.Clock.Since(running.StartedAt.Time); age > joinTime {
+			if age := d.clock.Since(running.StartedAt.Time); age > joinTime {
 				return newStatus(codes.Aborted, "pod %s/%s has been running for %s already, its status is to be asked for", pod.Namespace, pod.Name, age.Round(time.Second))
 			}
 		}
@@ -284,10 +252,13 @@ func (d *driver) checkFresh(pod *corev1.Pod) error {
 //   - InvalidArgument, FailedPrecondition: the class is not of this provider, or its credentials don't lead to its machines.
 //   - PermissionDenied, Unauthenticated: as the API server says.
 func (d *driver) DeleteMachine(ctx context.Context, req *mcmdriver.DeleteMachineRequest) (_ *mcmdriver.DeleteMachineResponse, err error) {
-	name := req.Machine.Name
-	ctx, cancel := context.WithTimeout(ctx, d.DeleteTimeout)
+	name, start := req.Machine.Name, time.Now()
+	ctx, cancel := context.WithTimeout(ctx, d.deleteTimeout)
 	defer cancel()
-	defer func() { err = asStatus(ctx, err, "deleting machine %s", name) }()
+	defer func() {
+		err = asStatus(ctx, err, "deleting machine %s", name)
+		d.metrics.Operation(metrics.MachineDelete, codeName(err), time.Since(start))
+	}()
 
 	t, err := d.target(ctx, req.MachineClass)
 	if err != nil {
@@ -320,7 +291,7 @@ func (d *driver) DeleteMachine(ctx context.Context, req *mcmdriver.DeleteMachine
 //   - InvalidArgument, FailedPrecondition, PermissionDenied, Unauthenticated, Unavailable, DeadlineExceeded: as for DeleteMachine.
 func (d *driver) GetMachineStatus(ctx context.Context, req *mcmdriver.GetMachineStatusRequest) (_ *mcmdriver.GetMachineStatusResponse, err error) {
 	name := req.Machine.Name
-	ctx, cancel := context.WithTimeout(ctx, defaultReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	defer func() { err = asStatus(ctx, err, "reading machine %s", name) }()
 
@@ -347,10 +318,10 @@ func (d *driver) GetMachineStatus(ctx context.Context, req *mcmdriver.GetMachine
 // and then, and calls DeleteMachine for those of which it has no Machine in its namespace, of whatever class.
 //
 // So the answer has all machines in the namespace of the class's machines, which is that of one shoot: those of other classes
-// as well, as theirs may be gone by now. A Secret with user data but no pod counts as a machine: it is what is left if
-// the driver was stopped between the two. Codes: as for GetMachineStatus, but NotFound.
+// as well, as theirs may be gone by now. A Secret with user data but no pod counts as a machine: earlier versions made it first, and
+// left it if they were stopped between the two. Codes: as for GetMachineStatus, but NotFound.
 func (d *driver) ListMachines(ctx context.Context, req *mcmdriver.ListMachinesRequest) (_ *mcmdriver.ListMachinesResponse, err error) {
-	ctx, cancel := context.WithTimeout(ctx, defaultReadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	defer func() { err = asStatus(ctx, err, "listing machines of MachineClass %s", req.MachineClass.Name) }()
 
@@ -391,7 +362,7 @@ func (d *driver) target(ctx context.Context, class *machinev1alpha1.MachineClass
 	if namespace != class.Namespace && class.CredentialsSecretRef != nil {
 		credentials = *class.CredentialsSecretRef
 	}
-	c, err := d.Clusters.Get(ctx, credentials, class.Namespace)
+	c, err := d.clusters.Get(ctx, credentials, class.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -437,27 +408,24 @@ func (t *target) existing(ctx context.Context, name, wantedImage string) (*corev
 	return nil, t.untilGone(ctx, pod)
 }
 
-// ensure creates an object of a machine, or returns that of an earlier attempt as it is. One that belongs to another pod
-// than the given one, which may be nil, is replaced: that pod is no more, and Kubernetes is about to delete the object.
-func ensure[T client.Object](ctx context.Context, c client.Client, wanted T, name string, pod *corev1.Pod) (T, error) {
-	obj := wanted.DeepCopyObject().(T)
-	err := c.Create(ctx, obj)
+// replace creates an object of a machine, in place of what an earlier attempt has left: that may have other user data, or belong
+// to a pod that is no more.
+func (t *target) replace(ctx context.Context, obj client.Object, name string) error {
+	wanted := obj.DeepCopyObject().(client.Object)
+	err := t.client.Create(ctx, obj)
 	if !apierrors.IsAlreadyExists(err) {
-		return obj, err
+		return err
 	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(wanted), obj); err != nil {
-		return obj, err
+	if err := t.client.Get(ctx, client.ObjectKeyFromObject(wanted), obj); err != nil {
+		return err
 	}
 	if !belongsTo(obj, name) {
-		return obj, taken(obj, name)
+		return taken(obj, name)
 	}
-	if owner := ownerOf(obj); owner == "" || pod != nil && owner == pod.UID {
-		return obj, nil
+	if err := t.client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}); client.IgnoreNotFound(err) != nil {
+		return err
 	}
-	if err := c.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}); client.IgnoreNotFound(err) != nil {
-		return obj, err
-	}
-	return wanted, c.Create(ctx, wanted)
+	return t.client.Create(ctx, wanted)
 }
 
 // belongsTo reports whether an object is part of the machine with this name.
@@ -468,20 +436,6 @@ func belongsTo(obj client.Object, name string) bool {
 // taken is the error for an object that has the name of one of a machine's.
 func taken(obj client.Object, name string) error {
 	return newStatus(codes.AlreadyExists, "%T %s/%s is there already and not part of machine %s: its labels are others", obj, obj.GetNamespace(), obj.GetName(), name)
-}
-
-func ownedBy(pod *corev1.Pod) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: pod.Name, UID: pod.UID}}
-}
-
-// ownerOf returns the UID of the pod that owns an object, if any.
-func ownerOf(obj client.Object) types.UID {
-	for _, owner := range obj.GetOwnerReferences() {
-		if owner.Kind == "Pod" {
-			return owner.UID
-		}
-	}
-	return ""
 }
 
 // remove deletes an object of a machine and returns what is known of it, which is nothing if it is not there or belongs to
@@ -504,7 +458,7 @@ func (t *target) remove(ctx context.Context, kind, objectName, name string) (*me
 // untilGone waits until a pod is gone.
 func (t *target) untilGone(ctx context.Context, pod client.Object) error {
 	node := ""
-	err := watchObject(ctx, t.client, client.ObjectKeyFromObject(pod), &corev1.Pod{}, &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
+	err := watchObject(ctx, t.client, client.ObjectKeyFromObject(pod), &corev1.PodList{}, func(current *corev1.Pod) (bool, error) {
 		if current == nil || current.UID != pod.GetUID() {
 			return true, nil
 		}
@@ -515,33 +469,6 @@ func (t *target) untilGone(ctx context.Context, pod client.Object) error {
 		return newStatus(codes.DeadlineExceeded, "pod %s/%s on node %q has not gone in time: %v", pod.GetNamespace(), pod.GetName(), node, err)
 	}
 	return err
-}
-
-// Observed returns a driver that hands over to next and measures how long machines take to come and to go. A machine that
-// takes several calls is counted with each: the code of the last one is OK.
-func Observed(next mcmdriver.Driver, m *metrics.Machines) mcmdriver.Driver {
-	return &observed{Driver: next, metrics: m}
-}
-
-type observed struct {
-	mcmdriver.Driver
-	metrics *metrics.Machines
-}
-
-// CreateMachine implements machine-controller-manager's driver.
-func (o *observed) CreateMachine(ctx context.Context, req *mcmdriver.CreateMachineRequest) (*mcmdriver.CreateMachineResponse, error) {
-	start := time.Now()
-	response, err := o.Driver.CreateMachine(ctx, req)
-	o.metrics.Operation(metrics.MachineCreate, codeName(err), time.Since(start))
-	return response, err
-}
-
-// DeleteMachine implements machine-controller-manager's driver.
-func (o *observed) DeleteMachine(ctx context.Context, req *mcmdriver.DeleteMachineRequest) (*mcmdriver.DeleteMachineResponse, error) {
-	start := time.Now()
-	response, err := o.Driver.DeleteMachine(ctx, req)
-	o.metrics.Operation(metrics.MachineDelete, codeName(err), time.Since(start))
-	return response, err
 }
 
 // codeName returns one of the names that machine-controller-manager has for its codes: of no error OK, and of one that is none

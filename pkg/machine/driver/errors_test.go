@@ -102,8 +102,8 @@ func TestCreateMachineReportsWhatTheAPIServerSays(t *testing.T) {
 		code codes.Code
 		left int
 	}{
-		"quota for Secrets":     {func(obj client.Object) bool { _, ok := obj.(*corev1.Secret); return ok }, apierrors.NewForbidden(corev1.Resource("secrets"), "a", errors.New("exceeded quota: a")), codes.ResourceExhausted, 0},
-		"quota for pods":        {func(obj client.Object) bool { _, ok := obj.(*corev1.Pod); return ok }, apierrors.NewForbidden(corev1.Resource("pods"), "a", errors.New("exceeded quota: a")), codes.ResourceExhausted, 1},
+		"quota for Secrets":     {func(obj client.Object) bool { _, ok := obj.(*corev1.Secret); return ok }, apierrors.NewForbidden(corev1.Resource("secrets"), "a", errors.New("exceeded quota: a")), codes.ResourceExhausted, 1},
+		"quota for pods":        {func(obj client.Object) bool { _, ok := obj.(*corev1.Pod); return ok }, apierrors.NewForbidden(corev1.Resource("pods"), "a", errors.New("exceeded quota: a")), codes.ResourceExhausted, 0},
 		"no right for Services": {func(obj client.Object) bool { _, ok := obj.(*corev1.Service); return ok }, apierrors.NewForbidden(corev1.Resource("services"), "a", nil), codes.PermissionDenied, 2},
 		"no API server":         {func(client.Object) bool { return true }, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, codes.Unavailable, 0},
 	} {

@@ -92,8 +92,8 @@ func run(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: machine.ContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
-// wait makes a pod as kubelet makes one that it can't start.
-func wait(reason, message string) func(*corev1.Pod) {
+// waitsFor makes a pod as kubelet makes one that it can't start.
+func waitsFor(reason, message string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodPending
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: machine.ContainerName, State: corev1.ContainerState{
@@ -142,13 +142,14 @@ func deleteRequest() *mcmdriver.DeleteMachineRequest {
 	return &mcmdriver.DeleteMachineRequest{Machine: newMachine(), MachineClass: newClass()}
 }
 
-// newDriver returns a driver that waits for seconds at most.
-func newDriver(c client.Client, change ...func(*Options)) mcmdriver.Driver {
-	opts := Options{Clusters: seedOnly{c}, CreateTimeout: 20 * time.Second, DeleteTimeout: 20 * time.Second, UnschedulableGrace: time.Millisecond}
+// newDriver returns a driver that waits for seconds at most, for a Machine that is there.
+func newDriver(c client.Client, change ...func(*driver)) mcmdriver.Driver {
+	d := New(seedOnly{c}, newClient(nil, newMachine()), nil).(*driver)
+	d.createTimeout, d.deleteTimeout, d.unschedulableGrace = 20*time.Second, 20*time.Second, time.Millisecond
 	for _, change := range change {
-		change(&opts)
+		change(d)
 	}
-	return New(opts)
+	return d
 }
 
 // haveCode matches an error out of whose text machine-controller-manager reads this code.
@@ -174,7 +175,7 @@ func podOf(uid types.UID, change ...func(*corev1.Pod)) *corev1.Pod {
 // ownedByPod lets a pod of this UID own an object.
 func ownedByPod[T client.Object](obj T, uid types.UID) T {
 	obj.SetUID("of-" + uid)
-	obj.SetOwnerReferences(ownedBy(podOf(uid)))
+	obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: machine.PodName(name), UID: uid}})
 	return obj
 }
 

@@ -2,56 +2,46 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package driver_test
+package driver
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	mcmdriver "github.com/gardener/machine-controller-manager/pkg/util/provider/driver"
-	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/codes"
-	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/status"
-
-	"github.com/gardener/gardener-extension-provider-local/pkg/machine/driver"
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
-
-type answering struct {
-	mcmdriver.Driver
-	err error
-}
-
-func (a answering) CreateMachine(context.Context, *mcmdriver.CreateMachineRequest) (*mcmdriver.CreateMachineResponse, error) {
-	return nil, a.err
-}
-
-func (a answering) DeleteMachine(context.Context, *mcmdriver.DeleteMachineRequest) (*mcmdriver.DeleteMachineResponse, error) {
-	return nil, a.err
-}
 
 func TestMachinesAreMeasuredByTheCodeOfTheAnswer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		code string
 	}{
-		"no error is OK":                     {nil, "OK"},
-		"a status has its code":              {status.New(codes.ResourceExhausted, "no room"), "ResourceExhausted"},
-		"what is no status is of no account": {errors.New("oh"), "Unknown"},
+		"no error is OK":                   {nil, "OK"},
+		"an API server that is down":       {apierrors.NewServiceUnavailable("a"), "Unavailable"},
+		"an answer that has no other code": {apierrors.NewResourceExpired("a"), "Unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			registry := prometheus.NewRegistry()
 			m, err := metrics.NewMachines(registry)
 			g.Expect(err).NotTo(HaveOccurred())
-			observed := driver.Observed(answering{err: tc.err}, m)
-			_, err = observed.CreateMachine(t.Context(), nil)
-			g.Expect(errors.Is(err, tc.err)).To(BeTrue())
-			_, err = observed.DeleteMachine(t.Context(), nil)
-			g.Expect(errors.Is(err, tc.err)).To(BeTrue())
+			c := interceptor.NewClient(newClient(run), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if tc.err != nil {
+					return tc.err
+				}
+				return c.Get(ctx, key, obj, opts...)
+			}})
+			measured := newDriver(c, func(d *driver) { d.metrics = m })
+			_, err = measured.CreateMachine(t.Context(), createRequest(newClass()))
+			g.Expect(err == nil).To(Equal(tc.err == nil))
+			_, err = measured.DeleteMachine(t.Context(), deleteRequest())
+			g.Expect(err == nil).To(Equal(tc.err == nil))
 
 			families, err := registry.Gather()
 			g.Expect(err).NotTo(HaveOccurred())
