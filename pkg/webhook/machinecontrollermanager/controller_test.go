@@ -44,7 +44,7 @@ func TestReconcile(t *testing.T) {
 		err      string
 	}{
 		"adds the rules that are missing":           {provider: "local", patched: true},
-		"writes nothing if none is missing":         {provider: "local", role: func(r *rbacv1.Role) { r.Rules = withRules(r.Rules, driverRules()) }},
+		"writes nothing if none is missing":         {provider: "local", role: func(r *rbacv1.Role) { r.Rules = withRules(r.Rules) }},
 		"leaves the Roles of other providers alone": {provider: "other"},
 		"leaves the Roles of no shoot alone":        {},
 		"leaves a Role alone that is being deleted": {provider: "local", role: func(r *rbacv1.Role) {
@@ -84,7 +84,7 @@ func TestReconcile(t *testing.T) {
 			g.Expect(patched).To(Equal(test.patched))
 			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(role), role)).To(Succeed())
 			if test.patched && test.fail == nil {
-				g.Expect(role.Rules).To(Equal(withRules(before.Rules, driverRules())))
+				g.Expect(role.Rules).To(Equal(withRules(before.Rules)))
 			} else {
 				g.Expect(role.Rules).To(Equal(before.Rules))
 			}

@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -65,7 +66,7 @@ type mutator struct{}
 func (mutator) Mutate(_ context.Context, obj, _ client.Object) error {
 	if lacksRules(obj) {
 		role := obj.(*rbacv1.Role)
-		role.Rules = withRules(role.Rules, driverRules())
+		role.Rules = withRules(role.Rules)
 	}
 	return nil
 }
@@ -113,7 +114,7 @@ func (m *mender) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 
 	patch := client.MergeFromWithOptions(role.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	role.Rules = withRules(role.Rules, driverRules())
+	role.Rules = withRules(role.Rules)
 	err := m.client.Patch(ctx, role, patch)
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil // The watch tells of the version that is there now.
@@ -125,7 +126,7 @@ func (m *mender) Reconcile(ctx context.Context, request reconcile.Request) (reco
 // shoot of this provider.
 func lacksRules(obj client.Object) bool {
 	role, ok := obj.(*rbacv1.Role)
-	return ok && role.Name == RoleName && role.DeletionTimestamp == nil && len(withRules(role.Rules, driverRules())) > len(role.Rules)
+	return ok && role.Name == RoleName && role.DeletionTimestamp == nil && len(withRules(role.Rules)) > len(role.Rules)
 }
 
 // driverRules are what the machine driver needs in the namespace of a shoot besides what Gardener's own rules give it, which
@@ -138,25 +139,14 @@ func driverRules() []rbacv1.PolicyRule {
 	}
 }
 
-// withRules returns the rules and those wanted ones that are missing in them. Each wanted rule has one group and one resource.
-// The rules themselves and their order stay as they are, so that doing it twice is the same as doing it once.
-func withRules(rules, wanted []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+// withRules returns the rules and those of the driver that are missing in them. The rules themselves and their order stay as they
+// are, so that doing it twice is the same as doing it once.
+func withRules(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	all := slices.Clip(rules)
-	for _, rule := range wanted {
-		missing := slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
-			return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return allows(r, rule.APIGroups[0], rule.Resources[0], verb) })
-		})
-		if len(missing) > 0 {
-			all = append(all, rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: rule.Resources, Verbs: missing})
+	for _, wanted := range driverRules() {
+		if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return apiequality.Semantic.DeepEqual(r, wanted) }) {
+			all = append(all, wanted)
 		}
 	}
 	return all
-}
-
-// allows reports whether a rule allows the verb for all objects of the resource.
-func allows(rule rbacv1.PolicyRule, group, resource, verb string) bool {
-	has := func(values []string, value string) bool {
-		return slices.Contains(values, value) || slices.Contains(values, rbacv1.ResourceAll) // "*", as for groups and verbs
-	}
-	return len(rule.ResourceNames) == 0 && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Verbs, verb)
 }

@@ -87,33 +87,19 @@ func TestMutate(t *testing.T) {
 }
 
 func TestWithRules(t *testing.T) {
-	rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
-	}
-	named := rule("", "pods", "get")
-	named.ResourceNames = []string{"one"}
-
-	for _, test := range []struct {
-		name                    string
-		rules, wanted, expected []rbacv1.PolicyRule
-	}{
-		{"adds to no rules", nil, []rbacv1.PolicyRule{rule("", "pods", "get")}, []rbacv1.PolicyRule{rule("", "pods", "get")}},
-		{"adds the missing verbs only", []rbacv1.PolicyRule{rule("", "pods", "get")}, []rbacv1.PolicyRule{rule("", "pods", "get", "list")},
-			[]rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "pods", "list")}},
-		{"sees that two rules together suffice", []rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "pods", "list")}, []rbacv1.PolicyRule{rule("", "pods", "get", "list")},
-			[]rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "pods", "list")}},
-		{"sees that a wildcard suffices", []rbacv1.PolicyRule{rule("*", "*", "*")}, []rbacv1.PolicyRule{rule("", "pods", "get")}, []rbacv1.PolicyRule{rule("*", "*", "*")}},
-		{"does not take a rule for some objects for one for all", []rbacv1.PolicyRule{named}, []rbacv1.PolicyRule{rule("", "pods", "get")}, []rbacv1.PolicyRule{named, rule("", "pods", "get")}},
-		{"does not take another group's resource for ours", []rbacv1.PolicyRule{rule("metrics.k8s.io", "pods", "get")}, []rbacv1.PolicyRule{rule("", "pods", "get")},
-			[]rbacv1.PolicyRule{rule("metrics.k8s.io", "pods", "get"), rule("", "pods", "get")}},
-		{"keeps resources with different verbs apart", nil, []rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "services", "list")},
-			[]rbacv1.PolicyRule{rule("", "pods", "get"), rule("", "services", "list")}},
+	other := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}
+	driver := driverRules()
+	for name, test := range map[string]struct{ rules, expected []rbacv1.PolicyRule }{
+		"adds all to no rules":                      {nil, driver},
+		"adds what is missing behind the others":    {[]rbacv1.PolicyRule{other, driver[1]}, []rbacv1.PolicyRule{other, driver[1], driver[0]}},
+		"adds nothing if all are there":             {[]rbacv1.PolicyRule{driver[1], other, driver[0]}, []rbacv1.PolicyRule{driver[1], other, driver[0]}},
+		"does not take a rule for less for its own": {[]rbacv1.PolicyRule{other}, append([]rbacv1.PolicyRule{other}, driver...)},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			once := withRules(test.rules, test.wanted)
+			once := withRules(test.rules)
 			g.Expect(once).To(Equal(test.expected))
-			g.Expect(withRules(once, test.wanted)).To(Equal(once))
+			g.Expect(withRules(once)).To(Equal(once))
 		})
 	}
 }
