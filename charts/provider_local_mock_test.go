@@ -14,6 +14,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -60,9 +61,10 @@ func TestOnlyASeedWithTheMockProviderMayChangeTheKindsThatItAloneServes(t *testi
 	}
 }
 
-func TestKubeletsOfFakeNodesAreReachedInASeedWithTheMockProvider(t *testing.T) {
+func TestFakeNodesAndTheirKubeletsAreReachedInASeedWithTheMockProvider(t *testing.T) {
 	g := NewWithT(t)
 	const annotation = "networking.resources.gardener.cloud/from-all-webhook-targets-allowed-ports"
+	const toShoots = "networking.resources.gardener.cloud/to-all-shoots-kube-apiserver-tcp-443"
 	const name = "gardener-extension-provider-local-seed"
 	for port, values := range map[int32]map[string]any{
 		10250: mockValues(seedValues()),
@@ -70,6 +72,7 @@ func TestKubeletsOfFakeNodesAreReachedInASeedWithTheMockProvider(t *testing.T) {
 		10004: mockValues(selfHostedValues()),
 	} {
 		all := objects(t, "here", values)
+		g.Expect(find[appsv1.Deployment](t, all, "Deployment", name).Spec.Template.Labels).To(HaveKeyWithValue(toShoots, "allowed"))
 		service := find[corev1.Service](t, all, "Service", name)
 		g.Expect(service.Spec.Ports).To(ContainElement(And(HaveField("Name", "kubelet"), HaveField("Port", port), HaveField("TargetPort.IntVal", port))))
 		var allowed []struct{ Port int32 }
@@ -81,7 +84,9 @@ func TestKubeletsOfFakeNodesAreReachedInASeedWithTheMockProvider(t *testing.T) {
 		g.Expect(config.Mock.Behaviours).To(HaveLen(1))
 	}
 	for _, values := range []map[string]any{seedValues(), with(mockValues(seedValues()), map[string]any{"disabled": true}, "mock", "nodes")} {
-		service := find[corev1.Service](t, objects(t, "here", values), "Service", name)
+		all := objects(t, "here", values)
+		g.Expect(find[appsv1.Deployment](t, all, "Deployment", name).Spec.Template.Labels).NotTo(HaveKey(toShoots))
+		service := find[corev1.Service](t, all, "Service", name)
 		g.Expect(service.Spec.Ports).NotTo(ContainElement(HaveField("Name", "kubelet")))
 	}
 	g.Expect(find[corev1.Service](t, objects(t, "here", mockValues(gardenValues())), "Service", "gardener-extension-provider-local-garden").Spec.Ports).To(HaveLen(1))
