@@ -40,7 +40,7 @@ const (
 	// labelPodSecurity with this value lets machines be privileged.
 	labelPodSecurity, podSecurityPrivileged = "pod-security.kubernetes.io/enforce", "privileged"
 
-	// retryWait is when a namespace that is being deleted is looked at again: in another cluster nothing is watched.
+	// retryWait is the time between two reads of a namespace that is being deleted. There are no watches in other clusters.
 	retryWait = 2 * time.Second
 	// forceDeleteTimeout bounds what a forced deletion spends on a cluster that may be out of reach.
 	forceDeleteTimeout = 20 * time.Second

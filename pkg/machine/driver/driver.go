@@ -7,9 +7,9 @@
 // machine-controller-manager, one for each shoot.
 //
 // A machine is three objects. The pod comes first, as it owns the Secret with the user data and the headless Service by
-// which the machine's name resolves: neither outlives a pod that was deleted by hand. The Secret is there before a
-// kubelet needs it. All three are named after the Machine, so whatever a call left half made is found by the next one,
-// also after a restart.
+// which the machine's name resolves: neither outlives a pod that was deleted by hand. A kubelet that does not find the
+// Secret yet tries the mount again. All three are named after the Machine, so whatever a call left half made is found by
+// the next one, also after a restart.
 //
 // The functions return errors of machine-controller-manager's status package only, because its controller reads a code
 // out of the text. What the codes make it do, as of v0.62.1:
