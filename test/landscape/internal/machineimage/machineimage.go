@@ -107,7 +107,7 @@ func base(packages []string) debian.Tree {
 			"--dpkgopt=path-exclude=/usr/share/info/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 			`--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname "$1"/etc/resolv.conf`,
 			`--customize-hook=find "$1"/var/log "$1"/var/cache/ldconfig -type f -delete`,
-			// As in the Dockerfile: update-ca-certificates starts some 15 processes per file, before a machine has a kubelet.
+			// As in the Dockerfile: Gardener calls update-ca-certificates before the kubelet starts.
 			`--customize-hook=cat "$1"/usr/share/ca-certificates/mozilla/*.crt >"$1"/usr/share/ca-certificates/all.crt`,
 			`--customize-hook=echo all.crt >"$1"/etc/ca-certificates.conf && chroot "$1" update-ca-certificates --fresh`,
 		},
