@@ -181,8 +181,9 @@ func TestUserDataWritesFilesAndActivatesUnits(t *testing.T) {
 	}
 	g.Expect(ground.path("/etc/only-there")).NotTo(BeAnExistingFile(), "it is of another host")
 	g.Expect(ground.calls()).To(Equal([]string{
+		"enable --no-reload gardener-node-init.service", "enable --no-reload containerd.service",
+		"disable --no-reload unattended-upgrades.service", "enable --no-reload idle.timer",
 		"daemon-reload",
-		"enable gardener-node-init.service", "enable containerd.service", "disable unattended-upgrades.service", "enable idle.timer",
 		"restart --no-block gardener-node-init.service", "restart --no-block containerd.service", "stop --no-block unattended-upgrades.service", "stop --no-block idle.timer",
 	}))
 }
@@ -238,7 +239,7 @@ func TestNamesAreQuotedEvenIfTheyWereNotChecked(t *testing.T) {
 	)
 	g.Expect(err).NotTo(HaveOccurred(), out)
 	g.Expect(filepath.Join(ground.dir, "pwned")).NotTo(BeAnExistingFile())
-	g.Expect(ground.calls()).To(ContainElement("enable a; touch pwned"))
+	g.Expect(ground.calls()).To(ContainElement("enable --no-reload a; touch pwned"))
 }
 
 func TestAFileInTheWayIsReplacedOnlyIfItIsAFile(t *testing.T) {

@@ -14,23 +14,16 @@ fi
 put() {
   local mode=$1 encoding=$2 content=$3 path=$4
   echo "Writing $path"
-  mkdir -p "$(dirname "$path")"
-  (
-    umask 0077
-    if [[ $encoding == base64 ]]; then
-      printf '%s' "$content" | base64 -d
-    else
-      printf '%s' "$content"
-    fi >"$path.new"
-  )
-  chmod "$mode" "$path.new"
-  # A file that is a mount, as the kubelet makes of /etc/hosts, keeps its place.
-  if mountpoint -q "$path"; then
+  if [[ $encoding == base64 ]]; then
+    base64 -d <<<"$content"
+  else
+    printf '%s' "$content"
+  fi | install -D -m "$mode" /dev/stdin "$path.new"
+  # A file that is a mount, as the kubelet makes of /etc/hosts, can't be replaced.
+  mv -fT "$path.new" "$path" 2>/dev/null || {
     cat "$path.new" >"$path"
     rm "$path.new"
-  else
-    mv -fT "$path.new" "$path"
-  fi
+  }
 }
 
 # on HOST COMMAND... is for what only one host of the pool has.
@@ -48,14 +41,13 @@ there() {
 {{ with .Host }}on {{ quote . }} {{ end }}put {{ .Mode }} {{ .Encoding }} {{ quote .Content }} {{ quote .Path }}
 {{- end }}
 
-systemctl daemon-reload
 {{- range .Units }}
-{{ if .Off }}there {{ quote .Name }} && {{ end }}systemctl {{ .Enable }} {{ quote .Name }}
+{{ if .Off }}there {{ quote .Name }} && {{ end }}systemctl {{ .Enable }} --no-reload {{ quote .Name }}
 {{- end }}
+systemctl daemon-reload
 # The units' jobs run beside this script: they may come after units that wait for it.
 {{- range .Units }}
 {{ if .Off }}there {{ quote .Name }} && {{ end }}systemctl {{ .Command }} --no-block {{ quote .Name }}
 {{- end }}
 
-mkdir -p "$(dirname "$applied")"
-touch "$applied"
+install -D -m 0644 /dev/null "$applied"

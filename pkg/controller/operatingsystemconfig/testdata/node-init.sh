@@ -13,23 +13,16 @@ fi
 put() {
   local mode=$1 encoding=$2 content=$3 path=$4
   echo "Writing $path"
-  mkdir -p "$(dirname "$path")"
-  (
-    umask 0077
-    if [[ $encoding == base64 ]]; then
-      printf '%s' "$content" | base64 -d
-    else
-      printf '%s' "$content"
-    fi >"$path.new"
-  )
-  chmod "$mode" "$path.new"
-  # A file that is a mount, as the kubelet makes of /etc/hosts, keeps its place.
-  if mountpoint -q "$path"; then
+  if [[ $encoding == base64 ]]; then
+    base64 -d <<<"$content"
+  else
+    printf '%s' "$content"
+  fi | install -D -m "$mode" /dev/stdin "$path.new"
+  # A file that is a mount, as the kubelet makes of /etc/hosts, can't be replaced.
+  mv -fT "$path.new" "$path" 2>/dev/null || {
     cat "$path.new" >"$path"
     rm "$path.new"
-  else
-    mv -fT "$path.new" "$path"
-  fi
+  }
 }
 
 # on HOST COMMAND... is for what only one host of the pool has.
@@ -52,13 +45,12 @@ on 'worker-0' put 0644 base64 'b25lCg==' '/etc/only-there'
 put 0644 base64 'W1VuaXRdCkRlc2NyaXB0aW9uPURvd25sb2FkcyBnYXJkZW5lci1ub2RlLWFnZW50CltTZXJ2aWNlXQpFeGVjU3RhcnQ9L3Zhci9saWIvZ2FyZGVuZXItbm9kZS1hZ2VudC9pbml0LnNoCg==' '/etc/systemd/system/gardener-node-init.service'
 put 0644 base64 'W1NlcnZpY2VdCkxpbWl0Q09SRT0wCg==' '/etc/systemd/system/containerd.service.d/10-limits.conf'
 put 0644 base64 'W1RpbWVyXQpPbkNhbGVuZGFyPWRhaWx5Cg==' '/etc/systemd/system/idle.timer'
-
+systemctl enable --no-reload 'gardener-node-init.service'
+systemctl enable --no-reload 'containerd.service'
+there 'unattended-upgrades.service' && systemctl disable --no-reload 'unattended-upgrades.service'
+there 'absent.service' && systemctl disable --no-reload 'absent.service'
+systemctl enable --no-reload 'idle.timer'
 systemctl daemon-reload
-systemctl enable 'gardener-node-init.service'
-systemctl enable 'containerd.service'
-there 'unattended-upgrades.service' && systemctl disable 'unattended-upgrades.service'
-there 'absent.service' && systemctl disable 'absent.service'
-systemctl enable 'idle.timer'
 # The units' jobs run beside this script: they may come after units that wait for it.
 systemctl restart --no-block 'gardener-node-init.service'
 systemctl restart --no-block 'containerd.service'
@@ -66,5 +58,4 @@ there 'unattended-upgrades.service' && systemctl stop --no-block 'unattended-upg
 there 'absent.service' && systemctl stop --no-block 'absent.service'
 systemctl stop --no-block 'idle.timer'
 
-mkdir -p "$(dirname "$applied")"
-touch "$applied"
+install -D -m 0644 /dev/null "$applied"
