@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -84,6 +85,16 @@ var _ = Describe("The machines of a shoot", Ordered, func() {
 			machineType := machineTypes()[i]
 			s.expectCapacity(ctx, pool, machineType.CPU, machineType.Memory)
 		}
+	})
+
+	It("trust the public CAs, after Gardener has renewed their list", func(ctx SpecContext) {
+		node := s.nodesOf(ctx, poolOne)[0]
+		out, err := landscape.Execute(ctx, l.Config, s.podOf(ctx, &node), "sh", "-ec",
+			"update-ca-certificates --fresh >/dev/null; cat /etc/ssl/certs/ca-certificates.crt")
+		Expect(err).NotTo(HaveOccurred())
+		certs, err := certutil.ParseCertsPEM([]byte(out))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(certs)).To(BeNumerically(">", 100))
 	})
 
 	memorySpecs(func() *shoot { return s }, func() *recorder { return seen })
