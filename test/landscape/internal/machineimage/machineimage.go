@@ -105,6 +105,8 @@ func base(packages []string) debian.Tree {
 		Options: []string{
 			"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
 			"--dpkgopt=path-exclude=/usr/share/info/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+			// As in the Dockerfile: they find nothing in a container, and each daemon-reload runs all of them.
+			"--dpkgopt=path-exclude=/lib/systemd/system-generators/*", "--dpkgopt=path-exclude=/usr/lib/systemd/system-generators/*",
 			`--customize-hook=rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname "$1"/etc/resolv.conf`,
 			`--customize-hook=find "$1"/var/log "$1"/var/cache/ldconfig -type f -delete`,
 			// As in the Dockerfile: Gardener calls update-ca-certificates before the kubelet starts.
