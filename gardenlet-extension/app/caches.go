@@ -17,7 +17,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/bastion"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 )
 
 // caches says what the instance caches, beside all extension objects, Clusters, Namespaces, Ingresses and machines: only some
@@ -27,7 +26,6 @@ func caches(config *configv1alpha1.ExtensionConfiguration) map[client.Object]cac
 	maps.Copy(byObject, healthcheck.CacheOptions())                // Deployments machine-controller-manager, ManagedResources
 	maps.Copy(byObject, bastion.CacheOptions())                    // Pods of bastions
 	maps.Copy(byObject, backupbucket.CacheOptions())               // Secrets that are generated for BackupBuckets
-	maps.Copy(byObject, machinecontrollermanager.CacheOptions())   // Roles of machine-controller-manager
 	return byObject
 }
 

@@ -14,7 +14,6 @@ import (
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/charts/components"
-	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/bastion"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/healthcheck"
@@ -28,7 +27,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes"
 	"github.com/gardener/gardener-extension-provider-local/pkg/mock/nodes/kubelet"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 )
 
 // addControllers is the list of the controllers that this instance runs.
@@ -42,7 +40,6 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 	nodePorts := controllers.Service.Disabled || s.InShoot
 	workers := controllers.Worker
 	workers.Disabled = workers.Disabled || withoutWorkers
-	roles := configv1alpha1.ControllerConfiguration{Disabled: s.Config.Webhooks.MachineControllerManager.Disabled, ConcurrentSyncs: new(5)}
 	return errors.Join(
 		s.AddCommonControllers(mockNodes),
 		s.AddController("Bastion", controllers.Bastion, func(shared reconciler.Shared) error {
@@ -93,9 +90,6 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		}),
 		s.AddController("OperatingSystemConfig", controllers.OperatingSystemConfig, func(shared reconciler.Shared) error {
 			return operatingsystemconfig.AddToManager(s, shared)
-		}),
-		s.AddController("Role", roles, func(shared reconciler.Shared) error {
-			return machinecontrollermanager.AddToManager(s, shared.Controller)
 		}),
 		s.AddController("SelfHostedShootExposure", controllers.SelfHostedShootExposure, func(shared reconciler.Shared) error {
 			return selfhostedshootexposure.AddToManager(s, selfhostedshootexposure.Options{Shared: shared, Clusters: s.clusters})

@@ -23,7 +23,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	controlplanewebhook "github.com/gardener/gardener-extension-provider-local/pkg/webhook/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/dnsconfig"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/mockcontrolplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/node"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/shoot"
@@ -58,9 +57,6 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 				Namespace:     config.DNS.CoreDNS.Namespace,
 				ClusterDomain: config.DNS.CoreDNS.ClusterDomain,
 			})
-		}},
-		{"machineControllerManager", switches.MachineControllerManager, func() ([]*extensionswebhook.Webhook, error) {
-			return one(machinecontrollermanager.New(s))
 		}},
 		{"node", switches.Node, func() ([]*extensionswebhook.Webhook, error) {
 			return node.New(s, node.Options{Capacity: config.Nodes.Capacity, GPUResourceName: config.Machines.GPUResourceName}), nil

@@ -36,9 +36,8 @@ model.
 Each role is bound to the ServiceAccount of one program. "core" is the empty API group. A rule without a reason belongs to the rule above it, or
 its names say enough.
 
-Two permissions are not in a chart, because their namespaces are created later: each instance grants itself write access to its ConfigMaps of
-CoreDNS (Role ` + "`gardener-extension-provider-local-garden`" + ` or ` + "`...-seed`" + `, by ` + "`pkg/dns/coredns`" + `), and the
-[webhook machineControllerManager](../development/controllers.md#webhook-machinecontrollermanager) lets the machine driver create pods.
+One permission is not in a chart, because its namespace is created later: each instance grants itself write access to its ConfigMaps of
+CoreDNS (Role ` + "`gardener-extension-provider-local-garden`" + ` or ` + "`...-seed`" + `, by ` + "`pkg/dns/coredns`" + `).
 `
 
 // program is one that has permissions of its own.

@@ -35,7 +35,7 @@ func TestEveryProgramHasPermissionsWithTheirReasons(t *testing.T) {
 		g.Expect(section).To(ContainSubstring("\n### "), title)
 		g.Expect(section).To(MatchRegexp(`\n\| \S.* \| \S.* \| (get|list|create|patch)`), title)
 	}
-	g.Expect(string(content)).To(ContainSubstring("| rbac.authorization.k8s.io | roles named `machine-controller-manager` | list, watch, patch, escalate | What is added"))
+	g.Expect(string(content)).To(ContainSubstring("| rbac.authorization.k8s.io | rolebindings named `gardener-extension-provider-local-seed-machine-driver` | create, patch | Machine drivers"))
 }
 
 func TestWriteRole(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +73,10 @@ const (
 	// imported, since that would bring all of machine-controller-manager along.
 	mcmFinalizer    = "machine.sapcloud.io/machine-controller-manager"
 	driverFinalizer = "machine.sapcloud.io/machine-controller"
+
+	// DriverRole is the ClusterRole of the machine driver, which is in the instance's chart, and a RoleBinding of it in the namespace
+	// of each Worker.
+	DriverRole = "gardener-extension-provider-local-seed-machine-driver"
 )
 
 // Options are what the controller needs.
@@ -99,7 +104,7 @@ type Options struct {
 // Needed permissions, beyond those of reconciler.Reconciler: get, list, watch, create, patch, delete and deletecollection on
 // machinedeployments, machinesets, machines and machineclasses of machine.sapcloud.io; get, list, create, patch, delete and
 // deletecollection on secrets; list and delete on pods, list and delete on services; get on deployments and patch on
-// deployments/scale named machine-controller-manager.
+// deployments/scale named machine-controller-manager; create and patch on rolebindings named DriverRole, and what is in it.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	r := newReconciler(mgr, opts)
 	return r.AddToManager(mgr, worker.ControllerName, func(b *builder.Builder) {
@@ -278,9 +283,28 @@ func isStart(w *extensionsv1alpha1.Worker, asked bool) bool {
 	return isRequested(w, asked) || last == nil || last.State == gardencorev1beta1.LastOperationStateSucceeded
 }
 
-// deployClasses deploys the classes, each after its Secret. User data is fetched at the start of an operation, and for
-// classes that are new: Secrets are not cached.
+// bindDriver lets the machine driver make the pods of machines. Gardener knows drivers that talk to a cloud, so that the Role of
+// machine-controller-manager, whose ServiceAccount the driver shares, is about Secrets and machines alone.
+func (a *actuator) bindDriver(ctx context.Context, op *operation) error {
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: op.Object.Namespace, Name: DriverRole},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: DriverRole},
+		Subjects: []rbacv1.Subject{{
+			Kind: rbacv1.ServiceAccountKind, Namespace: op.Object.Namespace, Name: v1beta1constants.DeploymentNameMachineControllerManager,
+		}},
+	}
+	if err := controllerutil.SetOwnerReference(op.Object, binding, a.client.Scheme()); err != nil {
+		return err
+	}
+	return op.Apply(ctx, reconciler.Target{Client: a.client}.WithoutState(), binding)
+}
+
+// deployClasses deploys the classes, each after its Secret, when the driver is let to make machines of them. User data is fetched at
+// the start of an operation, and for classes that are new: Secrets are not cached.
 func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []zoned, existing []machinev1alpha1.MachineClass, starts bool) error {
+	if err := a.bindDriver(ctx, op); err != nil {
+		return err
+	}
 	var tasks []flow.TaskFn
 	for _, m := range machines {
 		if err := m.pool.checkStays(existing); err != nil {

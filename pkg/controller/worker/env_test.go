@@ -19,6 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,7 +75,9 @@ func (m *fakeManager) GetLogger() logr.Logger      { return logr.Discard() }
 func testScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, machinev1alpha1.AddToScheme, extensionsv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme, machinev1alpha1.AddToScheme, extensionsv1alpha1.AddToScheme,
+	} {
 		NewWithT(t).Expect(add(scheme)).To(Succeed())
 	}
 	return scheme
@@ -208,6 +211,9 @@ func (c *seed) restart() {
 				obj.SetUID(types.UID("uid-of-" + obj.GetName()))
 				return inner.Create(ctx, obj, opts...)
 			})
+		},
+		Apply: func(ctx context.Context, inner client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return c.request("apply", obj.(client.Object), func() error { return inner.Apply(ctx, obj, opts...) })
 		},
 		DeleteAllOf: func(ctx context.Context, inner client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
 			return c.request("delete all", obj, func() error { return inner.DeleteAllOf(ctx, obj, opts...) })

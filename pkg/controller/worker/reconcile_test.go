@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -71,6 +72,7 @@ func TestAReconcileThatChangesNothingCostsLittle(t *testing.T) {
 	c.mustReconcile()
 	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 	g.Expect(c.requests).To(ConsistOf(
+		"apply RoleBinding",
 		// The user data of each pool and the Secret of each class, which are three.
 		"get Secret", "get Secret", "get Secret", "get Secret", "get Secret",
 		// Are there Secrets of classes that are not wanted any more?
@@ -80,6 +82,25 @@ func TestAReconcileThatChangesNothingCostsLittle(t *testing.T) {
 	))
 	g.Expect(c.worker().Status.MachineDeploymentsLastUpdateTime.Time).To(BeTemporally(">", before), "gardenlet waits for this")
 	g.Expect(c.worker().Annotations).NotTo(HaveKey("gardener.cloud/operation"))
+}
+
+func TestTheMachineDriverMayMakeMachinesBeforeThereAreAny(t *testing.T) {
+	g := NewWithT(t)
+	c := newSeed(t, newWorker())
+	c.fail = func(verb string, obj client.Object) error {
+		if _, isClass := obj.(*machinev1alpha1.MachineClass); isClass && verb == "create" {
+			return errors.New("stopped")
+		}
+		return nil
+	}
+	_, err := c.reconcile()
+	g.Expect(err).To(HaveOccurred())
+
+	binding := &rbacv1.RoleBinding{}
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: DriverRole}, binding)).To(Succeed())
+	g.Expect(binding.RoleRef).To(Equal(rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: DriverRole}))
+	g.Expect(binding.Subjects).To(ConsistOf(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "machine-controller-manager"}))
+	g.Expect(binding.OwnerReferences).To(ConsistOf(HaveField("UID", c.worker().UID)), "it goes with the Worker")
 }
 
 func TestACreationAndADeletionCostLittle(t *testing.T) {
@@ -100,6 +121,7 @@ func TestACreationAndADeletionCostLittle(t *testing.T) {
 	g.Expect(requests).To(ConsistOf(
 		// The finalizer and the annotation.
 		"patch Worker",
+		"apply RoleBinding",
 		// The user data.
 		"get Secret",
 		"create Secret", "create MachineClass", "create MachineDeployment",
@@ -121,6 +143,7 @@ func TestACreationAndADeletionCostLittle(t *testing.T) {
 	g.Expect(requests).To(ConsistOf(
 		// Does machine-controller-manager have the credentials? And after that, has it let go of them?
 		"live Secret", "live Secret", "live Secret", "live Secret",
+		"apply RoleBinding",
 		"delete all MachineDeployment", "delete all MachineSet", "delete all MachineClass",
 		"list Secret", "delete all Secret",
 		"patch Worker",

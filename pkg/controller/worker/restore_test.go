@@ -68,7 +68,7 @@ func TestARestorationBringsMachinesBackOnce(t *testing.T) {
 	c.restart()
 	c.mustReconcile()
 	g.Expect(c.machines()).To(BeEmpty())
-	g.Expect(c.requests).To(ConsistOf("live Worker"), "the annotation wakes it at every write")
+	g.Expect(c.requests).To(ConsistOf("live Worker", "apply RoleBinding"), "the annotation wakes it at every write")
 
 	c.finish()
 	c.mustReconcile()

@@ -106,8 +106,7 @@ func newInstance(ctx context.Context, server string) *instance {
 		&controllers.ControlPlane, &controllers.Ingress, &controllers.Service, &controllers.HealthCheck.ControllerConfiguration} {
 		controller.Disabled = true
 	}
-	for _, webhook := range []*configv1alpha1.WebhookConfiguration{&webhooks.ControlPlane, &webhooks.DNSConfig, &webhooks.MachineControllerManager,
-		&webhooks.Node, &webhooks.Shoot} {
+	for _, webhook := range []*configv1alpha1.WebhookConfiguration{&webhooks.ControlPlane, &webhooks.DNSConfig, &webhooks.Node, &webhooks.Shoot} {
 		webhook.Disabled = true
 	}
 	config.Backup.Directory = GinkgoT().TempDir()

@@ -3,33 +3,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package machine_test runs the command machine-controller of gardenlet-extension beside a real machine-controller-manager,
-// against the real API servers of a seed and a shoot. Both have the Role that gardenlet writes and our webhook completes, and
+// against the real API servers of a seed and a shoot. Both have the Role that gardenlet writes and the ClusterRole of our chart, and
 // nothing else in the seed. There is no kubelet: the suite runs pods in name only, and makes the Nodes.
 package machine_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gardener/gardener/pkg/client/kubernetes"
 	gardenermcm "github.com/gardener/gardener/pkg/component/nodemanagement/machinecontrollermanager"
@@ -37,8 +31,8 @@ import (
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/gardenlet-extension/app"
+	"github.com/gardener/gardener-extension-provider-local/pkg/controller/worker"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/machinecontrollermanager"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/suite"
 )
@@ -98,7 +92,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	shoot = shootEnv.Client
 
 	Expect(env.CreateNamespaces(ctx, namespace, machine.RemoteNamespace(namespace), "shoot--local--other")).To(Succeed())
-	grantGardenersRole(ctx)
+	grantRoles(ctx)
 	suite.Grant(ctx, shoot, namespace, account, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
 
 	kubelet = newNode()
@@ -133,43 +127,26 @@ func address(server string) string {
 	return parsed.Hostname()
 }
 
-// grantGardenersRole gives the programs the Role that gardenlet writes, after the webhook has seen it.
-func grantGardenersRole(ctx context.Context) {
+// grantRoles gives the programs the Role that gardenlet writes, and the driver's from the chart, as a Worker binds it.
+func grantRoles(ctx context.Context) {
 	GinkgoHelper()
 	c := fake.NewClientBuilder().WithScheme(kubernetes.SeedScheme).WithObjects(
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "generic-token-kubeconfig"}},
 	).Build()
 	Expect(gardenermcm.New(c, namespace, secretsmanager.New(c, namespace), gardenermcm.Values{Image: "mcm", Replicas: 1}).Deploy(ctx)).To(Succeed())
 	role := &rbacv1.Role{}
-	Expect(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: machinecontrollermanager.RoleName}, role)).To(Succeed())
+	Expect(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: account}, role)).To(Succeed())
 	role.ResourceVersion = ""
-
-	webhook, err := machinecontrollermanager.New(fakeManager{})
-	Expect(err).NotTo(HaveOccurred())
-	role.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"}
-	raw, err := json.Marshal(role)
-	Expect(err).NotTo(HaveOccurred())
-	response := webhook.Webhook.Handler.Handle(ctx, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		Kind:      metav1.GroupVersionKind{Group: rbacv1.GroupName, Version: "v1", Kind: "Role"},
-		Operation: admissionv1.Create, Namespace: namespace, Name: role.Name, Object: runtime.RawExtension{Raw: raw},
-	}})
-	Expect(response.Patches).NotTo(BeEmpty())
-	patch, err := json.Marshal(response.Patches)
-	Expect(err).NotTo(HaveOccurred())
 	Expect(seed.Create(ctx, role)).To(Succeed())
-	Expect(seed.Patch(ctx, role, client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
-	Expect(seed.Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
-	})).To(Succeed())
-}
+	_, err := env.InstallChart(ctx, "extension-provider-local", suite.SeedValues())
+	Expect(err).NotTo(HaveOccurred())
 
-// fakeManager is as much of a manager as the webhook asks for.
-type fakeManager struct {
-	manager.Manager
+	for _, ref := range []rbacv1.RoleRef{{Kind: "Role", Name: role.Name}, {Kind: "ClusterRole", Name: worker.DriverRole}} {
+		ref.APIGroup = rbacv1.GroupName
+		Expect(seed.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: ref.Name},
+			RoleRef:    ref,
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+		})).To(Succeed())
+	}
 }
-
-func (fakeManager) GetScheme() *runtime.Scheme { return kubernetes.SeedScheme }
-func (fakeManager) GetClient() client.Client   { return nil }
-func (fakeManager) GetLogger() logr.Logger     { return logr.Discard() }

@@ -57,7 +57,7 @@ func CreateShoot(ctx context.Context, c client.Client, cluster *extensionsv1alph
 func DisableWebhooks(config *configv1alpha1.ExtensionConfiguration) {
 	webhooks := &config.Webhooks
 	for _, webhook := range []*configv1alpha1.WebhookConfiguration{
-		&webhooks.ControlPlane, &webhooks.DNSConfig, &webhooks.MachineControllerManager, &webhooks.Node, &webhooks.Shoot,
+		&webhooks.ControlPlane, &webhooks.DNSConfig, &webhooks.Node, &webhooks.Shoot,
 	} {
 		webhook.Disabled = true
 	}

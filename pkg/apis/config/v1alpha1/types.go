@@ -148,9 +148,6 @@ type WebhooksConfiguration struct {
 	// DNSConfig lets pods that dial shoots ask our CoreDNS.
 	// +optional
 	DNSConfig WebhookConfiguration `json:"dnsConfig,omitempty"`
-	// MachineControllerManager gives machine-controller-manager the permissions that the machine driver needs.
-	// +optional
-	MachineControllerManager WebhookConfiguration `json:"machineControllerManager,omitempty"`
 	// Node sets capacity and allocatable of Nodes.
 	// +optional
 	Node WebhookConfiguration `json:"node,omitempty"`

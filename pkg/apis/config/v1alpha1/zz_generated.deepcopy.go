@@ -1000,7 +1000,6 @@ func (in *WebhooksConfiguration) DeepCopyInto(out *WebhooksConfiguration) {
 	}
 	out.ControlPlane = in.ControlPlane
 	out.DNSConfig = in.DNSConfig
-	out.MachineControllerManager = in.MachineControllerManager
 	out.Node = in.Node
 	out.Shoot = in.Shoot
 	return
