@@ -41,6 +41,8 @@ const (
 	// namespace is that of the shoot in the seed, and its technical ID.
 	namespace = "shoot--local--local"
 	account   = "machine-controller-manager"
+	// instanceNamespace is that of the seed's instance, whose chart has the driver's ClusterRole.
+	instanceNamespace = "extension-provider-local"
 
 	// envBinary names the variable with the path of machine-controller-manager.
 	envBinary = "TEST_ASSET_MACHINE_CONTROLLER_MANAGER"
@@ -91,7 +93,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(shootEnv.Stop)
 	shoot = shootEnv.Client
 
-	Expect(env.CreateNamespaces(ctx, namespace, machine.RemoteNamespace(namespace), "shoot--local--other")).To(Succeed())
+	Expect(env.CreateNamespaces(ctx, instanceNamespace, namespace, machine.RemoteNamespace(namespace), "shoot--local--other")).To(Succeed())
 	grantRoles(ctx)
 	suite.Grant(ctx, shoot, namespace, account, rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}})
 
@@ -138,7 +140,7 @@ func grantRoles(ctx context.Context) {
 	Expect(c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: account}, role)).To(Succeed())
 	role.ResourceVersion = ""
 	Expect(seed.Create(ctx, role)).To(Succeed())
-	_, err := env.InstallChart(ctx, "extension-provider-local", suite.SeedValues())
+	_, err := env.InstallChart(ctx, instanceNamespace, suite.SeedValues())
 	Expect(err).NotTo(HaveOccurred())
 
 	for _, ref := range []rbacv1.RoleRef{{Kind: "Role", Name: role.Name}, {Kind: "ClusterRole", Name: worker.DriverRole}} {
