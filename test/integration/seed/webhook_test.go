@@ -108,12 +108,6 @@ var _ = Describe("The webhooks", Ordered, func() {
 		Expect(osc.Spec.CRIConfig.Containerd.Registries).To(ContainElement(HaveField("Upstream", "registry.k8s.io")))
 	})
 
-	It("let machine-controller-manager do what the machine driver does", func(ctx SpecContext) {
-		role := create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: shootNamespace, Name: "machine-controller-manager"}})
-		Expect(seed.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
-		Expect(role.Rules).To(ContainElement(HaveField("Resources", ContainElement("services"))))
-	})
-
 	Describe("in a shoot", Ordered, func() {
 		BeforeAll(func(ctx SpecContext) {
 			controlPlane := newControlPlane(shootNamespace)

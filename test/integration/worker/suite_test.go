@@ -61,6 +61,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	seed = env.Client
 
 	Expect(env.CreateNamespaces(ctx, instanceNamespace)).To(Succeed())
+	_, err = env.InstallChart(ctx, instanceNamespace, suite.SeedValues()) // The machine driver's ClusterRole.
+	Expect(err).NotTo(HaveOccurred())
 	run(suite.Account(ctx, env, instanceNamespace, "instance", permissions()...), scheme)
 })
 
@@ -78,6 +80,10 @@ func permissions() []rbacv1.PolicyRule {
 		},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "create", "patch", "delete", "deletecollection"}},
 		{APIGroups: []string{""}, Resources: []string{"pods", "services"}, Verbs: []string{"list", "delete"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"rolebindings"}, ResourceNames: []string{worker.DriverRole}, Verbs: []string{"create", "patch"}},
+		// What is in the machine driver's ClusterRole.
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "create", "delete"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: manager, Verbs: []string{"get"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments/scale"}, ResourceNames: manager, Verbs: []string{"patch"}},
 	}

@@ -39,9 +39,9 @@ var _ = Describe("A Worker", func() {
 			g.Expect(time.Since(w.Status.LastOperation.LastUpdateTime.Time)).To(BeNumerically(">", time.Second))
 		}).Should(Succeed(), "what woke it late has been dealt with, and Gardener asks in another second")
 		s.change(ctx, "reconcile", nothing)
-		Eventually(ctx, s.writes).Should(ConsistOf("PATCH workers/status", "PATCH workers"))
+		Eventually(ctx, s.writes).Should(ConsistOf("PATCH rolebindings", "PATCH workers/status", "PATCH workers"))
 		s.succeeds(ctx)
-		Consistently(ctx, s.writes).WithTimeout(300*time.Millisecond).Should(HaveLen(2), "it does not wake itself")
+		Consistently(ctx, s.writes).WithTimeout(300*time.Millisecond).Should(HaveLen(3), "it does not wake itself")
 	})
 
 	It("replaces machines of another type, but not for labels", func(ctx SpecContext) {
