@@ -74,8 +74,7 @@ const (
 	mcmFinalizer    = "machine.sapcloud.io/machine-controller-manager"
 	driverFinalizer = "machine.sapcloud.io/machine-controller"
 
-	// DriverRole is the ClusterRole of the machine driver, which is in the instance's chart, and a RoleBinding of it in the namespace
-	// of each Worker.
+	// DriverRole is the name of the machine driver's ClusterRole in the chart, and of its RoleBinding beside each Worker.
 	DriverRole = "gardener-extension-provider-local-seed-machine-driver"
 )
 
@@ -283,8 +282,8 @@ func isStart(w *extensionsv1alpha1.Worker, asked bool) bool {
 	return isRequested(w, asked) || last == nil || last.State == gardencorev1beta1.LastOperationStateSucceeded
 }
 
-// bindDriver lets the machine driver make the pods of machines. Gardener knows drivers that talk to a cloud, so that the Role of
-// machine-controller-manager, whose ServiceAccount the driver shares, is about Secrets and machines alone.
+// bindDriver allows the machine driver to make Pods and Services. It shares the ServiceAccount of machine-controller-manager, and
+// Gardener's Role for that does not, as other drivers talk to a cloud.
 func (a *actuator) bindDriver(ctx context.Context, op *operation) error {
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: op.Object.Namespace, Name: DriverRole},
@@ -299,8 +298,8 @@ func (a *actuator) bindDriver(ctx context.Context, op *operation) error {
 	return op.Apply(ctx, reconciler.Target{Client: a.client}.WithoutState(), binding)
 }
 
-// deployClasses deploys the classes, each after its Secret, when the driver is let to make machines of them. User data is fetched at
-// the start of an operation, and for classes that are new: Secrets are not cached.
+// deployClasses deploys the classes, each after its Secret, and before them what the driver needs to make machines. User data is
+// fetched at the start of an operation, and for classes that are new: Secrets are not cached.
 func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []zoned, existing []machinev1alpha1.MachineClass, starts bool) error {
 	if err := a.bindDriver(ctx, op); err != nil {
 		return err
