@@ -251,6 +251,28 @@ func TestAFileInTheWayIsReplacedOnlyIfItIsAFile(t *testing.T) {
 	g.Expect(ground.places().Applied).NotTo(BeAnExistingFile())
 }
 
+func TestAFileThatIsAMountIsWrittenInItsPlace(t *testing.T) {
+	g := NewWithT(t)
+	ground := newGround(t)
+	hosts := ground.path("/etc/hosts")
+	g.Expect(os.MkdirAll(filepath.Dir(hosts), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(hosts, []byte("before"), 0o600)).To(Succeed())
+	before, err := os.Stat(hosts)
+	g.Expect(err).NotTo(HaveOccurred())
+	busy := filepath.Join(ground.dir, "bin", "mv")                                     // As the kernel does not rename onto a mount.
+	g.Expect(os.WriteFile(busy, []byte("#!/bin/bash\nexit 1\n"), 0o700)).To(Succeed()) // #nosec G306 -- is executed.
+
+	out, err := ground.run([]extensionsv1alpha1.File{inline("/etc/hosts", "", "after")}, nil)
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	content, err := os.ReadFile(hosts) // #nosec G304 -- of this test.
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(content)).To(Equal("after"))
+	after, err := os.Stat(hosts)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.SameFile(before, after)).To(BeTrue())
+	g.Expect(hosts + ".new").NotTo(BeAnExistingFile())
+}
+
 func TestReadContentsDecodes(t *testing.T) {
 	g := NewWithT(t)
 	contents, err := readContents(t.Context(), nil, "", []extensionsv1alpha1.File{inline("/a", "", "plain"), inline("/b", "b64", "Y29kZWQ=")})

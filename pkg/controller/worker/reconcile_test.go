@@ -103,6 +103,24 @@ func TestTheMachineDriverMayMakeMachinesBeforeThereAreAny(t *testing.T) {
 	g.Expect(binding.OwnerReferences).To(ConsistOf(HaveField("UID", c.worker().UID)), "it goes with the Worker")
 }
 
+func TestNothingIsMadeThatTheMachineDriverMayNotWorkOn(t *testing.T) {
+	g := NewWithT(t)
+	c := newSeed(t, newWorker())
+	c.fail = func(verb string, _ client.Object) error {
+		if verb == "apply" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "rolebindings"}, DriverRole, errors.New("not allowed"))
+		}
+		return nil
+	}
+	_, err := c.reconcile()
+	g.Expect(err).To(MatchError(ContainSubstring("applying RoleBinding shoot--local--foo/" + DriverRole)))
+	g.Expect(c.classSecrets()).To(BeEmpty())
+	g.Expect(c.replicas()).To(BeEmpty())
+
+	c.fail = nil
+	c.succeed()
+}
+
 func TestACreationAndADeletionCostLittle(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorker()
