@@ -195,7 +195,7 @@ kind-down: $(TOOLS)/kind
 ## kind-images: make the images for kind-up in your Docker without any registry, as root on Debian; it prints how to use them
 .PHONY: kind-images
 kind-images: need-kind-offline kind-programs
-	@go run ./test/kind/images
+	@CGO_ENABLED=0 go run -trimpath ./test/kind/images
 
 # What the images for a kind cluster are made of.
 .PHONY: kind-programs
@@ -229,7 +229,7 @@ test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controll
 	@for module in $(if $(PACKAGES)$(MODFILE),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
 	  packages=$$(go list $(if $(MODFILE),-modfile=$(MODFILE)) $(or $(PACKAGES),$(if $(MODFILE),./*-extension/... ./pkg/... ./test/integration/...,./...)) | grep -vE '$(NEEDS_LANDSCAPE)'); \
-	  CGO_ENABLED=1 go test $(if $(MODFILE),-modfile=$(MODFILE)) -race -p $$(($$(getconf _NPROCESSORS_ONLN) * 2)) -timeout 20m $(TEST_ARGS) $$packages; \
+	  CGO_ENABLED=1 go test $(if $(MODFILE),-modfile=$(MODFILE)) -race -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) * 2)) -timeout 20m $(TEST_ARGS) $$packages; \
 	done
 
 ## fuzz: run each fuzz target, for FUZZTIME=5s
@@ -252,7 +252,7 @@ e2e: $(LANDSCAPE)
 	@# One suite after the other: there is one landscape, and they take parts of it away.
 	@[ -n "$${KUBECONFIG:-}" ] || KUBECONFIG=$$($(LANDSCAPE) state --target '$(TARGET)')/kubeconfig; export KUBECONFIG; \
 	[ -f "$$KUBECONFIG" ] || { echo "make e2e: there is no $$KUBECONFIG yet; run 'make up' or 'make gardener-up'" >&2; exit 1; }; set -x; \
-	go test -v -count=1 -p 1 -timeout 180m $(SUITES:%=./test/e2e/%) $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+	CGO_ENABLED=0 go test -trimpath -vet=off -v -count=1 -p 1 -timeout 180m $(SUITES:%=./test/e2e/%) $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 
 ## e2e-gardener: Gardener's own end-to-end suite in the landscape of make up KUBERNETES=1.35,1.34,1.33, as root or with sudo; FILTER='default && workerless', FOCUS='Force Delete', TARGET=kind
 .PHONY: e2e-gardener
@@ -265,13 +265,13 @@ test-machines: export VARIANT := $(VARIANT)
 test-machines: export DOCS := $(DOCS)
 test-machines: need-qemu $(LANDSCAPE)
 	@$(LANDSCAPE) build
-	@go test -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
+	@CGO_ENABLED=0 go test -trimpath -vet=off -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
 
 ## test-node: try what needs no Gardener: what make down leaves, networks of machines and of kind, IMAGES=upstream; as root, where no landscape is up
 .PHONY: test-node
 test-node: $(LANDSCAPE)
 	@$(LANDSCAPE) build
-	@CGO_ENABLED=0 go test -C test/landscape -trimpath -tags landscape -count=1 -timeout 1h -v . $(TEST_ARGS)
+	@CGO_ENABLED=0 go test -C test/landscape -trimpath -vet=off -tags landscape -count=1 -timeout 1h -v . $(TEST_ARGS)
 
 ## test-released: try the program of make landscape-release in an empty folder, as root, where no landscape is up
 .PHONY: test-released
@@ -298,7 +298,7 @@ test-kind: need-kind-offline kind-programs
 	@ls bin/image-bases/*/debian-*.tar bin/machine-image/debian-*.tar >/dev/null 2>&1 || { \
 	  [ ! -e .landscape ] || { echo "make test-kind: the landscape of this clone has not made images itself: save it if you need it, run make down, and call this again" >&2; exit 1; }; \
 	  $(LANDSCAPE) up --until machine-image && $(LANDSCAPE) down; }
-	@go test -tags kind -count=1 -timeout 3h -v ./test/kind $(TEST_ARGS)
+	@CGO_ENABLED=0 go test -trimpath -vet=off -tags kind -count=1 -timeout 3h -v ./test/kind $(TEST_ARGS)
 
 ## bench: measure this extension beside Gardener's in-tree one, docs/development/performance.md; QUICK=1 in 20 minutes, BENCH_ARGS='--scenario garden'
 .PHONY: bench
@@ -387,7 +387,7 @@ check-shell:
 check-lint: $(TOOLS)/golangci-lint
 	@for module in $(MODULES); do \
 	  echo "--- golangci-lint $$module"; \
-	  (cd $$module && $(TOOLS)/golangci-lint run --config $(REPO)/.golangci.yaml ./...); \
+	  (cd $$module && CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath" $(TOOLS)/golangci-lint run --config $(REPO)/.golangci.yaml ./...); \
 	done
 
 .PHONY: check-workflows
@@ -399,12 +399,12 @@ check-workflows: $(TOOLS)/actionlint
 check-conventions:
 	@echo "--- licences and what else a repository of Gardener has"
 	@# Not from the cache, which does not know of files that are new.
-	go test -count=1 ./hack/conventions/... ./hack/permissions/...
+	CGO_ENABLED=0 go test -trimpath -vet=off -count=1 ./hack/conventions/... ./hack/permissions/...
 
 .PHONY: check-charts
 check-charts:
 	@echo "--- helm lint"
-	go test ./charts/...
+	CGO_ENABLED=0 go test -trimpath -vet=off ./charts/...
 
 # The tests beside skaffold/ that need its programs; Skaffold takes two minutes to build where nothing is cached.
 .PHONY: check-skaffold
@@ -414,7 +414,7 @@ check-skaffold: export TEST_ASSET_KIND := $(TOOLS)/kind
 check-skaffold: $(BIN)/skaffold $(BIN)/helm $(TOOLS)/kind
 	@echo "--- skaffold diagnose and render for every target, kind reads its configurations"
 	@# Not from the cache, which does not know what the programs read.
-	go test -count=1 ./skaffold/ ./skaffold/kind/
+	CGO_ENABLED=0 go test -trimpath -vet=off -count=1 ./skaffold/ ./skaffold/kind/
 
 ## format: lay out the Go code as `make check` wants it
 .PHONY: format
@@ -438,19 +438,19 @@ dashboard:
 ## images: build the images for amd64 and arm64 into bin/images, without Docker; push them if REGISTRY is set
 .PHONY: images
 images:
-	go run ./skaffold/publish image $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(LAYOUT),--layout $(LAYOUT))
+	CGO_ENABLED=0 go run -trimpath ./skaffold/publish image $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(LAYOUT),--layout $(LAYOUT))
 
 ## push-charts: package the charts and push them to REGISTRY, print digest-pinned references, write the Extension
 .PHONY: push-charts
 push-charts:
 	@[ -n "$(REGISTRY)" ] || { echo "make push-charts: say where to: REGISTRY=host[:port][/path]" >&2; exit 1; }
-	go run ./skaffold/publish charts --registry $(REGISTRY) $(if $(LAYOUT),--layout $(LAYOUT))
+	CGO_ENABLED=0 go run -trimpath ./skaffold/publish charts --registry $(REGISTRY) $(if $(LAYOUT),--layout $(LAYOUT))
 
 ## push: push the images and charts that LAYOUT=FOLDER made images and push-charts write instead of pushing
 .PHONY: push
 push:
 	@[ -n "$(LAYOUT)" ] || { echo "make push: say what: LAYOUT=FOLDER" >&2; exit 1; }
-	go run ./skaffold/publish push --layout $(LAYOUT)
+	CGO_ENABLED=0 go run -trimpath ./skaffold/publish push --layout $(LAYOUT)
 
 ## landscape-release: build bin/release/landscape-linux-ARCH, which brings a landscape up in any folder: it has the sources of the last commit; `docker build bin/release` makes its image
 .PHONY: landscape-release

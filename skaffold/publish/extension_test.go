@@ -175,7 +175,7 @@ func TestSkaffoldBuildsAndHandsOnEveryImage(t *testing.T) {
 
 	var built, handedCharts []string
 	for _, artifact := range config.Build.Artifacts {
-		name, isOurs := strings.CutPrefix(artifact.Custom.BuildCommand, "go run ./skaffold/publish skaffold-build --name ")
+		name, isOurs := strings.CutPrefix(artifact.Custom.BuildCommand, "CGO_ENABLED=0 go run -trimpath ./skaffold/publish skaffold-build --name ")
 		g.Expect(isOurs).To(BeTrue(), artifact.Image)
 		template := "{{.IMAGE_FULLY_QUALIFIED_" + strings.NewReplacer("-", "_", "/", "_").Replace(artifact.Image) + "}}"
 		if value, ok := map[string]string{

@@ -34,7 +34,7 @@ import (
 
 // deployRuntime deploys what belongs into the runtime cluster.
 func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (string, error) {
-	if _, err := l.ahead.finish(ctx, "build", l.build(progress)); err != nil {
+	if _, err := l.finishSkaffold(ctx, progress, "skaffold-build", "build", l.build(silent)); err != nil {
 		return "", err
 	}
 	definitions, err := l.ahead.finish(ctx, "crds", l.crds)
@@ -115,7 +115,7 @@ func (l Landscape) artifact(name string) (string, error) {
 
 // deployVirtual deploys what belongs into the virtual garden.
 func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (string, error) {
-	return l.ahead.finish(ctx, "gardenlet", l.deployGardenlet(progress))
+	return l.finishSkaffold(ctx, progress, "skaffold-virtual-garden", "gardenlet", l.deployGardenlet(silent))
 }
 
 func (l Landscape) deployGardenlet(progress step.Progress) func(context.Context) (string, error) {
@@ -128,6 +128,16 @@ func (l Landscape) deployGardenlet(progress step.Progress) func(context.Context)
 		}
 		return l.skaffold(ctx, progress, virtualGarden, "skaffold-virtual-garden", "run", "--module", "gardenlet")
 	}
+}
+
+// silent is the progress of what a later step reports.
+func silent(string, ...any) {}
+
+// finishSkaffold finishes what may have begun silently in an earlier step, and reports it as a part of this one.
+func (l Landscape) finishSkaffold(ctx context.Context, progress step.Progress, logName, name string, work func(context.Context) (string, error)) (string, error) {
+	stop := l.heartbeat(ctx, func(time.Duration) { progress("Skaffold: %s", l.Processes().Tail(logName, 1)) })
+	defer stop()
+	return l.ahead.finish(ctx, name, work)
 }
 
 // skaffold runs a command of Skaffold, which knows from its own files what to build and deploy in the runtime cluster or the virtual garden.

@@ -45,7 +45,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 		return "", err
 	}
 	// Before the Garden is done with all the rest, its API is.
-	gardenlet := func(ctx context.Context) { l.ahead.begin(ctx, "gardenlet", "gardenlet", l.deployGardenlet(progress)) }
+	gardenlet := func(ctx context.Context) { l.ahead.begin(ctx, "gardenlet", "gardenlet", l.deployGardenlet(silent)) }
 	result, err := l.wait(ctx, progress, append(built, []milestone{
 		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
 		{title: "the extension's pod is available", kind: deployments, reached: runs(instance)},

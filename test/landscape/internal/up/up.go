@@ -427,7 +427,7 @@ func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (st
 	result, err := pushed(l.machineImages().Push(ctx, progress))
 	if err == nil {
 		l.times.reach(imagesReady)
-		l.ahead.begin(ctx, "deploy", "build", l.build(progress))
+		l.ahead.begin(ctx, "deploy", "build", l.build(silent))
 	}
 	return result, err
 }

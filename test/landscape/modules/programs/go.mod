@@ -451,7 +451,7 @@ require (
 	go.uber.org/zap v1.28.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
-	go.yaml.in/yaml/v4 v4.0.0-rc.5 // indirect
+	go.yaml.in/yaml/v4 v4.0.0-rc.2 // indirect
 	golang.org/x/crypto v0.54.0 // indirect
 	golang.org/x/exp v0.0.0-20260611194520-c48552f49976 // indirect
 	golang.org/x/mod v0.38.0 // indirect
@@ -488,7 +488,7 @@ require (
 	k8s.io/apiserver v0.36.3 // indirect
 	k8s.io/autoscaler/vertical-pod-autoscaler v1.7.1 // indirect
 	k8s.io/cli-runtime v0.36.3 // indirect
-	k8s.io/client-go v1.5.2 // indirect
+	k8s.io/client-go v0.36.3 // indirect
 	k8s.io/cloud-provider v0.36.3 // indirect
 	k8s.io/cluster-bootstrap v0.36.3 // indirect
 	k8s.io/component-base v0.36.3 // indirect
@@ -541,6 +541,12 @@ exclude (
 	github.com/karrick/godirwalk v1.17.0
 )
 
+// Skaffold asks for this one and replaces it. Under its name, what uses client-go would be compiled once more than for the other modules.
+exclude k8s.io/client-go v1.5.2
+
+// Others ask for it, but gardener-resource-manager cannot read what gardener-operator writes with it. rc.2 is Gardener's version.
+exclude go.yaml.in/yaml/v4 v4.0.0-rc.5
+
 // Skaffold's, except those that lower what the other programs share,
 replace (
 	github.com/alessio/shellescape => github.com/alessio/shellescape v1.4.2
@@ -584,9 +590,6 @@ replace (
 	k8s.io/sample-controller => k8s.io/sample-controller v0.36.3
 	k8s.io/streaming => k8s.io/streaming v0.36.3
 )
-
-// Others ask for rc.5, but gardener-resource-manager cannot read what gardener-operator writes with it. This is Gardener's version.
-replace go.yaml.in/yaml/v4 => go.yaml.in/yaml/v4 v4.0.0-rc.2
 
 tool (
 	github.com/GoogleContainerTools/skaffold/v2/cmd/skaffold
