@@ -387,7 +387,7 @@ check-shell:
 check-lint: $(TOOLS)/golangci-lint
 	@for module in $(MODULES); do \
 	  echo "--- golangci-lint $$module"; \
-	  (cd $$module && CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath" $(TOOLS)/golangci-lint run --config $(REPO)/.golangci.yaml ./...); \
+	  (cd $$module && CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath" $(TOOLS)/golangci-lint run --config $(REPO)/.golangci.yaml ./...); \
 	done
 
 .PHONY: check-workflows

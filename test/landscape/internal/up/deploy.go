@@ -135,8 +135,7 @@ func silent(string, ...any) {}
 
 // finishSkaffold finishes what may have begun silently in an earlier step, and reports it as a part of this one.
 func (l Landscape) finishSkaffold(ctx context.Context, progress step.Progress, logName, name string, work func(context.Context) (string, error)) (string, error) {
-	stop := l.heartbeat(ctx, func(time.Duration) { progress("Skaffold: %s", l.Processes().Tail(logName, 1)) })
-	defer stop()
+	defer l.heartbeat(ctx, func(time.Duration) { progress("Skaffold: %s", l.Processes().Tail(logName, 1)) })()
 	return l.ahead.finish(ctx, name, work)
 }
 
