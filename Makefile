@@ -40,6 +40,9 @@ BENCH     := $(REPO)/bin/bench
 MODULES      := . $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod test/landscape/go.mod test/landscape/standins/go.mod hack/monitoring/go.mod test/bench/go.mod test/kind/registry/go.mod))
 TOOL_MODULES := $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod test/landscape/modules/*/go.mod test/bench/modules/*/go.mod))
 
+# Programs, images, suites and lint are compiled with the same flags, CGO_ENABLED=0 and -trimpath, so that Go's cache has each package once.
+# -vet=off: go vet analyses all dependencies of a test as well. Lint has its checks, but doesn't read files with build tags, which are vetted.
+
 IMAGE_MODULES := $(patsubst %/go.mod,%,$(wildcard skaffold/images/*/go.mod))
 LOCAL_PATH_PROVISIONER := github.com/rancher/local-path-provisioner
 
@@ -265,13 +268,13 @@ test-machines: export VARIANT := $(VARIANT)
 test-machines: export DOCS := $(DOCS)
 test-machines: need-qemu $(LANDSCAPE)
 	@$(LANDSCAPE) build
-	@CGO_ENABLED=0 go test -trimpath -vet=off -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
+	@CGO_ENABLED=0 go test -trimpath -tags machines -count=1 -timeout 24h -run '^TestMachines$$' -v ./test/machines $(TEST_ARGS)
 
 ## test-node: try what needs no Gardener: what make down leaves, networks of machines and of kind, IMAGES=upstream; as root, where no landscape is up
 .PHONY: test-node
 test-node: $(LANDSCAPE)
 	@$(LANDSCAPE) build
-	@CGO_ENABLED=0 go test -C test/landscape -trimpath -vet=off -tags landscape -count=1 -timeout 1h -v . $(TEST_ARGS)
+	@CGO_ENABLED=0 go test -C test/landscape -trimpath -tags landscape -count=1 -timeout 1h -v . $(TEST_ARGS)
 
 ## test-released: try the program of make landscape-release in an empty folder, as root, where no landscape is up
 .PHONY: test-released
@@ -298,7 +301,7 @@ test-kind: need-kind-offline kind-programs
 	@ls bin/image-bases/*/debian-*.tar bin/machine-image/debian-*.tar >/dev/null 2>&1 || { \
 	  [ ! -e .landscape ] || { echo "make test-kind: the landscape of this clone has not made images itself: save it if you need it, run make down, and call this again" >&2; exit 1; }; \
 	  $(LANDSCAPE) up --until machine-image && $(LANDSCAPE) down; }
-	@CGO_ENABLED=0 go test -trimpath -vet=off -tags kind -count=1 -timeout 3h -v ./test/kind $(TEST_ARGS)
+	@CGO_ENABLED=0 go test -trimpath -tags kind -count=1 -timeout 3h -v ./test/kind $(TEST_ARGS)
 
 ## bench: measure this extension beside Gardener's in-tree one, docs/development/performance.md; QUICK=1 in 20 minutes, BENCH_ARGS='--scenario garden'
 .PHONY: bench

@@ -219,8 +219,8 @@ var shared = []string{
 	"k8s.io/kube-openapi", "k8s.io/utils", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff/v6",
 }
 
-// versions are those that the go.mod of a folder requires. If it replaces one by another, both count for Go's cache, as -trimpath names
-// sources by what is required.
+// versions returns the versions that the go.mod of a folder requires, each with its replacement if that is another version. With -trimpath,
+// a compiled package has the path of the required version, so the build cache has it once for each.
 func versions(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	g := NewWithT(t)

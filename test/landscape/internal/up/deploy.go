@@ -130,10 +130,10 @@ func (l Landscape) deployGardenlet(progress step.Progress) func(context.Context)
 	}
 }
 
-// silent is the progress of what a later step reports.
+// silent reports nothing: the step that needs the work does.
 func silent(string, ...any) {}
 
-// finishSkaffold finishes what may have begun silently in an earlier step, and reports it as a part of this one.
+// finishSkaffold waits for a run of Skaffold that an earlier step may have begun, and reports its progress under this step.
 func (l Landscape) finishSkaffold(ctx context.Context, progress step.Progress, logName, name string, work func(context.Context) (string, error)) (string, error) {
 	defer l.heartbeat(ctx, func(time.Duration) { progress("Skaffold: %s", l.Processes().Tail(logName, 1)) })()
 	return l.ahead.finish(ctx, name, work)

@@ -541,7 +541,7 @@ exclude (
 	github.com/karrick/godirwalk v1.17.0
 )
 
-// Skaffold asks for this one and replaces it. Under its name, what uses client-go would be compiled once more than for the other modules.
+// Skaffold requires it, and replaces it. Required here, client-go and all that uses it would be compiled once more than for other modules.
 exclude k8s.io/client-go v1.5.2
 
 // Others ask for it, but gardener-resource-manager cannot read what gardener-operator writes with it. rc.2 is Gardener's version.
