@@ -92,6 +92,7 @@ var _ = Describe("A ControlPlane", Ordered, func() {
 		}
 
 		By("leaving nothing behind")
+		noted(ctx, "extension-controlplane-shoot")
 		remove(ctx, controlPlane)
 		for _, obj := range []client.Object{storageClass, provisioner, webhooks} {
 			Expect(isGone(ctx, shoot, obj)()).To(BeTrue(), "%T %s goes before the ControlPlane does", obj, obj.GetName())
@@ -159,9 +160,8 @@ volumeBindingMode: WaitForFirstConsumer
 	It("heals what was deleted by hand", func(ctx SpecContext) {
 		controlPlane := create(ctx, newControlPlane(shootNamespace))
 		eventuallySucceeded(ctx, controlPlane)
-		mr := named[*resourcesv1alpha1.ManagedResource](shootNamespace, "extension-controlplane-shoot")
-		Eventually(get(ctx, seed, mr)).Should(HaveField("Status.Resources", Not(BeEmpty())), "gardener-resource-manager deletes what it has noted there, no more")
-		Expect(seed.Delete(ctx, mr)).To(Succeed())
+		noted(ctx, "extension-controlplane-shoot")
+		Expect(seed.Delete(ctx, named[*resourcesv1alpha1.ManagedResource](shootNamespace, "extension-controlplane-shoot"))).To(Succeed())
 		Eventually(isGone(ctx, shoot, storageClass)).Should(BeTrue())
 		operate(ctx, controlPlane, "reconcile")
 		Eventually(get(ctx, shoot, storageClass)).ShouldNot(BeNil())
@@ -171,7 +171,11 @@ volumeBindingMode: WaitForFirstConsumer
 		controlPlane := create(ctx, newControlPlane(shootNamespace))
 		Eventually(get(ctx, seed, controlPlane)).Should(HaveField("Finalizers", Not(BeEmpty())), "it has begun")
 		remove(ctx, controlPlane)
-		Expect(isGone(ctx, shoot, webhooks)()).To(BeTrue())
+		// What gardener-resource-manager created and had no time to note goes with the shoot.
+		list := &resourcesv1alpha1.ManagedResourceList{}
+		Expect(seed.List(ctx, list, client.InNamespace(shootNamespace))).To(Succeed())
+		Expect(list.Items).To(BeEmpty())
+		Expect(secrets(ctx, shootNamespace)).To(BeEmpty())
 	})
 
 	It("leaves the shoot's objects alone in a migration, but for the webhooks, and finds them in the restore", func(ctx SpecContext) {

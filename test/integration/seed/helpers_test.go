@@ -20,6 +20,7 @@ import (
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
@@ -129,6 +130,14 @@ func isGone(ctx context.Context, c client.Client, obj client.Object) func() (boo
 		err := c.Get(ctx, client.ObjectKeyFromObject(obj), gone)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
+}
+
+// noted waits until gardener-resource-manager has noted the objects of a ManagedResource: it deletes those, no others. One that
+// is deleted between the creation of its objects and the note leaves them.
+func noted(ctx context.Context, name string) {
+	GinkgoHelper()
+	mr := named[*resourcesv1alpha1.ManagedResource](shootNamespace, name)
+	Eventually(get(ctx, seed, mr)).Should(HaveField("Status.Resources", Not(BeEmpty())), "gardener-resource-manager notes what it created")
 }
 
 // operate asks for an operation as Gardener does.
