@@ -429,7 +429,7 @@ format: $(TOOLS)/golangci-lint
 ## generate: write anew what is generated: code, the reference of the APIs, the permissions, the Extension among the examples
 .PHONY: generate
 generate: $(TOOLS)/crd-ref-docs
-	@cd hack && PATH=$(TOOLS):$$PATH go generate -tags generate .
+	@cd hack && PATH=$(TOOLS):$$PATH CGO_ENABLED=0 GOFLAGS="$${GOFLAGS:-} -trimpath" go generate -tags generate .
 
 ## dashboard: draw the picture of the dashboard in docs/ anew
 .PHONY: dashboard

@@ -402,8 +402,9 @@ func (a *adding) pushChart(ctx context.Context, folder, name string) (string, er
 		return "", err
 	}
 	reference := a.chartTag(a.Name, name)
-	cmd := exec.CommandContext(ctx, "go", "run", "./skaffold/publish", "chart", absolute, reference) // #nosec G204 -- a program of this repository.
-	cmd.Dir, cmd.Env = a.Layout.Root, append(os.Environ(), "GOWORK=off")
+	// The flags are those of skaffold.yaml: with others, Go compiles all dependencies once more.
+	cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", "./skaffold/publish", "chart", absolute, reference) // #nosec G204 -- a program of this repository.
+	cmd.Dir, cmd.Env = a.Layout.Root, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	var output bytes.Buffer
 	cmd.Stderr = &output
 	pinned, err := a.Invoker.Run(cmd).Output()
@@ -678,7 +679,7 @@ func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
 			if err := errors.Join(errs...); err != nil {
 				return "", err
 			}
-			return l.waitWith(ctx, progress, map[place]client.WithWatch{runtimeCluster: c}, []milestone{{
+			return l.wait(ctx, progress, []milestone{{
 				title: "Extension " + name + " is gone", kind: operatorExtensions, options: []client.ListOption{client.MatchingFields{"metadata.name": name}},
 				reached: func(objects []unstructured.Unstructured) (bool, string) {
 					if len(objects) == 0 {
