@@ -132,6 +132,7 @@ func (l Landscape) Explain(ctx context.Context, target string) error {
 		each := &explainer{now: l.Now, findings: e.within(controlPlaneOf(t.object))}
 		if verdict != good {
 			each.target(t.object, t.in)
+			each.installations(ctx, t.object, t.in)
 		}
 		l.insideShoot(ctx, each, t.object)
 		if verdict == good && len(each.findings) == 0 {
@@ -296,6 +297,15 @@ func (e *explainer) target(o *unstructured.Unstructured, in *explained) {
 	e.add(finding{depth: ofTarget, since: since, kind: o.GetKind(), namespace: o.GetNamespace(), name: o.GetName(), what: detail, in: in})
 }
 
+// installations adds the extensions that are not healthy in the Seed that is the target, or has it.
+func (e *explainer) installations(ctx context.Context, target *unstructured.Unstructured, in *explained) {
+	seed, found, _ := unstructured.NestedString(target.Object, "status", "seedName")
+	if !found {
+		seed = target.GetName()
+	}
+	e.objects(ctx, in, controllerInstallations, ofExtension, client.MatchingFields{"spec.seedRef.name": seed})
+}
+
 func (e *explainer) nodes(ctx context.Context, in *explained, at depth) {
 	list := &corev1.NodeList{}
 	if err := in.client.List(ctx, list); err != nil {
@@ -335,6 +345,8 @@ func (e *explainer) causes(ctx context.Context, in *explained, at depth) {
 		e.objects(ctx, in, cluster.ExtensionKind(kind), ofExtension)
 	}
 	e.objects(ctx, in, etcds, ofExtension)
+	// An Extension repeats what its ControllerInstallations say.
+	e.objects(ctx, in, operatorExtensions, ofManagedResource)
 	e.objects(ctx, in, managedResources, ofManagedResource)
 	e.machines(ctx, in)
 }
@@ -404,8 +416,8 @@ func (e *explainer) workloads(ctx context.Context, in *explained, at depth) {
 }
 
 // objects adds objects that report what Gardener's kinds report, and those that do not go.
-func (e *explainer) objects(ctx context.Context, in *explained, kind schema.GroupVersionKind, at depth) {
-	items, _ := cluster.List(ctx, in.client, kind)
+func (e *explainer) objects(ctx context.Context, in *explained, kind schema.GroupVersionKind, at depth, options ...client.ListOption) {
+	items, _ := cluster.List(ctx, in.client, kind, options...)
 	for i := range items {
 		o := &items[i]
 		verdict, detail := judge(o)
@@ -524,9 +536,12 @@ func (f finding) command() string {
 	if slices.Contains([]string{"Node", "Pod", "PersistentVolumeClaim", "Deployment", "StatefulSet"}, f.kind) {
 		verb = "describe"
 	}
-	words := []string{"kubectl --kubeconfig", f.in.kubeconfig}
+	words, resource := []string{"kubectl --kubeconfig", f.in.kubeconfig}, strings.ToLower(f.kind)
 	if f.namespace != "" {
 		words = append(words, "-n", f.namespace)
+	} else if f.kind == operatorExtensions.Kind {
+		// There is another kind of this name, which has a namespace.
+		resource += "." + operatorExtensions.Group
 	}
-	return strings.Join(append(words, verb, strings.ToLower(f.kind), f.name), " ")
+	return strings.Join(append(words, verb, resource, f.name), " ")
 }

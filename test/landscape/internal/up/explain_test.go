@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
@@ -29,6 +30,7 @@ kind: Shoot
 metadata: {namespace: garden-local, name: local}
 status:
   technicalID: shoot--local--local
+  seedName: local
   lastOperation: {type: Reconcile, state: Error, progress: 40, lastUpdateTime: "2026-01-02T02:59:00Z"}
   lastErrors: [{description: "ControlPlane failed"}]
 ---
@@ -173,6 +175,40 @@ status:
 			look:  "kubectl --kubeconfig runtime -n shoot--local--local get -o yaml controlplane local",
 		},
 		{
+			name: "an extension whose chart cannot be pulled",
+			objects: `
+apiVersion: operator.gardener.cloud/v1alpha1
+kind: Extension
+metadata: {name: foreign}
+status: {conditions: [{type: RequiredVirtual, status: "False"}, {type: Installed, status: "False", message: chart not found}]}
+`,
+			cause: "Extension foreign: Installed is False: chart not found",
+			look:  "kubectl --kubeconfig runtime get -o yaml extension.operator.gardener.cloud foreign",
+		},
+		{
+			name: "an extension whose chart a Seed cannot render, beside one of another Seed",
+			objects: `
+apiVersion: core.gardener.cloud/v1beta1
+kind: ControllerInstallation
+metadata: {name: another}
+spec: {seedRef: {name: another}}
+status: {conditions: [{type: Valid, status: "False", message: another}]}
+---
+apiVersion: core.gardener.cloud/v1beta1
+kind: ControllerInstallation
+metadata: {name: foreign-abc}
+spec: {seedRef: {name: local}}
+status: {conditions: [{type: Valid, status: "False", message: no value replicas}]}
+---
+apiVersion: operator.gardener.cloud/v1alpha1
+kind: Extension
+metadata: {name: foreign}
+status: {conditions: [{type: ControllerInstallationsHealthy, status: "False", message: one is not healthy}]}
+`,
+			cause: "ControllerInstallation foreign-abc: Valid is False: no value replicas",
+			look:  "kubectl --kubeconfig runtime get -o yaml controllerinstallation foreign-abc",
+		},
+		{
 			name: "an object that does not go",
 			objects: `
 apiVersion: extensions.gardener.cloud/v1alpha1
@@ -220,6 +256,7 @@ status: {phase: Failed, message: evicted, conditions: [{type: Ready, status: "Fa
 			e.target(objects[0], in)
 			e.nodes(t.Context(), in, ofNode)
 			e.causes(t.Context(), in, ofPod)
+			e.installations(t.Context(), objects[0], in)
 			var out bytes.Buffer
 			e.print(t.Context(), &out, "headline")
 			lines := strings.Split(out.String(), "\n")
@@ -376,5 +413,11 @@ func explainedIn(objects []*unstructured.Unstructured) *explained {
 	for _, o := range objects {
 		builder = builder.WithObjects(o)
 	}
+	installation := &unstructured.Unstructured{}
+	installation.SetGroupVersionKind(controllerInstallations)
+	builder = builder.WithIndex(installation, "spec.seedRef.name", func(o client.Object) []string {
+		seed, _, _ := unstructured.NestedString(o.(*unstructured.Unstructured).Object, "spec", "seedRef", "name")
+		return []string{seed}
+	})
 	return &explained{client: builder.Build(), kubeconfig: "runtime"}
 }

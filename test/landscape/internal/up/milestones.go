@@ -5,6 +5,7 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,9 +60,10 @@ const (
 type milestone struct {
 	// title is what the summary calls it; no two milestones have the same.
 	title string
-	// on is where the objects are.
-	on   place
-	kind schema.GroupVersionKind
+	// on is where the objects are, unless there is a client.
+	on     place
+	client client.WithWatch
+	kind   schema.GroupVersionKind
 	// options select the objects.
 	options []client.ListOption
 	// reached looks at all of them and says how far they are.
@@ -179,36 +181,19 @@ func (l Landscape) client(on place) (client.WithWatch, error) {
 	return cluster.Client(l.kubeconfig(on))
 }
 
-// clients connects with clusters of the landscape.
-func (l Landscape) clients(places ...place) (map[place]client.WithWatch, error) {
-	clients := map[place]client.WithWatch{}
-	for _, on := range places {
-		if clients[on] != nil {
-			continue
-		}
-		c, err := l.client(on)
-		if err != nil {
-			return nil, err
-		}
-		clients[on] = c
-	}
-	return clients, nil
-}
-
 // wait waits for all milestones at once and reports each as it is reached.
 func (l Landscape) wait(ctx context.Context, progress step.Progress, all []milestone) (string, error) {
-	places := make([]place, 0, len(all))
+	clients := map[place]client.WithWatch{}
 	for _, m := range all {
-		places = append(places, m.on)
+		if m.client != nil || clients[m.on] != nil {
+			continue
+		}
+		c, err := l.client(m.on)
+		if err != nil {
+			return "", err
+		}
+		clients[m.on] = c
 	}
-	clients, err := l.clients(places...)
-	if err != nil {
-		return "", err
-	}
-	return l.waitWith(ctx, progress, clients, all)
-}
-
-func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients map[place]client.WithWatch, all []milestone) (string, error) {
 	// What a milestone begins may go on when all are reached.
 	parent := ctx
 	limit := patience
@@ -227,7 +212,7 @@ func (l Landscape) waitWith(ctx context.Context, progress step.Progress, clients
 	outcomes := make(chan outcome)
 	for _, m := range all {
 		go func() {
-			last, err := m.wait(ctx, clients[m.on], func(state string) { pending.Store(m.title, state) })
+			last, err := m.wait(ctx, cmp.Or(m.client, clients[m.on]), func(state string) { pending.Store(m.title, state) })
 			outcomes <- outcome{m, last, err}
 		}()
 	}

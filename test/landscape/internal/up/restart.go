@@ -155,10 +155,6 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 	if err != nil {
 		return "", err
 	}
-	clients, err := l.clients(runtimeCluster, virtualGarden)
-	if err != nil {
-		return "", err
-	}
 	healthyIfAny := func(objects []unstructured.Unstructured) (bool, string) {
 		if len(objects) == 0 {
 			return true, "there are none"
@@ -170,20 +166,24 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 		{title: "Seeds healthy", on: virtualGarden, kind: seeds, reached: healthyIfAny},
 		{title: "Shoots healthy", on: virtualGarden, kind: shoots, reached: healthyIfAny},
 	}
-	nodes, err := l.nodesReady(ctx, clients, since)
+	nodes, err := l.nodesReady(ctx, since)
 	if err != nil {
 		return "", err
 	}
-	return l.waitWith(ctx, progress, clients, append(all, nodes...))
+	return l.wait(ctx, progress, append(all, nodes...))
 }
 
-// nodesReady is reached when all Nodes of Shoots are Ready, as their kubelets have said since. It adds clients of these Shoots.
-func (l Landscape) nodesReady(ctx context.Context, clients map[place]client.WithWatch, since time.Time) ([]milestone, error) {
-	var all []milestone
-	list, err := cluster.List(ctx, clients[virtualGarden], shoots)
+// nodesReady is reached when all Nodes of Shoots are Ready, as their kubelets have said since.
+func (l Landscape) nodesReady(ctx context.Context, since time.Time) ([]milestone, error) {
+	garden, err := l.client(virtualGarden)
 	if err != nil {
 		return nil, err
 	}
+	list, err := cluster.List(ctx, garden, shoots)
+	if err != nil {
+		return nil, err
+	}
+	var all []milestone
 	for _, shoot := range list {
 		if !hasNodes(&shoot) {
 			continue
@@ -196,11 +196,11 @@ func (l Landscape) nodesReady(ctx context.Context, clients map[place]client.With
 		if err != nil {
 			return nil, err
 		}
-		on := place("shoot " + client.ObjectKeyFromObject(&shoot).String())
-		if clients[on], err = client.NewWithWatch(config, client.Options{}); err != nil {
+		in, err := client.NewWithWatch(config, client.Options{})
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, milestone{title: "Nodes of " + string(on) + " Ready", on: on, kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: func(objects []unstructured.Unstructured) (bool, string) {
+		all = append(all, milestone{title: "Nodes of shoot " + nameOf(&shoot) + " Ready", client: in, kind: corev1.SchemeGroupVersion.WithKind("Node"), reached: func(objects []unstructured.Unstructured) (bool, string) {
 			return readySince(since, objects)
 		}})
 	}
@@ -215,12 +215,12 @@ func hasNodes(shoot *unstructured.Unstructured) bool {
 
 // reboot boots all machines, and waits until their Nodes are Ready again.
 func (l Landscape) reboot(ctx context.Context) error {
-	clients, err := l.clients(runtimeCluster, virtualGarden)
+	c, err := l.client(runtimeCluster)
 	if err != nil {
 		return err
 	}
 	pods, machines := &corev1.PodList{}, []client.ListOption{client.MatchingLabels{"app": "machine", "machine-provider": "local"}}
-	if err := clients[runtimeCluster].List(ctx, pods, machines...); err != nil {
+	if err := c.List(ctx, pods, machines...); err != nil {
 		return fmt.Errorf("listing the machines: %w", err)
 	}
 	asked := l.Now()
@@ -232,16 +232,16 @@ func (l Landscape) reboot(ctx context.Context) error {
 		}
 	}
 	progress := func(format string, args ...any) { _, _ = fmt.Fprintf(l.Out, format+"\n", args...) }
-	if _, err := l.waitWith(ctx, progress, clients, []milestone{{title: "Machines run again", kind: corev1.SchemeGroupVersion.WithKind("Pod"), options: machines, reached: func(objects []unstructured.Unstructured) (bool, string) {
+	if _, err := l.wait(ctx, progress, []milestone{{title: "Machines run again", kind: corev1.SchemeGroupVersion.WithKind("Pod"), options: machines, reached: func(objects []unstructured.Unstructured) (bool, string) {
 		return runSince(asked, objects)
 	}}}); err != nil {
 		return err
 	}
-	nodes, err := l.nodesReady(ctx, clients, asked)
+	nodes, err := l.nodesReady(ctx, asked)
 	if err != nil {
 		return err
 	}
-	_, err = l.waitWith(ctx, progress, clients, nodes)
+	_, err = l.wait(ctx, progress, nodes)
 	return err
 }
 

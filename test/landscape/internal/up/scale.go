@@ -67,8 +67,9 @@ const mockEnabled = "mock:\n  enabled: true"
 // scale creates, changes and deletes Shoots of the mock provider.
 type scale struct {
 	Landscape
-	shoots, nodes int
-	result        *measurement.Scale
+	runtime, garden client.WithWatch
+	shoots, nodes   int
+	result          *measurement.Scale
 	// ready is the number of Shoots that are done in the phase; while they are deleted, of those that are left.
 	ready atomic.Int64
 }
@@ -89,7 +90,15 @@ func (l Landscape) Scale(ctx context.Context, count, nodes int, docs bool) error
 	}
 	machine.ReadTime = measurement.ReadTime()
 	date := l.Now().UTC().Truncate(time.Second)
-	s := &scale{Landscape: l, shoots: count, nodes: nodes, result: &measurement.Scale{Machine: machine, Date: date, Commit: l.commit(ctx), Shoots: count, Nodes: nodes}}
+	runtimeClient, err := l.client(runtimeCluster)
+	if err != nil {
+		return err
+	}
+	garden, err := l.client(virtualGarden)
+	if err != nil {
+		return err
+	}
+	s := &scale{Landscape: l, runtime: runtimeClient, garden: garden, shoots: count, nodes: nodes, result: &measurement.Scale{Machine: machine, Date: date, Commit: l.commit(ctx), Shoots: count, Nodes: nodes}}
 
 	const remedy = "read above; make scale SHOOTS=0 deletes what was made"
 	remove := step.Step{Name: "delete", Title: "all Shoots are gone", Execute: s.phase("delete", s.delete), Remedy: remedy}
@@ -134,26 +143,22 @@ func (s *scale) example(file string) ([]*unstructured.Unstructured, error) {
 func (s *scale) enabled() string { return s.Layout.State("scale") }
 
 func (s *scale) enable(ctx context.Context, progress step.Progress) (string, error) {
-	registered := milestone{title: "type mock is registered", on: virtualGarden, kind: controllerRegistrations, reached: registers("mockos")}
-	clients, err := s.clients(runtimeCluster, virtualGarden)
-	if err != nil {
-		return "", err
-	}
-	all, err := cluster.List(ctx, clients[virtualGarden], seeds)
+	registered := milestone{title: "type mock is registered", client: s.garden, kind: controllerRegistrations, reached: registers("mockos")}
+	all, err := cluster.List(ctx, s.garden, seeds)
 	if err != nil {
 		return "", err
 	}
 	if len(all) == 0 {
 		return "", errors.New("there is no Seed: run make up UNTIL=seed first")
 	}
-	if all, err = cluster.List(ctx, clients[virtualGarden], controllerRegistrations); err != nil {
+	if all, err = cluster.List(ctx, s.garden, controllerRegistrations); err != nil {
 		return "", err
 	}
 	if done, _ := registered.reached(all); !done {
 		if err := os.WriteFile(s.enabled(), nil, 0o600); err != nil {
 			return "", err
 		}
-		if err := s.patchExtension(ctx, clients[runtimeCluster], "20-operator-extension.patch.yaml"); err != nil {
+		if err := s.patchExtension(ctx, s.runtime, "20-operator-extension.patch.yaml"); err != nil {
 			// There is nothing to revert.
 			return "", errors.Join(err, os.Remove(s.enabled()))
 		}
@@ -161,14 +166,14 @@ func (s *scale) enable(ctx context.Context, progress step.Progress) (string, err
 	configured := milestone{title: "the seed instance's configuration has it", kind: configMaps, options: []client.ListOption{seedInstanceLabels}, reached: configures(mockEnabled)}
 	runs := milestone{title: "the seed instance runs with it", kind: deployments, options: []client.ListOption{seedInstanceLabels}, reached: rolledOut}
 	for _, m := range []milestone{registered, configured, runs} {
-		if _, err := s.waitWith(ctx, progress, clients, []milestone{m}); err != nil {
+		if _, err := s.wait(ctx, progress, []milestone{m}); err != nil {
 			return "", err
 		}
 	}
 	for _, file := range []string{"50-cloudprofile.yaml", "52-credentials.yaml"} {
 		objects, err := s.example(file)
 		if err == nil {
-			err = cluster.Apply(ctx, clients[virtualGarden], objects)
+			err = cluster.Apply(ctx, s.garden, objects)
 		}
 		if err != nil {
 			return "", err
@@ -235,10 +240,6 @@ func (s *scale) patchExtension(ctx context.Context, c client.Client, file string
 
 // disable reverts enable, unless the mock provider was enabled by somebody else.
 func (s *scale) disable(ctx context.Context, progress step.Progress) (string, error) {
-	clients, err := s.clients(runtimeCluster, virtualGarden)
-	if err != nil {
-		return "", err
-	}
 	if !exists(s.enabled()) {
 		return "somebody else enabled it", nil
 	}
@@ -248,12 +249,12 @@ func (s *scale) disable(ctx context.Context, progress step.Progress) (string, er
 			return "", err
 		}
 		for _, o := range slices.Backward(objects) {
-			if err := clients[virtualGarden].Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			if err := s.garden.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
 				return "", fmt.Errorf("deleting %s %s: %w", o.GetKind(), nameOf(o), err)
 			}
 		}
 	}
-	if err := s.patchExtension(ctx, clients[runtimeCluster], "99-operator-extension.patch.yaml"); err != nil {
+	if err := s.patchExtension(ctx, s.runtime, "99-operator-extension.patch.yaml"); err != nil {
 		return "", err
 	}
 	configured := configures(mockEnabled)
@@ -261,7 +262,7 @@ func (s *scale) disable(ctx context.Context, progress step.Progress) (string, er
 		found, which := configured(objects)
 		return !found, which
 	}
-	if _, err := s.waitWith(ctx, progress, clients, []milestone{
+	if _, err := s.wait(ctx, progress, []milestone{
 		{title: "the seed instance's configuration is as it was", kind: configMaps, options: []client.ListOption{seedInstanceLabels}, reached: without},
 	}); err != nil {
 		return "", err
@@ -340,18 +341,14 @@ func (s *scale) left(ctx context.Context, c client.Client) (int, error) {
 // phase does something to all Shoots, as many at a time as there are cores, waits until each is done, and measures that.
 func (s *scale) phase(title string, do func(context.Context, client.Client, int) error) func(context.Context, step.Progress) (string, error) {
 	return func(ctx context.Context, progress step.Progress) (string, error) {
-		clients, err := s.clients(runtimeCluster, virtualGarden)
-		if err != nil {
-			return "", err
-		}
-		before, err := s.read(ctx, clients[runtimeCluster])
+		before, err := s.read(ctx, s.runtime)
 		if err != nil {
 			return "", err
 		}
 		count, reached, change := s.shoots, reconciledSince, int64(1)
 		s.ready.Store(0)
 		if title == "delete" {
-			if count, err = s.left(ctx, clients[virtualGarden]); err != nil {
+			if count, err = s.left(ctx, s.garden); err != nil {
 				return "", err
 			}
 			reached, change = gone, -1
@@ -364,11 +361,11 @@ func (s *scale) phase(title string, do func(context.Context, client.Client, int)
 		for i := range count {
 			group.Go(func() error {
 				began := s.Now()
-				if err := do(each, clients[virtualGarden], i); err != nil {
+				if err := do(each, s.garden, i); err != nil {
 					return fmt.Errorf("at Shoot %s: %w", nameOfShoot(i), err)
 				}
-				_, err := s.waitWith(each, progress, clients, []milestone{{
-					title: title + " " + nameOfShoot(i), on: virtualGarden, kind: shoots,
+				_, err := s.wait(each, progress, []milestone{{
+					title: title + " " + nameOfShoot(i), client: s.garden, kind: shoots,
 					options: []client.ListOption{client.InNamespace(scaleNamespace), client.MatchingFields{"metadata.name": nameOfShoot(i)}},
 					reached: func(objects []unstructured.Unstructured) (bool, string) { return reached(began, objects) },
 				}})
@@ -381,7 +378,7 @@ func (s *scale) phase(title string, do func(context.Context, client.Client, int)
 			return "", err
 		}
 		elapsed := s.Now().Sub(begin)
-		after, err := s.read(ctx, clients[runtimeCluster])
+		after, err := s.read(ctx, s.runtime)
 		if err != nil {
 			return "", err
 		}

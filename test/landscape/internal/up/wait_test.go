@@ -75,9 +75,9 @@ func TestWaitFollowsMilestonesInBothClusters(t *testing.T) {
 		<-watchedVirtual
 		_ = virtual.Create(t.Context(), object(seeds, "local", "Succeeded", condition("GardenletReady", "True")))
 	}()
-	result, err := l.waitWith(t.Context(), progress, map[place]client.WithWatch{runtimeCluster: runtimeGarden, virtualGarden: virtual}, []milestone{
-		{title: "Garden Succeeded", kind: gardens, reached: reconciled},
-		{title: "Seed healthy", on: virtualGarden, kind: seeds, reached: healthy},
+	result, err := l.wait(t.Context(), progress, []milestone{
+		{title: "Garden Succeeded", client: runtimeGarden, kind: gardens, reached: reconciled},
+		{title: "Seed healthy", client: virtual, kind: seeds, reached: healthy},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(result).To(Equal("2 milestones"))
@@ -91,8 +91,8 @@ func TestWaitSaysWhatItWaitedFor(t *testing.T) {
 	c, watched := fakeCluster(object(seeds, "local", "Processing"))
 	go func() { <-watched; cancel() }()
 	l := Landscape{Now: newClock().Now}
-	_, err := l.waitWith(ctx, func(string, ...any) {}, map[place]client.WithWatch{virtualGarden: c}, []milestone{
-		{title: "Seed Succeeded", on: virtualGarden, kind: seeds, reached: reconciled},
+	_, err := l.wait(ctx, func(string, ...any) {}, []milestone{
+		{title: "Seed Succeeded", client: c, kind: seeds, reached: reconciled},
 	})
 	g.Expect(err).To(MatchError(And(ContainSubstring("Seed Succeeded: Seed local Processing"), ContainSubstring("context canceled"))))
 }
