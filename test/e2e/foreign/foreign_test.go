@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package foreign_test adds extensions of others to a landscape that is up, as their developers do it: the small one of test/foreign, and
-// registry-cache from its Go module. It changes the examples of make up meanwhile, and leaves the landscape as it found it.
+// registry-cache and runtime-gvisor from their Go modules. It changes the examples of make up meanwhile, and leaves the landscape as it found it.
 package foreign_test
 
 import (
@@ -45,8 +45,9 @@ const (
 	specPatience = SpecTimeout(30 * time.Minute)
 	// kind is the type that the small extension serves.
 	kind = "greeting"
-	// registryCache is the module of the other one.
+	// registryCache and runtimeGVisor are the modules of Gardener's.
 	registryCache, registryCacheVersion = "github.com/gardener/gardener-extension-registry-cache", "v0.21.0"
+	runtimeGVisor, runtimeGVisorVersion = "github.com/gardener/gardener-extension-runtime-gvisor", "v0.33.0"
 )
 
 var (
@@ -189,9 +190,7 @@ var _ = Describe("A small extension", Ordered, Label("small"), func() {
 	})
 
 	It("is found if it does not keep to its classes", Label("faulty"), specPatience, func(ctx SpecContext) {
-		values := filepath.Join(GinkgoT().TempDir(), "values.yaml")
-		Expect(os.WriteFile(values, []byte("ignoreClasses: true\n"), 0o600)).To(Succeed())
-		succeeds(ctx, addForeign(foreignImage, "--values", values)...)
+		succeeds(ctx, addForeign(foreignImage, "--values", written("ignoreClasses: true\n"))...)
 		faulty := landscape.Named[*extensionsv1alpha1.Extension]("garden", "garden-"+kind)
 		Eventually(func() (string, error) {
 			// The faulty instance may not have started yet, or the other one may have been quicker.
@@ -238,39 +237,48 @@ func expectGone(ctx context.Context, name string) {
 	}).WithContext(ctx).Should(BeEmpty())
 }
 
-// registryImage makes the image of the registry as its Dockerfile does, on what the landscape has as a base, and returns the folder of an image
-// layout with it.
-func registryImage(ctx context.Context) string {
+// programsImage makes an image as a Dockerfile does: of programs, which it builds from packages of a module, and of files, on what the landscape
+// has as a base. It returns the folder of an image layout.
+func programsImage(ctx context.Context, module string, programs map[string]string, files ...image.File) string {
 	GinkgoHelper()
-	const module = "github.com/distribution/distribution/v3"
 	folder := GinkgoT().TempDir()
-	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", module+"@v3.0.0")
+	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	// The version is none of this module's.
 	download.Dir, download.Env = folder, append(os.Environ(), "GOFLAGS=-mod=mod")
 	out, err := download.Output()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	var found struct{ Dir string }
 	Expect(json.Unmarshal(out, &found)).To(Succeed())
-	program, entrypoint := filepath.Join(folder, "registry"), filepath.Join(folder, "entrypoint.sh")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-mod=readonly", "-ldflags", "-s -w", "-o", program, "./cmd/registry")
-	build.Dir, build.Env = found.Dir, append(os.Environ(), "CGO_ENABLED=0")
-	out, err = build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
-	Expect(os.WriteFile(entrypoint, []byte("exec registry serve \"$@\"\n"), 0o600)).To(Succeed())
+	for pkg, destination := range programs {
+		program := filepath.Join(folder, filepath.Base(destination))
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-mod=readonly", "-ldflags", "-s -w", "-o", program, pkg)
+		build.Dir, build.Env = found.Dir, append(os.Environ(), "CGO_ENABLED=0")
+		out, err = build.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		files = append(files, image.File{Source: program, Destination: destination})
+	}
 
 	reference, err := name.ParseReference(l.Registry(ctx)+"/real/network-tools:latest", name.Insecure)
 	Expect(err).NotTo(HaveOccurred())
 	base, err := remote.Image(reference, remote.WithContext(ctx))
 	Expect(err).NotTo(HaveOccurred())
-	files, err := image.Build(image.Spec{Files: []image.File{{Source: program, Destination: "/bin/registry"}, {Source: entrypoint, Destination: "/entrypoint.sh"}}})
+	added, err := image.Build(image.Spec{Files: files})
 	Expect(err).NotTo(HaveOccurred())
-	layers, err := files.Layers()
+	layers, err := added.Layers()
 	Expect(err).NotTo(HaveOccurred())
 	whole, err := mutate.AppendLayers(base, layers...)
 	Expect(err).NotTo(HaveOccurred())
 	_, err = layout.Write(filepath.Join(folder, "layout"), mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: whole}))
 	Expect(err).NotTo(HaveOccurred())
 	return filepath.Join(folder, "layout")
+}
+
+// written writes a file for the time of a test.
+func written(content string) string {
+	GinkgoHelper()
+	file := filepath.Join(GinkgoT().TempDir(), "file")
+	Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
+	return file
 }
 
 var _ = Describe("registry-cache", Ordered, func() {
@@ -288,22 +296,23 @@ var _ = Describe("registry-cache", Ordered, func() {
 	})
 
 	It("is added from its Go module, with the program that it deploys", specPatience, func(ctx SpecContext) {
-		values := filepath.Join(GinkgoT().TempDir(), "values.yaml")
 		// The release names it by digest, which only the original has.
-		Expect(os.WriteFile(values, []byte(`
+		values := written(`
 imageVectorOverwrite:
   images:
   - name: registry
     sourceRepository: github.com/distribution/distribution
     repository: example.com/3rd/registry
     tag: 3.0.0
-`), 0o600)).To(Succeed())
+`)
+		registry := programsImage(ctx, "github.com/distribution/distribution/v3@v3.0.0", map[string]string{"./cmd/registry": "/bin/registry"},
+			image.File{Source: written("exec registry serve \"$@\"\n"), Destination: "/entrypoint.sh"})
 		succeeds(ctx, "extension", "add", "registry-cache", "--manifest", inModule("example/extension.yaml"), "--values", values,
 			"--chart", inModule("charts/gardener-extension-registry-cache"),
 			"--admission-runtime", inModule("charts/admission/charts/runtime"), "--admission-application", inModule("charts/admission/charts/application"),
 			"--image", "extensions/registry-cache="+inModule("cmd/gardener-extension-registry-cache"),
 			"--image", "extensions/registry-cache-admission="+inModule("cmd/gardener-extension-registry-cache-admission"),
-			"--image", "3rd/registry="+registryImage(ctx))
+			"--image", "3rd/registry="+registry)
 	})
 
 	config := func(upstream string) *runtime.RawExtension {
@@ -333,5 +342,83 @@ imageVectorOverwrite:
 		logs, err := access.Clientset.CoreV1().Pods("kube-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(logs)).To(ContainSubstring("listening on"), "the program is the real one")
+	})
+})
+
+var _ = Describe("runtime-gvisor", Ordered, func() {
+	inModule := func(path string) string { return "go:" + runtimeGVisor + "/" + path + "@" + runtimeGVisorVersion }
+	const installation = "example.com/extensions/runtime-gvisor-installation"
+	var shoot *gardencorev1beta1.Shoot
+
+	// offer writes the container runtimes of all machine images.
+	offer := func(ctx context.Context, runtimes ...gardencorev1beta1.ContainerRuntime) {
+		GinkgoHelper()
+		Eventually(func() error {
+			profile := landscape.Named[*gardencorev1beta1.CloudProfile]("", "local")
+			if err := g.Client.Get(ctx, client.ObjectKeyFromObject(profile), profile); err != nil {
+				return err
+			}
+			for i := range profile.Spec.MachineImages {
+				for j := range profile.Spec.MachineImages[i].Versions {
+					for k := range profile.Spec.MachineImages[i].Versions[j].CRI {
+						profile.Spec.MachineImages[i].Versions[j].CRI[k].ContainerRuntimes = runtimes
+					}
+				}
+			}
+			return g.Client.Update(ctx, profile)
+		}).WithContext(ctx).Should(Succeed(), "others may write the CloudProfile as well")
+	}
+	use := func(ctx context.Context, runtimes ...gardencorev1beta1.ContainerRuntime) {
+		GinkgoHelper()
+		g.Change(ctx, shoot, func() {
+			shoot.Spec.Provider.Workers[0].CRI = &gardencorev1beta1.CRI{Name: gardencorev1beta1.CRINameContainerD, ContainerRuntimes: runtimes}
+		})
+		g.EventuallyHealthy(ctx, shoot, patience)
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		shoot = exampleShoot(ctx, "local")
+		DeferCleanup(func(ctx SpecContext) {
+			use(ctx)
+			offer(ctx)
+			succeeds(ctx, "extension", "remove", "runtime-gvisor")
+			expectGone(ctx, "runtime-gvisor")
+		}, NodeTimeout(2*patience))
+	})
+
+	It("is added from its Go module, with gVisor built from its own", specPatience, func(ctx SpecContext) {
+		var tools []image.File
+		applet := written("#!/bin/sh\nexec busybox \"${0##*/}\" \"$@\"\n")
+		for _, tool := range []string{"chmod", "chroot", "diff", "md5sum", "mkdir", "mv"} {
+			tools = append(tools, image.File{Source: applet, Destination: "/bin/" + tool})
+		}
+		succeeds(ctx, "extension", "add", "runtime-gvisor", "--manifest", inModule("example/extension.yaml"),
+			"--chart", inModule("charts/gardener-extension-runtime-gvisor"), "--values", written(`
+imageVectorOverwrite:
+  images:
+  - name: runtime-gvisor-installation
+    sourceRepository: github.com/gardener/gardener-extension-runtime-gvisor
+    repository: `+installation+`
+    tag: `+runtimeGVisorVersion+`
+`),
+			"--image", "extensions/runtime-gvisor="+inModule("cmd/gardener-extension-runtime-gvisor"),
+			"--image", "extensions/runtime-gvisor-installation="+programsImage(ctx, "gvisor.dev/gvisor@v0.0.0-20260905035102-160fafc42237",
+				map[string]string{"./runsc": "/var/content/runsc", "./shim": "/var/content/containerd-shim-runsc-v1"}, tools...))
+	})
+
+	It("installs gVisor on the nodes of the Shoot", specPatience, func(ctx SpecContext) {
+		gvisor := gardencorev1beta1.ContainerRuntime{Type: "gvisor"}
+		offer(ctx, gvisor)
+		use(ctx, gvisor)
+	})
+
+	It("has gVisor's kernel start there", specPatience, func(ctx SpecContext) {
+		// A pod on it would need containerd 1.7, and machines have that of Debian 12.
+		machines, err := landscape.PodsOf(ctx, l.Client, shoot.Status.TechnicalID, map[string]string{"app": "machine"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(machines).NotTo(BeEmpty())
+		out, err := landscape.Execute(ctx, l.Config, &machines[0], "/var/bin/containerruntimes/runsc", "--network=none", "--ignore-cgroups", "do", "cat", "/proc/version")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(out).To(MatchRegexp(`^Linux version \S*gvisor`))
 	})
 })
