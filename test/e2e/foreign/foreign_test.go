@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package foreign_test adds extensions of others to a landscape that is up, as their developers do it: the small one of test/foreign, and
-// registry-cache and runtime-gvisor from their Go modules. It changes the examples of make up meanwhile, and leaves the landscape as it found it.
+// registry-cache and runtime-gvisor from their Go modules. It changes the examples of make up meanwhile, and leaves the landscape
+// as it found it, but for gVisor's files on the machine, which runtime-gvisor does not remove.
 package foreign_test
 
 import (

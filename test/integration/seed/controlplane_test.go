@@ -170,8 +170,9 @@ volumeBindingMode: WaitForFirstConsumer
 	It("can be deleted before it was created", func(ctx SpecContext) {
 		controlPlane := create(ctx, newControlPlane(shootNamespace))
 		Eventually(get(ctx, seed, controlPlane)).Should(HaveField("Finalizers", Not(BeEmpty())), "it has begun")
+		noted(ctx, shootWebhooks)
 		remove(ctx, controlPlane)
-		// What gardener-resource-manager created and had no time to note goes with the shoot.
+		Expect(isGone(ctx, shoot, webhooks)()).To(BeTrue())
 		list := &resourcesv1alpha1.ManagedResourceList{}
 		Expect(seed.List(ctx, list, client.InNamespace(shootNamespace))).To(Succeed())
 		Expect(list.Items).To(BeEmpty())
