@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	gardencorev1 "github.com/gardener/gardener/pkg/apis/core/v1"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -29,6 +31,7 @@ import (
 const (
 	finalizer = "e2e.provider-local/held"
 	noImage   = "registry.local.gardener.cloud:5001/none@sha256:" + "0000000000000000000000000000000000000000000000000000000000000000"
+	noChart   = "registry.local.gardener.cloud:5001/charts/none:v1"
 )
 
 // explainSpecs break something, of which `landscape explain` has to name the cause.
@@ -122,6 +125,22 @@ func explainSpecs() {
 		expectCause(ctx, machines, `^ControlPlane shoot--local--local/local.*spec.providerConfig .* is set`)
 	})
 
+	It("names an extension that cannot be installed", specPatience, func(ctx SpecContext) {
+		chart := &gardencorev1.ControllerDeployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "e2e-explain"},
+			Helm:       &gardencorev1.HelmControllerDeployment{OCIRepository: &gardencorev1.OCIRepository{Ref: ptr.To(noChart)}},
+		}
+		landscape.Create(ctx, g.Client, chart)
+		landscape.Create(ctx, g.Client, &gardencorev1beta1.ControllerRegistration{
+			ObjectMeta: metav1.ObjectMeta{Name: chart.Name},
+			Spec: gardencorev1beta1.ControllerRegistrationSpec{Deployment: &gardencorev1beta1.ControllerRegistrationDeployment{
+				Policy:         ptr.To(gardencorev1beta1.ControllerDeploymentPolicyAlways),
+				DeploymentRefs: []gardencorev1beta1.DeploymentRef{{Name: chart.Name}},
+			}},
+		})
+		expectCause(ctx, landscape.Named[*gardencorev1beta1.Seed]("", seedName), `^ControllerInstallation e2e-explain-\S+ .*chart pulling process failed`)
+	})
+
 	It("names an object that does not go", specPatience, func(ctx SpecContext) {
 		held := landscape.Named[*extensionsv1alpha1.DNSRecord](workerless.Status.TechnicalID, workerless.Name+"-external")
 		finalizers := func(ctx SpecContext, change func([]string) []string) {
@@ -166,7 +185,7 @@ func explainSpecs() {
 
 	It("names gardenlet that is scaled down", specPatience, func(ctx SpecContext) {
 		scale(ctx, gardenletDeployment())
-		expectCause(ctx, &gardencorev1beta1.Seed{ObjectMeta: metav1.ObjectMeta{Name: seedName}}, `^Deployment garden/gardenlet: is scaled to 0`)
+		expectCause(ctx, landscape.Named[*gardencorev1beta1.Seed]("", seedName), `^Deployment garden/gardenlet: is scaled to 0`)
 	})
 
 	It("names a process that does not run", specPatience, func(ctx SpecContext) {
