@@ -12,10 +12,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -69,6 +71,7 @@ func run() int {
 	}()
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	root := command()
+	root.SetOut(messages(os.Stdout))
 	// A command that is never run was called wrongly.
 	called := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { called = true }
@@ -86,15 +89,45 @@ func run() int {
 		fmt.Fprintf(os.Stderr, "error: %v\nrun '%s --help' for usage\n", err, filepath.Base(os.Args[0]))
 		return exitUsage
 	}
-	fmt.Fprintln(os.Stderr, "error:", err)
+	fmt.Fprintln(messages(os.Stderr), "error:", err)
 	return exitFailure
 }
+
+// messages returns where messages go. A released program says what to type without make, as it needs none.
+func messages(to io.Writer) io.Writer {
+	if source.Included() {
+		return withoutMake{to}
+	}
+	return to
+}
+
+// withoutMake has texts call this program in place of make: "landscape up --until seed" is "make up UNTIL=seed".
+type withoutMake struct{ io.Writer }
+
+func (w withoutMake) Write(p []byte) (int, error) {
+	text := makeCall.ReplaceAllStringFunc(string(p), func(call string) string {
+		words := strings.Fields(call)
+		words[0] = "landscape"
+		for i, word := range words[2:] {
+			name, value, _ := strings.Cut(word, "=")
+			if words[2+i] = value; name != "NAME" && name != "INSTANCE" {
+				words[2+i] = "--" + strings.ToLower(name) + " " + value
+			}
+		}
+		return strings.Join(words, " ")
+	})
+	_, err := io.WriteString(w.Writer, text)
+	return len(p), err
+}
+
+// makeCall matches a call of make whose target is a command of this program.
+var makeCall = regexp.MustCompile(`\bmake (up|down|start|stop|status|save|dev|debug|times|scale)\b((?: [A-Z]+=[^\s;)]*[^\s;):,.])*)`)
 
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "landscape",
 		Short:         "A local Gardener landscape on one machine, without Docker",
-		Long:          "Runs a whole Gardener on one machine: Kubernetes, a Garden that is its own first seed, and two Shoots. make up and make down call it.",
+		Long:          "Runs a whole Gardener on one machine: Kubernetes, a Garden that is its own first seed, and two Shoots.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -280,7 +313,7 @@ func open(folder, command string) (up.Landscape, error) {
 	case none:
 		err = fmt.Errorf("there is no landscape in %s; bring one up with 'landscape up'", folder)
 	}
-	return up.Landscape{Layout: found, Out: os.Stdout, Now: time.Now, Invoker: user}, err
+	return up.Landscape{Layout: found, Out: messages(os.Stdout), Now: time.Now, Invoker: user}, err
 }
 
 // act has a command do something with the landscape of the clone in which the program runs, on the network of its flag if it has one.

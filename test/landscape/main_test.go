@@ -121,6 +121,25 @@ func TestHelpExplainsTheSteps(t *testing.T) {
 	g.Expect(string(out)).To(And(ContainSubstring("cluster        the kind cluster is ready"), Not(ContainSubstring("etcd serves"))))
 }
 
+func TestAReleasedProgramNeedsNoMake(t *testing.T) {
+	for text, expected := range map[string]string{
+		"there is no landscape; bring it up with make up: no file\n":         "there is no landscape; bring it up with landscape up: no file\n",
+		"  sudo make up UNTIL=garden     # stop when there is a Garden":      "  sudo landscape up --until garden     # stop when there is a Garden",
+		"use another network: make up NETWORK=172.30.0.0/16.":                "use another network: landscape up --network 172.30.0.0/16.",
+		"run make down first, then make up COMPONENTS=a,b":                   "run landscape down first, then landscape up --components a,b",
+		"what make save NAME=shoots kept; make debug INSTANCE=seed":          "what landscape save shoots kept; landscape debug seed",
+		"next: make up FROM=shoots, where there is no landscape":             "next: landscape up --from shoots, where there is no landscape",
+		"make scale SHOOTS=2 NODES=20; look at `make status`":                "landscape scale --shoots 2 --nodes 20; look at `landscape status`",
+		"make room there, run make kind-up or make gardener-up, makes upset": "make room there, run make kind-up or make gardener-up, makes upset",
+	} {
+		t.Run(text, func(t *testing.T) {
+			g, out := NewWithT(t), &strings.Builder{}
+			g.Expect(withoutMake{out}.Write([]byte(text))).To(Equal(len(text)))
+			g.Expect(out.String()).To(Equal(expected))
+		})
+	}
+}
+
 func TestNoProxyIsAskedForTheLandscape(t *testing.T) {
 	const ofMake, names = ".local.gardener.cloud,172.18.0.0/16,fd00:ff::/64", ",.svc,.cluster.local"
 	ours := ofMake + names
