@@ -375,7 +375,7 @@ func (e *explainer) pod(pod *corev1.Pod, in *explained, at depth) {
 			f.what = fmt.Sprintf("container %s: %s: %s", c.Name, w.Reason, w.Message)
 		case last != nil && !c.Ready && e.now().Sub(last.FinishedAt.Time) < 10*time.Minute:
 			f.what = fmt.Sprintf("container %s has ended %d times, the last time with exit code %d (%s)", c.Name, c.RestartCount, last.ExitCode, strings.TrimSuffix(last.Reason+": "+last.Message, ": "))
-			f.container, f.previous = c.Name, c.State.Running == nil || w != nil
+			f.container, f.previous = c.Name, true
 		case c.State.Running != nil && !c.Ready && f.what == "" && e.now().Sub(c.State.Running.StartedAt.Time) > grace:
 			f.what, f.container = fmt.Sprintf("container %s runs, but is not ready", c.Name), c.Name
 		}

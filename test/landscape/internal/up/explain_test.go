@@ -396,6 +396,27 @@ lastTimestamp: "2026-01-02T02:40:00Z"
 	g.Expect(f.more(t.Context())).To(Equal([][2]string{{"event", "Failed: not found"}}))
 }
 
+func TestExplainShowsTheLogOfTheRunThatEnded(t *testing.T) {
+	g := NewWithT(t)
+	e := &explainer{now: func() time.Time { return explainedAt }}
+	e.causes(t.Context(), explainedIn(parse(t, `
+apiVersion: v1
+kind: Pod
+metadata: {namespace: a, name: p}
+status:
+  phase: Running
+  containerStatuses:
+  - name: manager
+    ready: false
+    restartCount: 1
+    state: {running: {startedAt: "2026-01-02T02:59:58Z"}}
+    lastState: {terminated: {exitCode: 1, reason: Error, finishedAt: "2026-01-02T02:59:57Z"}}
+`)), ofPod)
+	g.Expect(e.findings).To(HaveLen(1))
+	g.Expect(e.findings[0].container).To(Equal("manager"))
+	g.Expect(e.findings[0].previous).To(BeTrue(), "the run of now has no log yet")
+}
+
 // parse reads objects as a file has them.
 func parse(t *testing.T, content string) []*unstructured.Unstructured {
 	t.Helper()
