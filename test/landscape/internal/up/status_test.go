@@ -48,6 +48,8 @@ func TestJudge(t *testing.T) {
 			object: object(seeds, "x", "Succeeded", condition("A", "False"), condition("B", "True"))},
 		{name: "a reconciled object with an Unknown condition is not healthy", want: bad, detail: "Unknown",
 			object: object(seeds, "x", "Succeeded", condition("A", "Unknown"))},
+		{name: "what is False comes before what is Unknown", want: bad, detail: "; B is False: because, A is Unknown: because",
+			object: object(seeds, "x", "Succeeded", condition("A", "Unknown"), condition("B", "False"))},
 		{name: "a condition that may become True soon is on its way", want: busy, detail: "A is Progressing",
 			object: object(seeds, "x", "Succeeded", condition("A", "Progressing"))},
 		{name: "one bad condition outweighs one that is on its way", want: bad, detail: "B is False",

@@ -300,11 +300,11 @@ func operationOf(status cluster.Status) string {
 	return strings.TrimSuffix(described+": "+why, ": ")
 }
 
-// judgeConditions names the conditions that are not as they should be, or how many there are. fresh is for kinds whose
-// conditions are Unknown for minutes after their creation.
+// judgeConditions names the conditions that are not as they should be, or how many there are. What is False comes first, as it is why
+// others are Unknown. fresh is for kinds whose conditions are Unknown for minutes after their creation.
 func judgeConditions(conditions []cluster.Condition, fresh bool) (mark, []string) {
 	verdict, count := good, 0
-	var wrong []string
+	var wrong, unknown []string
 	for _, c := range conditions {
 		want, otherwise := "True", bad
 		switch c.Type {
@@ -325,9 +325,14 @@ func judgeConditions(conditions []cluster.Condition, fresh bool) (mark, []string
 		if verdict != bad {
 			verdict = otherwise
 		}
-		wrong = append(wrong, fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message))
+		text := fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message)
+		if c.Status == "Unknown" {
+			unknown = append(unknown, text)
+		} else {
+			wrong = append(wrong, text)
+		}
 	}
-	if len(wrong) == 0 && count > 0 {
+	if wrong = append(wrong, unknown...); len(wrong) == 0 && count > 0 {
 		wrong = []string{fmt.Sprintf("%d conditions as they should be", count)}
 	}
 	return verdict, wrong
