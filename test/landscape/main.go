@@ -313,7 +313,11 @@ func open(folder, command string) (up.Landscape, error) {
 	case none:
 		err = fmt.Errorf("there is no landscape in %s; bring one up with 'landscape up'", folder)
 	}
-	return up.Landscape{Layout: found, Out: messages(os.Stdout), Now: time.Now, Invoker: user}, err
+	to := messages(os.Stdout)
+	if command == "logs" || command == "kubeconfig" {
+		to = os.Stdout // What others wrote is printed as it is.
+	}
+	return up.Landscape{Layout: found, Out: to, Now: time.Now, Invoker: user}, err
 }
 
 // act has a command do something with the landscape of the clone in which the program runs, on the network of its flag if it has one.

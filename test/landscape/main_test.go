@@ -140,6 +140,20 @@ func TestAReleasedProgramNeedsNoMake(t *testing.T) {
 	}
 }
 
+func TestNoHelpOfAReleasedProgramNeedsMake(t *testing.T) {
+	for _, cmd := range command().Commands() {
+		if cmd.Name() == "gardener-up" {
+			continue // It needs the kind cluster of a clone.
+		}
+		t.Run(cmd.Name(), func(t *testing.T) {
+			g, out := NewWithT(t), &strings.Builder{}
+			cmd.SetOut(withoutMake{out})
+			g.Expect(cmd.Help()).To(Succeed())
+			g.Expect(out.String()).NotTo(MatchRegexp(`\bmake [a-z]`))
+		})
+	}
+}
+
 func TestNoProxyIsAskedForTheLandscape(t *testing.T) {
 	const ofMake, names = ".local.gardener.cloud,172.18.0.0/16,fd00:ff::/64", ",.svc,.cluster.local"
 	ours := ofMake + names

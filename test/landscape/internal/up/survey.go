@@ -325,12 +325,11 @@ func judgeConditions(conditions []cluster.Condition, fresh bool) (mark, []string
 		if verdict != bad {
 			verdict = otherwise
 		}
-		text := fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message)
+		list := &wrong
 		if c.Status == "Unknown" {
-			unknown = append(unknown, text)
-		} else {
-			wrong = append(wrong, text)
+			list = &unknown
 		}
+		*list = append(*list, fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message))
 	}
 	if wrong = append(wrong, unknown...); len(wrong) == 0 && count > 0 {
 		wrong = []string{fmt.Sprintf("%d conditions as they should be", count)}
