@@ -26,6 +26,7 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/apis/local/validation"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 )
 
@@ -80,6 +81,8 @@ func checkCredentials(data map[string][]byte, path *field.Path) field.ErrorList 
 			if _, err := cluster.Parse(data[key]); err != nil {
 				errs = append(errs, field.Invalid(path.Key(key), field.OmitValueType{}, fmt.Sprintf("it can't be used: %v", err)))
 			}
+		case key == machine.UserDataKey:
+			errs = append(errs, field.Forbidden(path.Key(key), "it would replace what machines run at boot: take it out"))
 		case strings.EqualFold(strings.NewReplacer("-", "", "_", "", ".", "").Replace(key), kubernetes.KubeConfig):
 			errs = append(errs, field.Forbidden(path.Key(key), "it would not be looked at: call it "+kubernetes.KubeConfig+", or take it out if machines are to be in the seed"))
 		}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -38,6 +39,9 @@ const (
 	LabelMachine = "machine"
 	// ContainerName is the name of the container in the pod of a machine.
 	ContainerName = "node"
+	// UserDataKey is the key in the Secret of a MachineClass that machine-controller-manager demands. To the driver it gives that Secret
+	// together with the credentials, whose keys win.
+	UserDataKey = "userData"
 	// AllowedCIDRsFlag is the flag of the machine driver with the ranges to which servers of kubeconfigs may resolve.
 	AllowedCIDRsFlag = "remote-allowed-cidrs"
 
@@ -90,6 +94,9 @@ func PolicyPort(protocol corev1.Protocol, number int32) networkingv1.NetworkPoli
 // RemoteNamespace is the namespace of a shoot's machines in a cluster other than the seed, given the shoot's technical ID,
 // which is the name of its namespace in the seed.
 func RemoteNamespace(technicalID string) string { return "infra-" + technicalID }
+
+// IPPoolKind is Calico's IPPool, in the version in which Calico stores it.
+var IPPoolKind = schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"}
 
 // IPPoolName is the name of Calico's IPPool for the machines of a shoot.
 func IPPoolName(technicalID string, family gardencorev1beta1.IPFamily) string {

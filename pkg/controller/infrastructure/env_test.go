@@ -35,6 +35,7 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -66,7 +67,7 @@ func newServer(t testing.TB, calico bool, objects ...client.Object) *server {
 		}
 		mapper.Add(kind, scope)
 	}
-	mapper.Add(ipPoolKind, meta.RESTScopeRoot)
+	mapper.Add(machine.IPPoolKind, meta.RESTScopeRoot)
 
 	s := &server{t: t, calico: calico}
 	s.WithWatch = interceptor.NewClient(fakeclient.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).
@@ -114,7 +115,7 @@ func (s *server) request(verb string, obj runtime.Object, do func() error) error
 			return err
 		}
 	}
-	if kind.Group == ipPoolKind.Group && !s.calico {
+	if kind.Group == machine.IPPoolKind.Group && !s.calico {
 		return &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
 	}
 	return do()

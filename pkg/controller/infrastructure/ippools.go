@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -35,9 +34,6 @@ const (
 	never   = "Never"
 )
 
-// ipPoolKind is Calico's IPPool, in the version in which Calico stores it.
-var ipPoolKind = schema.GroupVersionKind{Group: "crd.projectcalico.org", Version: "v1", Kind: "IPPool"}
-
 // applyPools ensures that there is an IPPool for each range of nodes. What can't be had is told in the message, and
 // machines go without it: where there are no IPPools at all, where a range is missing, where Calico would not take it, and
 // where refusal has a reason against it.
@@ -49,7 +45,7 @@ func (p place) applyPools(ctx context.Context, op *attempt, namespace *corev1.Na
 	all, err := p.listPools(ctx)
 	if isNoAPI(err) {
 		return nil, fmt.Sprintf("The cluster of the machines has no IPPools of Calico (%s): machines get their addresses of the pod network, "+
-			"not of the node range, and the control plane may reach them past the VPN.", ipPoolKind.GroupVersion()), nil
+			"not of the node range, and the control plane may reach them past the VPN.", machine.IPPoolKind.GroupVersion()), nil
 	}
 	if err != nil {
 		return nil, "", err
@@ -137,7 +133,7 @@ func (p place) deletePools(ctx context.Context, op *attempt) error {
 
 func (p place) listPools(ctx context.Context) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(ipPoolKind.GroupVersion().WithKind(ipPoolKind.Kind + "List"))
+	list.SetGroupVersionKind(machine.IPPoolKind.GroupVersion().WithKind(machine.IPPoolKind.Kind + "List"))
 	if err := p.Live.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing IPPools: %w", err)
 	}
@@ -146,13 +142,13 @@ func (p place) listPools(ctx context.Context) ([]unstructured.Unstructured, erro
 	return list.Items, nil
 }
 
-// isNoAPI reports whether there are no IPPools in a cluster. Clients ask again for APIs that they did not find, but may not
-// have noticed yet that one is gone.
+// isNoAPI reports whether there are no IPPools in a cluster. The client of the seed asks for APIs, but may not have noticed yet that
+// one is gone; those of other clusters do not ask.
 func isNoAPI(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 func newPool(name string) *unstructured.Unstructured {
 	pool := &unstructured.Unstructured{}
-	pool.SetGroupVersionKind(ipPoolKind)
+	pool.SetGroupVersionKind(machine.IPPoolKind)
 	pool.SetName(name)
 	return pool
 }

@@ -35,9 +35,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
-// userDataKey is the key of the user data in the Secret of a MachineClass.
-const userDataKey = "userData"
-
 // pool is a worker pool and what has been found out about it.
 type pool struct {
 	extensionsv1alpha1.WorkerPool
@@ -328,7 +325,7 @@ func classSecret(class *machinev1alpha1.MachineClass, userData []byte) *corev1.S
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: class.SecretRef.Namespace, Name: class.SecretRef.Name, Labels: labelsOfClassSecrets()},
 		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{userDataKey: userData},
+		Data:       map[string][]byte{machine.UserDataKey: userData},
 	}
 	secret.Labels[v1beta1constants.LabelWorkerPool] = class.Labels[v1beta1constants.LabelWorkerPool]
 	return secret

@@ -22,31 +22,25 @@ import (
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
-// hostile returns a client for a server that answers requests for objects by handle, and discovery as an API server does.
+// hostile returns a client for a server that answers requests by handle.
 func hostile(t *testing.T, handle http.HandlerFunc) client.WithWatch {
 	t.Helper()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		switch request.URL.Path {
-		case "/api":
-			writeJSON(w, http.StatusOK, `{"kind":"APIVersions","versions":["v1"]}`)
-		case "/apis":
-			writeJSON(w, http.StatusOK, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
-		case "/api/v1":
-			writeJSON(w, http.StatusOK, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace","namespaced":false,"verbs":["get"]},{"name":"pods","kind":"Pod","namespaced":true,"verbs":["get"]}]}`)
-		default:
-			handle(w, request)
-		}
-	}))
+	server := httptest.NewUnstartedServer(handle)
 	server.Config.ErrorLog = nil
 	server.EnableHTTP2 = true
 	server.StartTLS()
@@ -122,6 +116,27 @@ func TestEmptyElementsAreNotDecoded(t *testing.T) {
 			g.Expect(pods.Items).To(BeEmpty())
 		})
 	}
+}
+
+// TestDiscoveryIsNotAskedFor has a server that names versions without end, each of which a client would keep.
+func TestDiscoveryIsNotAskedFor(t *testing.T) {
+	g := NewWithT(t)
+	var paths []string
+	c := hostile(t, func(w http.ResponseWriter, request *http.Request) {
+		paths = append(paths, request.URL.Path)
+		writeJSON(w, http.StatusNotFound, `{}`)
+	})
+	pools := &unstructured.UnstructuredList{}
+	pools.SetGroupVersionKind(machine.IPPoolKind.GroupVersion().WithKind(machine.IPPoolKind.Kind + "List"))
+	for _, list := range []client.ObjectList{
+		&corev1.NamespaceList{}, &corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}, &discoveryv1.EndpointSliceList{}, pools,
+	} {
+		g.Expect(c.List(t.Context(), list)).To(Satisfy(apierrors.IsNotFound))
+	}
+	g.Expect(paths).To(HaveExactElements(
+		"/api/v1/namespaces", "/api/v1/pods", "/api/v1/secrets", "/api/v1/services", "/apis/networking.k8s.io/v1/networkpolicies",
+		"/apis/discovery.k8s.io/v1/endpointslices", "/apis/crd.projectcalico.org/v1/ippools",
+	))
 }
 
 // TestMetadataIsAskedForInJSON has a server that answers as an API server does, in what the client likes best.

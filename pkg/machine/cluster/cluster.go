@@ -17,7 +17,11 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/lru"
@@ -83,7 +87,7 @@ type clusters struct {
 	// clients has a *remote by the client.ObjectKey of a Secret.
 	clients *lru.Cache
 	// shared are those of clients by what they are for. gardenlet copies the credentials of a project into the namespace of
-	// each of its shoots: these have one client, with its connections and what it has learnt about the cluster.
+	// each of its shoots: these have one client, with its connections.
 	shared map[kubeconfigHash]*remote
 }
 
@@ -118,6 +122,9 @@ func (c *clusters) Get(ctx context.Context, ref corev1.SecretReference, technica
 		return nil, mistake(fmt.Errorf("the Secret %s with the credentials does not exist: create it", key))
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the Secret %s with the credentials: %w", key, err)
+	}
+	if _, ok := secret.Data[machine.UserDataKey]; ok {
+		return nil, mistake(fmt.Errorf("the Secret %s with the credentials has the key %s, which would replace what machines run at boot: remove it", key, machine.UserDataKey))
 	}
 	kubeconfig, ok := secret.Data[kubernetes.KubeConfig]
 	if !ok {
@@ -172,8 +179,7 @@ func (c *clusters) forget(key client.ObjectKey) {
 	c.clients.Remove(key)
 }
 
-// newRemote makes a client. It sends nothing: which APIs there are is looked up when the client first needs it, and again
-// for those that were not there.
+// newRemote makes a client. It sends nothing.
 func newRemote(kubeconfig []byte, seed *rest.Config, guard guard) (*remote, error) {
 	config, err := parse(kubeconfig, guard)
 	if err != nil {
@@ -186,11 +192,26 @@ func newRemote(kubeconfig []byte, seed *rest.Config, guard guard) (*remote, erro
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(config, client.Options{HTTPClient: httpClient})
+	c, err := client.NewWithWatch(config, client.Options{HTTPClient: httpClient, Mapper: newMapper()})
 	if err != nil {
 		return nil, err
 	}
 	return &remote{client: c, config: config, transport: httpClient.Transport}, nil
+}
+
+// newMapper returns a RESTMapper of the kinds that are used in clusters other than the seed. Discovery would keep whatever their servers
+// say, which may be hundreds of megabytes.
+func newMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(machine.IPPoolKind, meta.RESTScopeRoot)
+	for _, kind := range []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("Service"),
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+	} {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	return mapper
 }
 
 func mistake(err error) error {

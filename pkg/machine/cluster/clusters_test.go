@@ -343,6 +343,16 @@ func TestMistakesHaveACodeOfGardener(t *testing.T) {
 	}
 }
 
+func TestCredentialsWithUserDataAreAMistake(t *testing.T) {
+	g := NewWithT(t)
+	var reads atomic.Int32
+	secret := remoteCredentials("cloudprovider", "https://example.org")
+	secret.Data["userData"] = []byte("#!/bin/sh")
+	_, err := New(seed(&reads, secret), nil).Get(t.Context(), ref, technicalID)
+	g.Expect(err).To(MatchError(ContainSubstring("the key userData, which would replace what machines run at boot: remove it")))
+	g.Expect(v1beta1helper.ExtractErrorCodes(err)).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+}
+
 func TestReferencesThatLeadNowhere(t *testing.T) {
 	for name, test := range map[string]struct {
 		ref     corev1.SecretReference

@@ -179,14 +179,14 @@ func inputs(req *mcmdriver.CreateMachineRequest) (*localv1alpha1.MachineProvider
 	if err != nil {
 		return nil, nil, newStatus(codes.InvalidArgument, "MachineClass %s/%s: %v", class.Namespace, class.Name, err)
 	}
-	if req.Secret == nil || len(req.Secret.Data[classUserDataKey]) == 0 {
-		return nil, nil, newStatus(codes.InvalidArgument, "MachineClass %s/%s: the Secret of its secretRef has no %s", class.Namespace, class.Name, classUserDataKey)
+	if req.Secret == nil || len(req.Secret.Data[machine.UserDataKey]) == 0 {
+		return nil, nil, newStatus(codes.InvalidArgument, "MachineClass %s/%s: the Secret of its secretRef has no %s", class.Namespace, class.Name, machine.UserDataKey)
 	}
 	// It is the name of a Service, and a label of the Node.
 	if problems := validation.IsDNS1123Label(machine.PodName(req.Machine.Name)); len(problems) > 0 {
 		return nil, nil, newStatus(codes.InvalidArgument, "%s cannot be the name of a Node: %s", machine.PodName(req.Machine.Name), problems[0])
 	}
-	return spec, req.Secret.Data[classUserDataKey], nil
+	return spec, req.Secret.Data[machine.UserDataKey], nil
 }
 
 // untilRunning waits until the pod runs and returns it as it is then.

@@ -28,8 +28,6 @@ const (
 	backupVolume = "backup-buckets"
 	// userDataKey is the key, and thus the name of the file, in a machine.
 	userDataKey = "userdata"
-	// classUserDataKey is the key in the Secret of a MachineClass, which machine-controller-manager demands.
-	classUserDataKey = "userData"
 
 	sshPort = 22
 
