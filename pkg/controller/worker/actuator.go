@@ -199,6 +199,16 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) (err error) {
 	}
 	var keep []machinev1alpha1.MachineDeployment
 	if !isRequested(w, op.Asked || a.IgnoreOperationAnnotation) {
+		if slices.ContainsFunc(w.Spec.Pools, func(p extensionsv1alpha1.WorkerPool) bool {
+			return v1beta1helper.IsUpdateStrategyInPlace(p.UpdateStrategy)
+		}) {
+			// Such a pool keeps its class. The cache may not have that of an earlier attempt yet.
+			live := machinev1alpha1.MachineDeploymentList{}
+			if err := a.reader.List(ctx, &live, client.InNamespace(w.Namespace)); err != nil {
+				return fmt.Errorf("listing the MachineDeployments in %s: %w", w.Namespace, err)
+			}
+			existing.deployments = live
+		}
 		keep = existing.deployments.Items
 	}
 	machines, err := a.machinesOf(w, op.Cluster, keep)

@@ -54,6 +54,8 @@ type seed struct {
 	fail func(verb string, obj client.Object) error
 	// behind tells which MachineDeployments the cache does not have yet.
 	behind func(machinev1alpha1.MachineDeployment) bool
+	// former are the MachineDeployments that the cache has still.
+	former []machinev1alpha1.MachineDeployment
 	// requests are those that would reach an API server, in the form "VERB KIND". Some are sent in parallel.
 	requests []string
 	lock     sync.Mutex
@@ -202,6 +204,8 @@ func (c *seed) restart() {
 			err := inner.List(ctx, list, opts...)
 			if deployments, ok := list.(*machinev1alpha1.MachineDeploymentList); ok && c.behind != nil {
 				deployments.Items = slices.DeleteFunc(deployments.Items, c.behind)
+			} else if ok && c.former != nil {
+				deployments.Items = c.former
 			}
 			return err
 		},

@@ -6,6 +6,8 @@ package worker
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -562,6 +564,31 @@ func TestUpdatesInPlace(t *testing.T) {
 	c.mustReconcile()
 	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 	g.Expect(c.worker().Status.InPlaceUpdates.WorkerPoolToHashMap["b"]).NotTo(Equal(hashes["b"]))
+}
+
+func TestAnUpdateInPlaceGoesOnThoughTheCacheIsBehind(t *testing.T) {
+	g := NewWithT(t)
+	w := newWorker()
+	w.Spec.Pools[0].UpdateStrategy = new(gardencorev1beta1.AutoInPlaceUpdate)
+	c := newSeed(t, w).succeed()
+	former := slices.Collect(maps.Values(c.deployments()))
+	c.change(func(w *extensionsv1alpha1.Worker) { w.Spec.Pools[0].MachineImage.Version = "2.0.0" })
+	c.ask("reconcile")
+	c.mustReconcile()
+	class := c.deployments()[namespace+"-a-z1"].Spec.Template.Spec.Class.Name
+
+	c.former = former
+	c.clock.Step(time.Minute)
+	c.mustReconcile()
+	g.Expect(c.outcome()).NotTo(HavePrefix("Succeeded: "))
+	g.Expect(c.classes()).To(HaveKey(class))
+	g.Expect(c.classSecrets()).To(HaveKey(class))
+	g.Expect(c.deployments()[namespace+"-a-z1"].Spec.Template.Spec.Class.Name).To(Equal(class))
+
+	c.former = nil
+	c.finish()
+	c.mustReconcile()
+	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 }
 
 func TestARotationBeginsInPlaceOnlyWhenItIsAskedFor(t *testing.T) {
