@@ -400,6 +400,15 @@ func TestWhatIsToBeReachedHasAnAddressOfNobody(t *testing.T) {
 	e.Expect(other.Status.IPFamilies).To(Equal(other.Spec.IPFamilies))
 }
 
+func TestBastionsOfAFailedShootAreReady(t *testing.T) {
+	bastion := newObject[*extensionsv1alpha1.Bastion]()
+	e := newEnv(t, nil, newCluster(func(shoot *gardencorev1beta1.Shoot) {
+		shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
+	}), bastion)
+	e.reconcile(bastion)
+	e.Expect(isReady(bastion)).To(Succeed())
+}
+
 func TestTheTimeOfAnOperationIsNotBeforeItWasAskedFor(t *testing.T) {
 	bucket := newBucket()
 	bucket.Annotations["gardener.cloud/timestamp"] = start.Add(time.Minute).Format(time.RFC3339Nano)

@@ -132,18 +132,28 @@ func (r *Reconciler[T]) wait(ctx context.Context, op *Operation[T], err *reconci
 		}
 	}
 	r.Reported(op, err)
-	return outcome{retryAfter: err.RequeueAfter}, r.dropOperation(ctx, op)
+	retryAfter := err.RequeueAfter
+	if begin := op.begin(); r.AsksUsers && !begin.IsZero() {
+		retryAfter = max(retryAfter, min(r.Clock.Since(begin)/4, RetryMistake))
+	}
+	return outcome{retryAfter: retryAfter}, r.dropOperation(ctx, op)
+}
+
+// begin is when the operation was asked for; zero if Gardener did not say.
+func (op *Operation[T]) begin() time.Time {
+	if op.Type == gardencorev1beta1.LastOperationTypeDelete {
+		return op.Object.GetDeletionTimestamp().Time
+	}
+	return Requested(op.Object)
 }
 
 // quiet is for how much longer an operation may wait without a word. Of a reconcile the status would say meanwhile that the
 // last one has succeeded, and an error would look like one of now.
 func (r *Reconciler[T]) quiet(op *Operation[T]) time.Duration {
-	begin := Requested(op.Object)
+	begin := op.begin()
 	switch {
 	case op.Type == gardencorev1beta1.LastOperationTypeReconcile, op.Object.GetExtensionStatus().GetLastError() != nil, !op.isUnchanged():
 		return 0
-	case op.Type == gardencorev1beta1.LastOperationTypeDelete:
-		begin = op.Object.GetDeletionTimestamp().Time
 	case begin.IsZero():
 		// Only the status can tell the next instance that there is something to do.
 		return 0

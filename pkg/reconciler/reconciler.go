@@ -101,6 +101,8 @@ const (
 	// deleted before.
 	DefaultQuiet = 10 * time.Second
 
+	// askTimeout bounds an attempt of an Actuator that AsksUsers.
+	askTimeout = 20 * time.Second
 	// finishedMax is how many objects are remembered that are gone, and as many that are late.
 	finishedMax = 1024
 )
@@ -122,6 +124,9 @@ type Options[T extensionsv1alpha1.Object] struct {
 	// WithoutClusters reconciles objects of class shoot without their Clusters: as a BackupEntry, which goes on when its shoot
 	// has failed, and outlives it.
 	WithoutClusters bool
+	// AsksUsers says that the Actuator asks API servers that users have named. So that slow ones leave room for the objects of others, an
+	// attempt ends after 20 seconds, and the longer an operation waits, the more seldom it is looked at.
+	AsksUsers bool
 	// Actuator does the work.
 	Actuator Actuator[T]
 
@@ -234,7 +239,9 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request
 	}
 
 	cluster, failure := r.clusterOf(ctx, obj)
-	if extensionscontroller.IsShootFailed(cluster.Shoot()) {
+	// As in the extension library, these two are reconciled all the same: gardenlet goes on with them, too.
+	goesOn := r.kind == extensionsv1alpha1.BastionResource || r.kind == extensionsv1alpha1.SelfHostedShootExposureResource
+	if !goesOn && extensionscontroller.IsShootFailed(cluster.Shoot()) {
 		return reconcile.Result{}, nil
 	}
 	op, err := r.newOperation(ctx, obj, cluster)
@@ -321,6 +328,11 @@ func (r *Reconciler[T]) operate(ctx context.Context, op *Operation[T]) (outcome,
 
 // act has the Actuator do what the operation consists of.
 func (r *Reconciler[T]) act(ctx context.Context, op *Operation[T]) error {
+	if r.AsksUsers {
+		bounded, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		ctx = bounded
+	}
 	switch {
 	case op.Type == gardencorev1beta1.LastOperationTypeMigrate:
 		return r.Actuator.Migrate(ctx, op)

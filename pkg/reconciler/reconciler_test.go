@@ -268,6 +268,24 @@ func TestAMistakeOfAUserIsToldOnceAndNotRetriedHot(t *testing.T) {
 	e.Expect(health.CheckExtensionObject(infra)).To(Succeed())
 }
 
+func TestAnActuatorThatAsksUsersLeavesRoomForOthers(t *testing.T) {
+	infra := newInfrastructure()
+	e := newEnv(t, newCluster(nil), infra)
+	e.opts.AsksUsers = true
+	e.do = func(ctx context.Context, _ *Operation[infrastructureType]) error {
+		deadline, ok := ctx.Deadline()
+		e.Expect(ok).To(BeTrue())
+		e.Expect(time.Until(deadline)).To(BeNumerically("<=", 20*time.Second))
+		return Waiting(errors.New("namespace a is being deleted"), 2*time.Second)
+	}
+	e.annotate(infra, "reconcile")
+	e.Expect(e.reconcile(infra)).To(Equal(2 * time.Second))
+	e.pass(time.Minute)
+	e.Expect(e.reconcile(infra)).To(And(BeNumerically(">=", 15*time.Second), BeNumerically("<", 16*time.Second)))
+	e.pass(24 * time.Hour)
+	e.Expect(e.reconcile(infra)).To(Equal(10 * time.Minute))
+}
+
 func TestAnyOtherErrorIsTriedAgainByTheQueue(t *testing.T) {
 	infra := newInfrastructure()
 	e := newEnv(t, newCluster(nil), infra)

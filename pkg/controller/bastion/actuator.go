@@ -98,6 +98,7 @@ func newReconciler(c client.Client, reader, cache client.Reader, opts Options) *
 		Actuator:  actuator,
 		Check:     actuator.check,
 		IsAmiss:   actuator.isAmiss,
+		AsksUsers: true,
 	})
 }
 

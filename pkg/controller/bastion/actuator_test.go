@@ -5,6 +5,7 @@
 package bastion
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"strings"
@@ -463,4 +464,23 @@ func TestAnotherClusterThatDoesNotAnswer(t *testing.T) {
 	e.change(forceDelete)
 	e.mustReconcile()
 	g.Expect(e.isGone()).To(BeTrue(), "what is there is left behind")
+}
+
+// TestABastionOfAFailedShoot is made and deleted, as gardenlet goes on with it.
+func TestABastionOfAFailedShoot(t *testing.T) {
+	g := NewWithT(t)
+	cluster := newCluster(t, testProfile())
+	shoot := newShoot()
+	shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
+	var err error
+	cluster.Spec.Shoot.Raw, err = json.Marshal(shoot)
+	g.Expect(err).NotTo(HaveOccurred())
+	e := newEnv(t, newBastion(), cluster)
+	g.Expect(e.waitsFor()).To(ContainSubstring("waiting for"))
+	g.Expect(e.left()).To(ConsistOf("NetworkPolicy", "Secret", "Pod", "Service"))
+
+	g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
+	e.mustReconcile()
+	g.Expect(e.left()).To(BeEmpty())
+	g.Expect(e.isGone()).To(BeTrue())
 }

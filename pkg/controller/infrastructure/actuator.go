@@ -42,8 +42,6 @@ const (
 
 	// retryWait is the time between two reads of a namespace that is being deleted. There are no watches in other clusters.
 	retryWait = 2 * time.Second
-	// forceDeleteTimeout bounds what a forced deletion spends on a cluster that may be out of reach.
-	forceDeleteTimeout = 20 * time.Second
 )
 
 // Options are what the controller needs.
@@ -89,6 +87,7 @@ func newReconciler(mgr manager.Manager, opts Options, ranges ranges) *reconciler
 		Shared:    opts.Shared,
 		Client:    mgr.GetClient(),
 		Finalizer: infrastructure.FinalizerName,
+		AsksUsers: true,
 		Actuator:  &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), ranges: ranges},
 	})
 }
@@ -191,15 +190,12 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 // ForceDelete asks for the deletion of everything, waits for nothing and never fails: the credentials or the cluster that
 // they are for may be gone. What cannot be deleted is left there, and logged.
 func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
-	ctx, cancel := context.WithTimeout(ctx, forceDeleteTimeout)
-	defer cancel()
-
 	at, err := a.placeOf(ctx, op.Object)
 	if err != nil {
 		// The seed is still in reach.
 		at = a.inSeed(op.Object)
 	}
-	// The other cluster may use up the time.
+	// The other cluster may use up the time of the attempt.
 	errPolicies := a.deletePolicies(ctx, op)
 	_, errNamespace := at.deleteNamespace(ctx, op)
 	if err := errors.Join(err, errPolicies, errNamespace, at.deletePools(ctx, op)); err != nil {

@@ -67,7 +67,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 func newReconciler(c client.Client, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.SelfHostedShootExposure] {
 	a := &actuator{Options: opts}
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.SelfHostedShootExposure]{
-		Shared: opts.Shared, Client: c, Finalizer: selfhostedshootexposure.FinalizerName, Actuator: a, Check: a.check,
+		Shared: opts.Shared, Client: c, Finalizer: selfhostedshootexposure.FinalizerName, Actuator: a, Check: a.check, AsksUsers: true,
 	})
 }
 
