@@ -74,7 +74,11 @@ func run() int {
 	root.SetOut(messages(os.Stdout))
 	// A command that is never run was called wrongly.
 	called := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { called = true }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		err := cmd.ValidateFlagGroups()
+		called = err == nil
+		return err
+	}
 	err := root.ExecuteContext(ctx)
 	select {
 	case code := <-interrupted:

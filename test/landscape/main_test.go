@@ -77,6 +77,7 @@ func TestWrongUsageExitsWith2AndSaysWhereHelpIs(t *testing.T) {
 		{"logs a b", "accepts at most 1 arg"},
 		{"debug", "accepts 1 arg(s), received 0"},
 		{"debug shoot", `invalid argument "shoot"`},
+		{"up --from saved --until seed", "none of the others can be"},
 		{"status --target nowhere", `target "nowhere" is neither bare nor kind`},
 	} {
 		t.Run(test.args, func(t *testing.T) {

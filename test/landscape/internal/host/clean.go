@@ -344,7 +344,12 @@ func (c Cleaner) RestoreKernel(ctx context.Context) error {
 	var errs []error
 	for _, parameter := range sysctls() {
 		old, known := c.Before.Sysctls[parameter.name]
-		if known && now.Sysctls[parameter.name] == parameter.value && old != parameter.value && (!parameter.forwarding || !needed) {
+		switch {
+		case !known || now.Sysctls[parameter.name] != parameter.value || old == parameter.value || parameter.forwarding && needed:
+		case isKinds(parameter.name, c.State):
+			// From now on it is for skaffold/kind/cluster to restore it.
+			errs = append(errs, layout.WriteFile(kindState(c.State, "inotify"), []byte(old+"\n"), 0o644))
+		default:
 			errs = append(errs, writeSysctl(parameter.name, old))
 		}
 	}
@@ -399,7 +404,7 @@ func landscapeProcesses(state string) (map[int]string, error) {
 		if err != nil || len(args) == 0 || p.PID == os.Getpid() || !slices.Contains(programs, filepath.Base(args[0])) {
 			continue
 		}
-		if slices.ContainsFunc(args[1:], func(arg string) bool { return strings.Contains(arg, state+"/") }) {
+		if process.NamesFolder(args[1:], state) {
 			found[p.PID] = filepath.Base(args[0])
 		}
 	}

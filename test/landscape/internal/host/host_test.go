@@ -244,7 +244,10 @@ func TestLandscapeProcessesAreFoundByProgramAndFolder(t *testing.T) {
 		found          bool
 	}{
 		{name: "with the state folder", argument: dir + "/state/etcd", found: true},
+		{name: "with the state folder after a flag", argument: "--config=" + dir + "/state/etcd", found: true},
+		{name: "with a socket in the state folder", argument: "unix://" + dir + "/state/etcd.sock", found: true},
 		{name: "with a folder whose name only starts alike", argument: dir + "/state2/etcd"},
+		{name: "with a folder whose path only ends alike", argument: "/other" + dir + "/state/etcd"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -260,6 +263,35 @@ func TestLandscapeProcessesAreFoundByProgramAndFolder(t *testing.T) {
 			_ = cmd.Wait()
 		})
 	}
+}
+
+func TestBridgesAndTunnelsConnectNetworks(t *testing.T) {
+	g := NewWithT(t)
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"eth0/uevent": "INTERFACE=eth0\n", "docker0/uevent": "DEVTYPE=bridge\nINTERFACE=docker0\n", "wg0/uevent": "DEVTYPE=wireguard\nINTERFACE=wg0\n",
+		"tailscale0/uevent": "INTERFACE=tailscale0\n", "tailscale0/tun_flags": "0x5001\n",
+	} {
+		g.Expect(os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o700)).To(Succeed())
+		g.Expect(os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600)).To(Succeed())
+	}
+	g.Expect(connecting(folder)).To(ConsistOf("docker0", "tailscale0", "wg0"))
+}
+
+func TestTheKindClusterOfTheCloneKeepsItsLimit(t *testing.T) {
+	g := NewWithT(t)
+	clone := t.TempDir()
+	state := filepath.Join(clone, ".landscape")
+	before, after := Snapshot{Sysctls: map[string]string{inotifyInstances: "128"}}, Snapshot{Sysctls: map[string]string{inotifyInstances: "8192"}}
+	ours := func() bool {
+		found := Compare(before, after, state)
+		g.Expect(found).To(HaveLen(1))
+		return found[0].Ours
+	}
+	g.Expect(ours()).To(BeTrue())
+	g.Expect(os.MkdirAll(filepath.Join(clone, ".kind"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(clone, ".kind", "cluster"), []byte("single\n"), 0o600)).To(Succeed())
+	g.Expect(ours()).To(BeFalse())
 }
 
 func TestALandscapeThatChangedNothingOwnsNothingOnTheMachine(t *testing.T) {

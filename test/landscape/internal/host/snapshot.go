@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,8 +29,9 @@ import (
 // Snapshot is the part of the machine's state that a landscape may touch. All lists are sorted.
 type Snapshot struct {
 	// Boot is the machine's boot id: what is not on disk is gone after the next boot.
-	Boot       string   `json:"boot"`
-	Links      []string `json:"links"`
+	Boot  string   `json:"boot"`
+	Links []string `json:"links"`
+	// Bridges are bridges and tunnels.
 	Bridges    []string `json:"bridges"`
 	Routes     []string `json:"routes"`
 	Namespaces []string `json:"networkNamespaces"`
@@ -69,7 +71,7 @@ func sysctls() []sysctl {
 		// come from the pod's address in place of the Service's.
 		{name: "net/bridge/bridge-nf-call-iptables", value: "1", forwarding: true},
 		// A machine of a shoot has a systemd, a kubelet and a containerd, all of them root's.
-		{name: "fs/inotify/max_user_instances", value: "8192", atLeast: true},
+		{name: inotifyInstances, value: "8192", atLeast: true},
 		{name: "fs/inotify/max_user_watches", value: "524288", atLeast: true},
 		{name: "net/bridge/bridge-nf-call-ip6tables", value: "1", forwarding: true, setter: "br_netfilter"},
 		{name: "net/ipv6/conf/all/forwarding", value: "1", forwarding: true, setter: "the CNI plugin bridge"},
@@ -118,7 +120,7 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 	boot, err := process.BootID()
 	errs = append(errs, err)
 	s := Snapshot{
-		Boot: boot, Links: sorted(Links()), Bridges: sorted(bridges()), Routes: sorted(Routes(ctx)), Namespaces: sorted(globNames("/run/netns/*")),
+		Boot: boot, Links: sorted(Links()), Bridges: sorted(connecting("/sys/class/net")), Routes: sorted(Routes(ctx)), Namespaces: sorted(globNames("/run/netns/*")),
 		Mounts: sorted(mounts()), Rules: sorted(rules(ctx)), Tables: sorted(tables(ctx)), Cgroups: sorted(ownCgroups(cgroupRoot)),
 		Folders: sorted(existing(folders()), nil), Processes: sorted(processes(state)),
 	}
@@ -183,19 +185,31 @@ func Compare(before, after Snapshot, state string) []Difference {
 	for _, parameter := range sysctls() {
 		old, known := before.Sysctls[parameter.name]
 		if now, exists := after.Sysctls[parameter.name]; known && exists && now != old {
-			ours := now == parameter.value && (!parameter.forwarding || !forwarders(before, after))
+			ours := now == parameter.value && (!parameter.forwarding || !forwarders(before, after)) && !isKinds(parameter.name, state)
 			found = append(found, Difference{Text: fmt.Sprintf("kernel parameter %s is %s and was %s", parameter.name, now, old), Ours: ours})
 		}
 	}
 	return found
 }
 
-// forwarders reports whether somebody else has connected containers or virtual machines by a bridge since, and so needs the
-// kernel to forward packets.
+// forwarders reports whether somebody else has connected containers, virtual machines or networks by a bridge or a tunnel since, and so
+// may need the kernel to forward packets.
 func forwarders(before, after Snapshot) bool {
 	return slices.ContainsFunc(after.Bridges, func(name string) bool {
 		return !slices.Contains(before.Bridges, name) && !slices.Contains(devices(), name)
 	})
+}
+
+// inotifyInstances is the limit that skaffold/kind/cluster raises as well.
+const inotifyInstances = "fs/inotify/max_user_instances"
+
+// kindState returns the path of a file in the state folder of the kind cluster of the same clone.
+func kindState(state, name string) string { return filepath.Join(filepath.Dir(state), ".kind", name) }
+
+// isKinds reports whether the machines of the kind cluster of the same clone need a kernel parameter.
+func isKinds(name, state string) bool {
+	_, err := os.Stat(kindState(state, "cluster"))
+	return err == nil && name == inotifyInstances
 }
 
 // devices are the landscape's network devices.
@@ -253,13 +267,18 @@ func Routes(ctx context.Context) ([]string, error) {
 // Links lists the network devices.
 func Links() ([]string, error) { return globNames("/sys/class/net/*") }
 
-func bridges() ([]string, error) {
-	paths, err := filepath.Glob("/sys/class/net/*/bridge")
-	for i := range paths {
-		paths[i] = filepath.Base(filepath.Dir(paths[i]))
-	}
-	return paths, err
+// connecting lists the network devices in a folder, as /sys/class/net, by which networks are connected: bridges and tunnels.
+func connecting(folder string) ([]string, error) {
+	links, err := globNames(filepath.Join(folder, "*"))
+	return slices.DeleteFunc(links, func(link string) bool {
+		uevent, _ := os.ReadFile(filepath.Join(folder, link, "uevent")) // #nosec G304 -- of the kernel.
+		_, notTunnel := os.Stat(filepath.Join(folder, link, "tun_flags"))
+		return notTunnel != nil && !bridgeOrWireGuard.Match(uevent)
+	}), err
 }
+
+// bridgeOrWireGuard matches what the kernel says of such devices.
+var bridgeOrWireGuard = regexp.MustCompile(`(?m)^DEVTYPE=(bridge|wireguard)$`)
 
 func tables(ctx context.Context) ([]string, error) {
 	ruleset, err := listRuleset(ctx)

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,97 +24,63 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/yaml"
 )
 
-func TestParseRefuses(t *testing.T) {
-	for _, test := range []struct{ name, content, want string }{
-		{name: "a field it doesn't know", content: "fakes: []", want: "fakes"},
-		{name: "a table without the stub", content: "real: []", want: `no image "stub"`},
-		{name: "an entry without reason", content: "real: [{name: stub, repositories: [stub], binary: stub}]", want: "no why"},
-		{name: "an entry without binary", content: "real: [{name: stub, repositories: [stub], why: x}]", want: "one of binary, files and step"},
-		{name: "an entry with both a binary and a step", content: "real: [{name: stub, binary: a, step: b, repositories: [stub], why: x}]", want: "one of binary, files and step"},
-		{
-			name:    "an entry with both a binary and files",
-			content: "real: [{name: stub, binary: a, files: [{path: /a, binary: a}], repositories: [stub], why: x}]",
-			want:    "one of binary, files and step",
-		},
-		{
-			name:    "a file without binary",
-			content: "real: [{name: stub, files: [{path: /a}], repositories: [stub], why: x}]",
-			want:    `has a file ("/a")`,
-		},
-		{
-			name:    "a file at a path that isn't absolute",
-			content: "real: [{name: stub, files: [{path: a, binary: a}], repositories: [stub], why: x}]",
-			want:    `has a file ("a")`,
-		},
-		{
-			name:    "a file that leaves its folder",
-			content: "real: [{name: stub, files: [{path: /../a, binary: a}], repositories: [stub], why: x}]",
-			want:    `has a file ("/../a")`,
-		},
-		{
-			name:    "two files at one path",
-			content: "real: [{name: stub, files: [{path: /a, binary: a}, {path: /a, binary: b}], repositories: [stub], why: x}]",
-			want:    `has a file ("/a")`,
-		},
-		{
-			name:    "a version that is a pattern",
-			content: "real: [{name: stub, binary: stub, versions: [v1.x], repositories: [stub], why: x}]",
-			want:    `has a version ("v1.x")`,
-		},
-		{
-			name:    "a version twice",
-			content: "real: [{name: stub, binary: stub, versions: [v1.0.0, v1.0.0], repositories: [stub], why: x}]",
-			want:    `has a version ("v1.0.0")`,
-		},
-		{
-			name:    "versions of what a step makes",
-			content: "real: [{name: stub, step: stub, versions: [v1.0.0], repositories: [stub], why: x}]",
-			want:    `has a version ("v1.0.0")`,
-		},
-		{
-			name:    "a base that isn't there",
-			content: "real: [{name: stub, binary: stub, base: debian, repositories: [stub], why: x}]",
-			want:    `stands on "debian"`,
-		},
-		{
-			name:    "a base below what a step makes",
-			content: "bases: [{name: debian, packages: [a], why: x}]\nreal: [{name: stub, step: stub, base: debian, repositories: [stub], why: x}]",
-			want:    "one of binary, files and step",
-		},
-		{
-			name:    "a base without packages",
-			content: "bases: [{name: debian, why: x}]\nreal: [{name: stub, binary: stub, repositories: [stub], why: x}]",
-			want:    `base "debian" has no name, packages or why`,
-		},
-		{
-			name:    "a link that a shell would take for something else",
-			content: "bases: [{name: debian, packages: [a], links: {/bin/a: [/bin/$(b)]}, why: x}]\nreal: [{name: stub, binary: stub, repositories: [stub], why: x}]",
-			want:    "no plain absolute path",
-		},
-		{
-			name:    "two images of one name",
-			content: "real: [{name: stub, binary: a, repositories: [stub], why: x}]\nfunctional: [{name: stub, binary: b, repositories: [b], why: x}]",
-			want:    "two entries have the name stub",
-		},
-		{
-			name:    "a repository that is both functional and a stand-in",
-			content: "real: [{name: stub, repositories: [stub], binary: stub, why: x}]\nfunctional: [{name: a, binary: a, repositories: [a], why: x}]\nstandIns: [{repositories: [a], why: x}]",
-			want:    "a is listed twice",
-		},
-		{
-			name:    "a repository in both lists",
-			content: "real: [{name: stub, repositories: [stub, a], binary: stub, why: x}]\nstandIns: [{repositories: [a], why: x}]",
-			want:    "a is listed twice",
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			_, err := Parse([]byte(test.content))
-			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.want)))
-		})
+func TestParseRefusesAFieldThatItDoesNotKnow(t *testing.T) {
+	_, err := Parse([]byte("fakes: []"))
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("fakes")))
+}
+
+func TestTheTableIsWithoutContradiction(t *testing.T) {
+	g := NewWithT(t)
+	table, err := Parse(defaultTable)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	const why = "each entry says why it is there"
+	bases := []string{""}
+	for _, base := range table.Bases {
+		bases = append(bases, base.Name)
+		g.Expect(base.Packages).NotTo(BeEmpty(), base.Name)
+		g.Expect(base.Why).NotTo(BeEmpty(), why)
+		for program, links := range base.Links {
+			g.Expect(append(links, program)).To(HaveEach(MatchRegexp(`^(/[A-Za-z0-9_.-]+)+$`)), "a shell makes the links of %s", base.Name)
+		}
 	}
+	var names, repositories []string
+	for _, image := range table.made() {
+		names, repositories = append(names, image.Name), append(repositories, image.Repositories...)
+		g.Expect(image.Repositories).NotTo(BeEmpty(), image.Name)
+		g.Expect(image.Why).NotTo(BeEmpty(), why)
+		g.Expect(bases).To(ContainElement(image.Base), image.Name)
+		if image.Step != "" {
+			g.Expect(image.Base+image.Binary).To(BeEmpty(), "%s is made by a step", image.Name)
+			g.Expect(image.Versions).To(BeEmpty(), "%s is made by a step", image.Name)
+		}
+		sources := []bool{image.Binary != "", len(image.Files) > 0, image.Step != "" || image.Base != "" && image.Binary == "" && len(image.Files) == 0}
+		g.Expect(sources).To(ConsistOf(true, false, false), "%s is made of one binary, of files, by a step, or of a base alone", image.Name)
+		for _, version := range image.Versions {
+			g.Expect(version).To(MatchRegexp(`^v[0-9]+\.[0-9]+\.[0-9]+$`), image.Name)
+		}
+		g.Expect(sets.New(image.Versions...)).To(HaveLen(len(image.Versions)), image.Name)
+		paths := sets.New[string]()
+		for _, file := range image.Files {
+			g.Expect(file.Binary).NotTo(BeEmpty(), image.Name)
+			g.Expect(file.Path).To(And(HavePrefix("/"), Equal(path.Clean(file.Path))), image.Name)
+			paths.Insert(file.Path)
+		}
+		g.Expect(paths).To(HaveLen(len(image.Files)), image.Name)
+	}
+	for _, standIn := range table.StandIns {
+		g.Expect(standIn.Repositories).NotTo(BeEmpty())
+		g.Expect(standIn.Why).NotTo(BeEmpty(), why)
+		repositories = append(repositories, standIn.Repositories...)
+	}
+	g.Expect(names).To(ContainElement(StubName))
+	g.Expect(names).NotTo(ContainElement(BeEmpty()))
+	g.Expect(sets.New(names...)).To(HaveLen(len(names)), "names are unique")
+	g.Expect(sets.New(repositories...)).To(HaveLen(len(repositories)), "each repository is answered by one image")
 }
 
 func TestLookup(t *testing.T) {
@@ -322,7 +289,6 @@ func TestPushTagsVersions(t *testing.T) {
 		Binary:   func(name string) string { return filepath.Join(dir, name) },
 	}
 	real := Real{Name: "x", Binary: "x", Versions: []string{"v1.0.1", "v1.0.0"}}
-	g.Expect(real.Binaries()).To(Equal([]string{"x", "x-v1.0.0"}))
 
 	g.Expect(pusher.Push(t.Context(), real)).To(BeTrue())
 	for tag, content := range map[string]string{"latest": "content of x", "v1.0.1": "content of x", "v1.0.0": "content of x-v1.0.0"} {

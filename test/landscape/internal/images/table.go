@@ -8,9 +8,7 @@ package images
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,13 +29,6 @@ const Upstream = "upstream"
 func Has(optional []string, name string) bool {
 	return slices.Contains(optional, name) || slices.Contains(optional, Upstream)
 }
-
-var (
-	// plainPath matches absolute paths that need no quotes.
-	plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_.-]+)+$`)
-	// exactVersion matches the versions that Kubernetes is released in.
-	exactVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
-)
 
 // Kind tells what runs in the containers of an image.
 type Kind string
@@ -131,20 +122,6 @@ func (r Real) version(version string) Real {
 	return r
 }
 
-// Binaries are the names of all programs that go into the image, of all versions.
-func (r Real) Binaries() []string {
-	var names []string
-	for _, file := range r.programs() {
-		names = append(names, file.Binary)
-	}
-	for _, version := range r.Versions[min(1, len(r.Versions)):] {
-		for _, file := range r.version(version).Files {
-			names = append(names, file.Binary)
-		}
-	}
-	return names
-}
-
 // StandIn is a group of images that are answered with the stub.
 type StandIn struct {
 	Repositories []string `json:"repositories"`
@@ -179,100 +156,13 @@ func Load(optional []string) (Table, error) {
 	return table, nil
 }
 
-// Parse reads a table strictly and checks that it is without contradiction.
+// Parse reads a table strictly. A test checks that the landscape's is without contradiction.
 func Parse(content []byte) (Table, error) {
 	var table Table
 	if err := yaml.UnmarshalStrict(content, &table); err != nil {
 		return Table{}, fmt.Errorf("reading the table of images: %w", err)
 	}
-	return table, table.validate()
-}
-
-func (t Table) validate() error {
-	var errs []error
-	seen := map[string]bool{}
-	check := func(repositories []string, why string) {
-		if len(repositories) == 0 || why == "" {
-			errs = append(errs, fmt.Errorf("table of images: an entry (%v) has no repositories or no why", repositories))
-		}
-		for _, repository := range repositories {
-			if seen[repository] {
-				errs = append(errs, fmt.Errorf("table of images: %s is listed twice", repository))
-			}
-			seen[repository] = true
-		}
-	}
-	bases := map[string]bool{"": true}
-	for _, base := range t.Bases {
-		if err := base.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("table of images: base %q %w", base.Name, err))
-		}
-		bases[base.Name] = true
-	}
-	names := map[string]bool{}
-	for _, real := range t.made() {
-		check(real.Repositories, real.Why)
-		if err := real.validate(); err != nil {
-			errs = append(errs, fmt.Errorf("table of images: entry %v %w", real.Repositories, err))
-		}
-		if !bases[real.Base] {
-			errs = append(errs, fmt.Errorf("table of images: entry %v stands on %q, which is no base", real.Repositories, real.Base))
-		}
-		if names[real.Name] {
-			errs = append(errs, fmt.Errorf("table of images: two entries have the name %s", real.Name))
-		}
-		names[real.Name] = true
-	}
-	for _, standIn := range t.StandIns {
-		check(standIn.Repositories, standIn.Why)
-	}
-	if !slices.ContainsFunc(t.Real, func(r Real) bool { return r.Name == StubName }) {
-		errs = append(errs, fmt.Errorf("table of images: there is no image %q", StubName))
-	}
-	return errors.Join(errs...)
-}
-
-func (b Base) validate() error {
-	if b.Name == "" || b.Why == "" || len(b.Packages) == 0 {
-		return errors.New("has no name, packages or why")
-	}
-	for program, links := range b.Links {
-		for _, file := range append([]string{program}, links...) {
-			// A shell makes the links.
-			if !plainPath.MatchString(file) {
-				return fmt.Errorf("has a link at or to %q, which is no plain absolute path", file)
-			}
-		}
-	}
-	return nil
-}
-
-func (r Real) validate() error {
-	sources := 0
-	for _, given := range []bool{r.Binary != "", len(r.Files) > 0, r.Step != ""} {
-		if given {
-			sources++
-		}
-	}
-	if r.Base != "" && r.Step == "" && sources == 0 {
-		sources = 1
-	}
-	if r.Name == "" || sources != 1 || (r.Base != "" && r.Step != "") {
-		return errors.New("has no name, or not just one of binary, files and step")
-	}
-	for i, version := range r.Versions {
-		if !exactVersion.MatchString(version) || slices.Contains(r.Versions[:i], version) || r.Step != "" {
-			return fmt.Errorf("has a version (%q) that is none, or is there twice, or of what a step makes", version)
-		}
-	}
-	seen := map[string]bool{}
-	for _, file := range r.Files {
-		if file.Binary == "" || !path.IsAbs(file.Path) || path.Clean(file.Path) != file.Path || seen[file.Path] {
-			return fmt.Errorf("has a file (%q) without binary, or not at an absolute, clean path of its own", file.Path)
-		}
-		seen[file.Path] = true
-	}
-	return nil
+	return table, nil
 }
 
 // Match is what the table says about a repository.

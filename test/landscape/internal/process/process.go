@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -358,4 +359,11 @@ func BootID() (string, error) {
 		return "", fmt.Errorf("reading the machine's boot id: %w", err)
 	}
 	return strings.TrimSpace(string(content)), nil
+}
+
+// NamesFolder reports whether an argument names what is in a folder, by its path alone or after another word, as in "--config=PATH" and
+// "unix://PATH".
+func NamesFolder(args []string, folder string) bool {
+	named := regexp.MustCompile(`(^|[=:,]|://)` + regexp.QuoteMeta(filepath.Clean(folder)+"/"))
+	return slices.ContainsFunc(args, named.MatchString)
 }

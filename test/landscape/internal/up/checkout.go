@@ -113,7 +113,7 @@ func (l Landscape) gardenerModFile() (folder, modFile string) {
 	return l.Layout.Module("modules", "programs"), l.modFile(version)
 }
 
-// saveGardener notes for Dev from what Up builds Gardener.
+// saveGardener notes for Dev from what Up has built the Gardener that is deployed.
 func (l Landscape) saveGardener() error {
 	return layout.WriteFile(l.Layout.State("gardener"), []byte(l.Gardener), 0o644)
 }

@@ -45,7 +45,11 @@ func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (s
 	if err := l.operator(ctx, progress); err != nil {
 		return "", err
 	}
-	return l.skaffold(ctx, progress, runtimeCluster, "skaffold", "deploy", "--build-artifacts", l.artifacts())
+	text, err := l.skaffold(ctx, progress, runtimeCluster, "skaffold", "deploy", "--build-artifacts", l.artifacts())
+	if err != nil || l.Layout.Kind != "" {
+		return text, err
+	}
+	return text, l.saveGardener()
 }
 
 // operator waits until a gardener-operator that was there before takes changes of the Garden, which it validates: after a reboot it

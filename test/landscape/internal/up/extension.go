@@ -87,7 +87,7 @@ func (l Landscape) AddExtension(ctx context.Context, e Extension) error {
 		return fmt.Errorf("adding extension %s: %w", e.Name, err)
 	}
 	const remedy = "mend what is named above and run it again"
-	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
+	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
 		{Name: "images", Title: "its images are in the registry", Remedy: remedy, Execute: a.images},
 		{Name: "charts", Title: "its charts are in the registry", Remedy: remedy, Execute: func(ctx context.Context, progress step.Progress) (string, error) {
 			return a.charts(ctx, progress, object)
@@ -97,6 +97,7 @@ func (l Landscape) AddExtension(ctx context.Context, e Extension) error {
 		}},
 		{Name: "installed", Title: "the extension runs", Remedy: remedy, Execute: a.installed},
 	})
+	return errors.Join(err, l.handOver())
 }
 
 // prepare makes the Extension but for its charts, and refuses what can't be right before anything is built.

@@ -40,7 +40,7 @@ const edited = "pkg/reconciler/zz_landscape_times.go"
 // Measure brings the landscape up, through stop, start and a change, and down, and writes what that took to bin/times, and to docs if
 // asked. It refuses to work where there is a landscape, or where it would have to build first. If a part fails, the landscape stays.
 func (l Landscape) Measure(ctx context.Context, docs bool) error {
-	if err := l.measurable(); err != nil {
+	if err := l.measurable(ctx); err != nil {
 		return err
 	}
 	machine, err := measurement.ThisMachine(usage.Root)
@@ -76,12 +76,19 @@ func (l Landscape) Measure(ctx context.Context, docs bool) error {
 }
 
 // measurable returns an error unless there is no landscape and nothing to build.
-func (l Landscape) measurable() error {
+func (l Landscape) measurable(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("measuring the landscape needs root: run sudo make times")
 	}
 	if exists(l.Layout.State()) {
 		return errors.New("there is a landscape, and only a new one can be measured: run make down first")
+	}
+	store, tag, err := snapshot.Open(ctx, l.Layout.Snapshots(), measuredSnapshot)
+	if err != nil {
+		return err
+	}
+	if _, err := store.Resolve(ctx, tag); err == nil {
+		return fmt.Errorf("there is a snapshot %q, which measuring would replace and delete: make snapshots NAME=%s deletes it", tag, tag)
 	}
 	for _, program := range l.programs() {
 		if !exists(l.Layout.Binary(program.Name)) {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content/oci"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
@@ -28,6 +30,12 @@ func TestMeasureNeedsProgramsAndNoLandscape(t *testing.T) {
 		return
 	}
 	g.Expect(l.Measure(t.Context(), false)).To(MatchError(ContainSubstring("run make up and make down first")))
+	store, err := oci.New(l.Layout.Snapshots())
+	g.Expect(err).NotTo(HaveOccurred())
+	saved, err := oras.PackManifest(t.Context(), store, oras.PackManifestVersion1_1, "application/x", oras.PackManifestOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(store.Tag(t.Context(), saved, "times")).To(Succeed())
+	g.Expect(l.Measure(t.Context(), false)).To(MatchError(ContainSubstring(`there is a snapshot "times"`)))
 	g.Expect(os.Mkdir(l.Layout.State(), 0o700)).To(Succeed())
 	g.Expect(l.Measure(t.Context(), false)).To(MatchError(ContainSubstring("run make down first")))
 }

@@ -86,6 +86,9 @@ func (l Landscape) Save(ctx context.Context, name string) error {
 	if err == nil {
 		_, _ = fmt.Fprintf(l.Out, "\nsaved. %s\nnext: make up FROM=%s, where there is no landscape\n", secrets, name)
 	}
+	if err == nil && !running {
+		_, _ = fmt.Fprintln(l.Out, "The landscape is stopped, as it was: make start starts it.")
+	}
 	return errors.Join(err, l.handOver())
 }
 
@@ -126,19 +129,12 @@ func (l Landscape) save(ctx context.Context, name string, progress step.Progress
 
 // pruneRegistry removes the images of former builds, of this repository and of checkouts of Gardener: only what is deployed is needed.
 func (l Landscape) pruneRegistry() error {
-	gardener, err := l.lastGardener()
-	if err != nil {
-		return err
-	}
 	deployed, err := l.deployed()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	if gardener == "" {
-		maps.DeleteFunc(deployed, func(name, _ string) bool { _, checkout := deployers[name]; return checkout })
 	}
 	references := strings.Join(slices.Collect(maps.Values(deployed)), "\n")
 	return registry.Prune(l.Layout.Registry(), func(repository, digest string) bool {

@@ -250,8 +250,8 @@ func TestASnapshotHasNoImagesOfFormerBuilds(t *testing.T) {
 			[]string{"local-skaffold/x:new", "real/etcd:latest", "charts/theirs:1"}},
 		{"of a checkout of Gardener", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/gardener": "/gardener", ".landscape/skaffold/gardenlet-images.yaml": values},
 			[]string{"local-skaffold/x:new", "checkout/gardenlet:new", "real/etcd:latest", "charts/theirs:1"}},
-		{"of a checkout that is deployed no more", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/skaffold/gardenlet-images.yaml": values},
-			[]string{"local-skaffold/x:new", "real/etcd:latest", "charts/theirs:1"}},
+		{"of a checkout that a snapshot has brought", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/gardener": "", ".landscape/skaffold/gardenlet-images.yaml": values},
+			[]string{"local-skaffold/x:new", "checkout/gardenlet:new", "real/etcd:latest", "charts/theirs:1"}},
 		{"unless nothing was deployed", map[string]string{".landscape/gardener": ""}, slices.Collect(maps.Keys(digestOf))},
 	} {
 		t.Run(test.name, func(t *testing.T) {

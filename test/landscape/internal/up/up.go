@@ -205,7 +205,7 @@ func (l Landscape) makeState() error {
 	if l.Layout.Kind != "" {
 		return nil
 	}
-	return errors.Join(l.Layout.SaveNetwork(), l.saveGardener(), l.saveOptional())
+	return errors.Join(l.Layout.SaveNetwork(), l.saveOptional())
 }
 
 // UseNetwork chooses the network for Up. It fails if the machine has addresses of another one already.
@@ -328,7 +328,7 @@ func (l Landscape) binaries(ctx context.Context, progress step.Progress) (string
 			progress("built %s (%d of %d) in %.1fs", program.Name, i+1, len(programs), l.Now().Sub(begin).Seconds())
 		}
 	}
-	return fmt.Sprintf("%d built, %d up to date", built, len(programs)+len(l.checkoutPrograms())-built), nil
+	return fmt.Sprintf("%d built, %d up to date", built, len(programs)+len(l.checkoutPrograms())-built), l.handOver()
 }
 
 // heartbeat reports every 30 seconds that something long is still going on, until the returned function is called.

@@ -111,11 +111,24 @@ func TestEveryImageHasItsPrograms(t *testing.T) {
 		programs[program.Name] = program
 	}
 	for _, image := range table.Programs() {
-		for _, name := range image.Binaries() {
+		files := image.Files
+		if image.Binary != "" {
+			files = []images.File{{Binary: image.Binary}}
+		}
+		var names []string
+		for _, file := range files {
+			names = append(names, file.Binary)
+			for _, version := range image.Versions[min(1, len(image.Versions)):] {
+				if !file.Shared {
+					names = append(names, file.Binary+"-"+version)
+				}
+			}
+		}
+		for _, name := range names {
 			g.Expect(programs).To(HaveKey(name), image.Name)
 		}
 		if len(image.Versions) > 0 {
-			names := slices.DeleteFunc(image.Binaries(), func(name string) bool { return programs[name].Module != "k8s.io/kubernetes" })
+			names = slices.DeleteFunc(names, func(name string) bool { return programs[name].Module != "k8s.io/kubernetes" })
 			pinned, err := programs[names[0]].Version()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(image.Versions[0]).To(Equal(pinned), image.Name)

@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/host"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 )
 
 // Root is where the kernel tells about processes.
@@ -93,7 +93,7 @@ func podOf(p procfs.Proc) string {
 
 func mentions(p procfs.Proc, state string) bool {
 	args, err := p.CmdLine()
-	return err == nil && slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, filepath.Clean(state)+"/") })
+	return err == nil && process.NamesFolder(args, state)
 }
 
 // Memory is what all of them take together, in bytes.
