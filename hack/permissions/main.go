@@ -36,7 +36,7 @@ model.
 Each role is bound to the ServiceAccount of one program. "core" is the empty API group. A rule without a reason belongs to the rule above it, or
 its names say enough.
 
-One permission is not in a chart, because its namespace is created later: each instance grants itself write access to its ConfigMaps of
+Not in a chart, as the namespace comes later: each instance grants itself write access to its ConfigMaps of
 CoreDNS (Role ` + "`gardener-extension-provider-local-garden`" + ` or ` + "`...-seed`" + `, by ` + "`pkg/dns/coredns`" + `).
 `
 
@@ -56,9 +56,12 @@ func programs() []program {
 	return []program{
 		{
 			title: "operator-extension, in the garden runtime cluster",
-			about: "The garden instance, which serves class `garden`. " + aboutMetrics,
+			about: "The garden instance, which serves class `garden`. It may read Secrets of its namespace only with `charts.sources`. " + aboutMetrics,
 			chart: "charts/provider-local", namespace: "runtime-extension-provider-local",
-			values: map[string]any{"gardener": map[string]any{"runtimeCluster": map[string]any{"enabled": true}}, "image": image, "dns": coreDNS, "server": secureMetrics},
+			values: map[string]any{
+				"gardener": map[string]any{"runtimeCluster": map[string]any{"enabled": true}}, "image": image, "dns": coreDNS, "server": secureMetrics,
+				"charts": map[string]any{"sources": map[string]any{"coredns": map[string]any{"ref": image + ":tag"}}},
+			},
 		},
 		{
 			title: "gardenlet-extension, in a seed",
