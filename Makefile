@@ -10,11 +10,21 @@ SHELL       := /usr/bin/env bash -euo pipefail
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
+# What a failed recipe has begun to write must not count as made.
+.DELETE_ON_ERROR:
+
+ifneq ($(words $(CURDIR)),1)
+$(error the path of the clone, $(CURDIR), has a blank, which make takes for several paths: move the clone)
+endif
+
+# A go.work of somebody's above the clone does not know its modules.
+export GOWORK := off
+
 # sudo and su leave out where Go is, and the programs of administration.
 export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
 
 # With sudo, what is built is built as the user who called it: it is theirs, and so are the caches.
-AS_USER := $(if $(filter-out 0,$(SUDO_UID)),setpriv --reuid $(SUDO_UID) --regid $(SUDO_GID) --init-groups env HOME=$(shell getent passwd $(SUDO_UID) | cut -d: -f6))
+AS_USER := $(if $(and $(filter-out 0,$(SUDO_UID)),$(filter 0,$(shell id -u))),setpriv --reuid $(SUDO_UID) --regid $(SUDO_GID) --init-groups env HOME=$(shell getent passwd $(SUDO_UID) | cut -d: -f6))
 
 # As root git refuses a clone that belongs to somebody else, and so does Go, which asks it.
 ifeq ($(shell id -u)$(GIT_CONFIG_COUNT),0)
@@ -253,7 +263,7 @@ SUITES ?= $(filter-out audit,$(notdir $(wildcard test/e2e/*))) audit
 .PHONY: e2e
 e2e: $(LANDSCAPE)
 	@# One suite after the other: there is one landscape, and they take parts of it away.
-	@[ -n "$${KUBECONFIG:-}" ] || KUBECONFIG=$$($(LANDSCAPE) state --target '$(TARGET)')/kubeconfig; export KUBECONFIG; \
+	@KUBECONFIG=$$($(LANDSCAPE) state --target '$(TARGET)')/kubeconfig; export KUBECONFIG; \
 	[ -f "$$KUBECONFIG" ] || { echo "make e2e: there is no $$KUBECONFIG yet; run 'make up' or 'make gardener-up'" >&2; exit 1; }; set -x; \
 	CGO_ENABLED=0 go test -trimpath -vet=off -v -count=1 -p 1 -timeout 180m $(SUITES:%=./test/e2e/%) $(TEST_ARGS) -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 

@@ -213,6 +213,7 @@ func (l Landscape) profiles() string {
 func (l Landscape) deployEnv(gardener, kubeconfig string) []string {
 	return []string{
 		"KUBECONFIG=" + kubeconfig,
+		"GOWORK=off",
 		// The sources of a released program may lie in a repository of the user's, whose tags are none of this one.
 		"GIT_CEILING_DIRECTORIES=" + filepath.Dir(l.Layout.Root),
 		"PATH=" + l.Layout.Binary("") + ":" + os.Getenv("PATH"),
