@@ -34,6 +34,8 @@ const (
 	// LabelIngress is on a DNSRecord that the Ingress controller made. Its value is the name of the Ingress; that there is
 	// one tells that the record leads to an Ingress controller rather than to an API server.
 	LabelIngress = "local.provider.extensions.gardener.cloud/ingress"
+	// ReasonReserved is the reason of the condition Created of a DNSRecord that is not served as its domain is reserved.
+	ReasonReserved = "Reserved"
 )
 
 // Record types that are served.

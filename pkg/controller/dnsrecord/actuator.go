@@ -199,7 +199,7 @@ func (a *actuator) withdraw(ctx context.Context, op *attempt, request dns.Reques
 		return err
 	}
 	request.Keep(localv1alpha1.DNSRecordStatus{})
-	changeCreated(op.Object, gardencorev1beta1.ConditionFalse, "Reserved", "The record is in a reserved domain")
+	changeCreated(op.Object, gardencorev1beta1.ConditionFalse, dns.ReasonReserved, "The record is in a reserved domain")
 	return nil
 }
 

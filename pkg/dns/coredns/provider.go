@@ -389,9 +389,14 @@ func (p *Provider) rebuild(ctx context.Context, configMaps *corev1.ConfigMapList
 			s.generation, _ = strconv.ParseUint(found.Annotations[AnnotationGeneration], 10, 64)
 		}
 	}
-	for i := range objects.Items {
-		if record, ok := p.wanted(&objects.Items[i]); ok {
-			p.desired.set(record)
+	// Those that were seen to resolve come first: no other may take their names.
+	for _, seen := range []bool{true, false} {
+		for i := range objects.Items {
+			if object := &objects.Items[i]; wasSeen(object) == seen {
+				if record, ok := p.wanted(object); ok {
+					p.desired.set(record)
+				}
+			}
 		}
 	}
 	p.update(slices.Sorted(maps.Keys(p.shards.where))...) // Names stay where they are, and make room if nobody wants them.
@@ -410,6 +415,12 @@ func stays(object *extensionsv1alpha1.DNSRecord) bool {
 		return false
 	}
 	return v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated) != nil
+}
+
+// wasSeen reports whether a DNSRecord was seen to resolve.
+func wasSeen(object *extensionsv1alpha1.DNSRecord) bool {
+	created := v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated)
+	return created != nil && created.Status == gardencorev1beta1.ConditionTrue
 }
 
 // hasSucceeded reports whether a DNSRecord stays and is served as it asks for.
@@ -438,11 +449,10 @@ func (p *Provider) wanted(object *extensionsv1alpha1.DNSRecord) (record dns.Reco
 
 // restored returns the record of a DNSRecord as it was served before a restart: what it asks for if it was seen to resolve;
 // what the ConfigMaps have of it if its spec has become invalid since; and neither if the ConfigMaps don't have its name,
-// as they do have one whose last attempt failed only after it was written.
+// as they do have one whose last attempt failed only after it was written, or have it for somebody else.
 func (p *Provider) restored(object *extensionsv1alpha1.DNSRecord) (dns.Record, error) {
 	name, nameErr := dns.NormalizeName(object.Spec.Name)
 	values, ttl := p.shards.values(name, string(object.Spec.RecordType))
-	created := v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated)
 	record, err := dns.New(object, p.DNS.Zones, *p.DNS.DefaultTTL)
 	switch {
 	case err != nil && (nameErr != nil || len(values) == 0):
@@ -450,8 +460,13 @@ func (p *Provider) restored(object *extensionsv1alpha1.DNSRecord) (dns.Record, e
 	case err != nil:
 		record = dns.Identify(object)
 		record.Name, record.Values, record.TTL = name, values, ttl
-	case created.Status != gardencorev1beta1.ConditionTrue && len(values) == 0:
+	case wasSeen(object):
+	case len(values) == 0, v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated).Reason == dns.ReasonReserved:
 		return dns.Record{}, errors.New("it was not served before")
+	default:
+		if err := p.desired.conflict(record); err != nil {
+			return dns.Record{}, err
+		}
 	}
 	return record, record.CheckReserved(p.DNS.ReservedDomains)
 }

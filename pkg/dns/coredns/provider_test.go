@@ -278,6 +278,34 @@ func TestAStartLeavesOutWhatIsReservedByNow(t *testing.T) {
 	}))
 }
 
+// TestAStartGivesNobodyTheNameOfAnother has an older DNSRecord whose name was refused, and which somebody else has got since.
+func TestAStartGivesNobodyTheNameOfAnother(t *testing.T) {
+	for _, reason := range []string{"Reserved", "Error"} {
+		t.Run(reason, func(t *testing.T) {
+			g := NewWithT(t)
+			ofShoot := func(shoot, domain, address string, created int64) *extensionsv1alpha1.DNSRecord {
+				object := dnsRecord(shoot, domain, address)
+				object.Namespace, object.CreationTimestamp, object.Spec.Class = "shoot--p--"+shoot, metav1.NewTime(time.Unix(created, 0)), nil
+				return object
+			}
+			refused, served := ofShoot("b", "api.local.gardener.cloud", "203.0.113.66", 1), ofShoot("a", "api.local.gardener.cloud", "192.0.2.1", 2)
+			refused.Status.Conditions[0].Status, refused.Status.Conditions[0].Reason = gardencorev1beta1.ConditionFalse, reason
+			another := ofShoot("c", "c.local.gardener.cloud", "192.0.2.3", 3)
+			const zone, line = "local.gardener.cloud.zone", "api.local.gardener.cloud.\t120\tIN\tA\t192.0.2.1\n"
+			configMap := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "coredns-custom-garden-0", Labels: map[string]string{LabelConfig: "true", LabelInstance: "garden"}},
+				Data:       map[string]string{zone: line},
+			}
+			p := newProvider(t, newCluster(refused, served, another, configMap), func(o *Options) {
+				classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
+				g.Expect(err).NotTo(HaveOccurred())
+				o.Classes = classes
+			})
+			g.Eventually(func() map[string]string { return p.cluster.data(g) }).Should(Equal(map[string]string{zone: line + "c.local.gardener.cloud.\t120\tIN\tA\t192.0.2.3\n"}))
+		})
+	}
+}
+
 func TestAnAliasCannotTakeANameThatIsInUse(t *testing.T) {
 	g := NewWithT(t)
 	p := newProvider(t, newCluster())
