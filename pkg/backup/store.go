@@ -117,6 +117,18 @@ func (s *Store) ensureFolder(name string) error {
 	return s.root.Chmod(name, bucketMode)
 }
 
+// HasEntries reports whether there is a bucket of that name with anything in it.
+func (s *Store) HasEntries(bucket string) (bool, error) {
+	if CheckBucketName(bucket) != nil {
+		return false, nil
+	}
+	entries, err := fs.ReadDir(s.root.FS(), bucket)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("looking into bucket %s in %s: %w", bucket, s.dir, err)
+	}
+	return len(entries) > 0, nil
+}
+
 // RemoveBucket removes the bucket with all its entries; nil if there is none. A bucket that is created again with the
 // same name never shows data of the removed one, even if the process ends half-way: Open goes on, or, where it can't, the
 // next call. An error wraps ErrBadName if the name is the reason; there is nothing to be removed then.

@@ -71,7 +71,7 @@ const (
 // The cluster-wide watch on Secrets that the library sets up where the operation annotation is ignored is missing on purpose:
 // what the Secret of spec.secretRef holds does not matter to the type local.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	a := &actuator{Options: opts, client: mgr.GetClient(), cached: mgr.GetCache()}
+	a := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), cached: mgr.GetCache()}
 	return newReconciler(a).AddToManager(mgr, backupbucket.ControllerName, func(b *builder.Builder) {
 		b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(a.bucketOfSecret), builder.WithPredicates(a.changedSecret())).
 			Watches(&extensionsv1alpha1.BackupEntry{}, handler.EnqueueRequestsFromMapFunc(a.bucketOfEntry), builder.WithPredicates(predicateutils.ForEventTypes(predicateutils.Delete)))
@@ -94,6 +94,8 @@ type attempt = reconciler.Operation[*extensionsv1alpha1.BackupBucket]
 type actuator struct {
 	Options
 	client client.Client
+	// reader asks the API server.
+	reader client.Reader
 	// cached reads what CacheOptions leaves.
 	cached      client.Reader
 	credentials *reconciler.Credentials
@@ -164,7 +166,10 @@ func (*actuator) Migrate(context.Context, *attempt) error { return nil }
 // that never came to be.
 func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 	bucket := op.Object
-	if err := a.checkUnused(ctx, bucket); err != nil {
+	if err := a.checkUnused(ctx, a.client, bucket); err != nil {
+		return err
+	}
+	if err := a.checkData(ctx, bucket); err != nil {
 		return err
 	}
 
@@ -190,12 +195,28 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 // ForceDelete is a Delete: a bucket has no shoot that could be out of reach.
 func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error { return a.Delete(ctx, op) }
 
+// checkData asks the API server, as the cache may be behind, whether a bucket that has data still is to go, and is in use by nobody.
+// Usually there are none any more.
+func (a *actuator) checkData(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket) error {
+	if hasEntries, err := a.Store.HasEntries(bucket.Name); err != nil || !hasEntries {
+		return err
+	}
+	live := &extensionsv1alpha1.BackupBucket{}
+	if err := a.reader.Get(ctx, client.ObjectKeyFromObject(bucket), live); err != nil {
+		return fmt.Errorf("reading BackupBucket %s before its data are removed: %w", bucket.Name, err)
+	}
+	if live.UID != bucket.UID || live.DeletionTimestamp == nil {
+		return fmt.Errorf("BackupBucket %s is another one by now: its data stay", bucket.Name)
+	}
+	return a.checkUnused(ctx, a.reader, bucket)
+}
+
 // checkUnused returns an error as long as BackupEntries are in the bucket. gardenlet and gardener-operator delete them
 // first, hence this is about a BackupBucket that somebody deletes by hand: the backups of running etcds would go, and
 // their pods would hold on to a folder that no longer exists. The controller looks again when an entry has gone.
-func (a *actuator) checkUnused(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket) error {
+func (a *actuator) checkUnused(ctx context.Context, reader client.Reader, bucket *extensionsv1alpha1.BackupBucket) error {
 	list := &extensionsv1alpha1.BackupEntryList{}
-	if err := a.client.List(ctx, list); err != nil {
+	if err := reader.List(ctx, list); err != nil {
 		return fmt.Errorf("listing the BackupEntries in BackupBucket %s: %w", bucket.Name, err)
 	}
 

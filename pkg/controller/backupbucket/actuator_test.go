@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/backupbucket"
@@ -302,6 +303,35 @@ func TestDelete(t *testing.T) {
 		g.Expect(e.exists(referenced)).To(BeTrue())
 		g.Expect(referenced.Finalizers).To(BeEmpty())
 	})
+
+	for name, live := range map[string]func(*extensionsv1alpha1.BackupBucket) []client.Object{
+		"keeps the data if the cache does not know that they are in use": func(bucket *extensionsv1alpha1.BackupBucket) []client.Object {
+			entry := &extensionsv1alpha1.BackupEntry{ObjectMeta: metav1.ObjectMeta{Name: "shoot--p--a--uid"}}
+			entry.Spec.Type, entry.Spec.BucketName = "local", bucket.Name
+			return []client.Object{bucket, entry}
+		},
+		"keeps the data of a bucket that has come since": func(bucket *extensionsv1alpha1.BackupBucket) []client.Object {
+			bucket.UID, bucket.DeletionTimestamp, bucket.Finalizers = "another", nil, nil
+			return []client.Object{bucket}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnv(t, newBucket(), newReferencedSecret())
+			e.mustReconcile()
+			e.writeSnapshot()
+			e.deleteBucket()
+			objects := live(e.bucket())
+			for _, object := range objects {
+				object.SetResourceVersion("")
+			}
+			e.actuator.reader = fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).Build()
+
+			_, _ = e.reconcile(bucketName)
+			g.Expect(e.bucket().Status.LastError.Description).To(Or(ContainSubstring("in use by 1 BackupEntries"), ContainSubstring("is another one by now: its data stay")))
+			g.Expect(e.folders()).To(ConsistOf(bucketName))
+		})
+	}
 
 	t.Run("removes the Secret even if an entry that is gone left its finalizer", func(t *testing.T) {
 		g := NewWithT(t)

@@ -71,6 +71,14 @@ func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHa
 	return i.FakeInformer.AddEventHandlerWithOptions(handler, opts)
 }
 
+// withReader is a manager whose API server is a fake.
+type withReader struct {
+	manager.Manager
+	reader client.Reader
+}
+
+func (m withReader) GetAPIReader() client.Reader { return m.reader }
+
 // running is an env whose controller runs in a real manager.
 type running struct {
 	*env
@@ -102,7 +110,7 @@ func start(t *testing.T, opts Options, objects ...client.Object) *running {
 	g.Expect(err).NotTo(HaveOccurred())
 
 	opts.Store, opts.HostPath = r.actuator.Store, hostPath
-	g.Expect(AddToManager(mgr, opts)).To(Succeed())
+	g.Expect(AddToManager(withReader{mgr, r.client}, opts)).To(Succeed())
 
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)

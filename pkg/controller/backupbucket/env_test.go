@@ -78,7 +78,7 @@ func (e *env) restart() {
 	g.Expect(err).NotTo(HaveOccurred())
 	e.actuator = &actuator{
 		Options: Options{Shared: reconciler.Shared{Classes: classes}, Store: store, HostPath: hostPath},
-		client:  e.client, cached: labelled{e.client},
+		client:  e.client, reader: e.client, cached: labelled{e.client},
 	}
 	e.reconciler = newReconciler(e.actuator)
 }

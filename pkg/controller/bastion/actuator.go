@@ -326,6 +326,22 @@ func (a *actuator) Delete(ctx context.Context, op *operation) error {
 	if err != nil {
 		return err
 	}
+	if at.remote && a.isInSeed(ctx, op.Object) {
+		if err := a.remove(ctx, op, a.inSeed(op.Object)); err != nil {
+			return err
+		}
+	}
+	return a.remove(ctx, op, at)
+}
+
+// isInSeed reports whether the seed has a Bastion's Service or Pod, which may be from before the credentials had a kubeconfig.
+func (a *actuator) isInSeed(ctx context.Context, b *extensionsv1alpha1.Bastion) bool {
+	key := keyOf(b.Namespace, b.Name)
+	return a.cache.Get(ctx, key, &corev1.Service{}) == nil || a.cache.Get(ctx, key, &corev1.Pod{}) == nil
+}
+
+// remove deletes the objects of a Bastion where they are.
+func (a *actuator) remove(ctx context.Context, op *operation, at location) error {
 	service, pod, policy, secret := at.objects()
 	left, err := op.Delete(ctx, at.Target, []client.Object{service, pod})
 	if err == nil && len(left) == 0 {
@@ -351,6 +367,11 @@ func (a *actuator) ForceDelete(ctx context.Context, op *operation) error {
 	if err != nil {
 		op.Log.Info("Deleting by force what is in the seed, as the cluster of the machines is not known", "reason", err.Error())
 		at = a.inSeed(op.Object)
+	}
+	if at.remote && a.isInSeed(ctx, op.Object) {
+		if err := a.clean(ctx, op, a.inSeed(op.Object)); err != nil {
+			return err
+		}
 	}
 	err = a.clean(ctx, op, at)
 	if err != nil && at.remote {

@@ -484,3 +484,24 @@ func TestABastionOfAFailedShoot(t *testing.T) {
 	g.Expect(e.left()).To(BeEmpty())
 	g.Expect(e.isGone()).To(BeTrue())
 }
+
+// TestABastionFromBeforeTheKubeconfig has its objects in the seed, and credentials that lead to another cluster by now.
+func TestABastionFromBeforeTheKubeconfig(t *testing.T) {
+	for name, annotations := range map[string]map[string]string{
+		"is deleted": nil, "is deleted by force": {"confirmation.gardener.cloud/force-deletion": "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnv(t, newBastion(func(b *extensionsv1alpha1.Bastion) { b.Annotations = annotations }), newCluster(t, testProfile()))
+			e.mustReconcile()
+			g.Expect(e.left()).To(ConsistOf("NetworkPolicy", "Secret", "Pod", "Service"))
+
+			e.machines, e.machineNamespace, e.remote = newFake(t), "infra-"+namespace, true
+			g.Expect(e.Delete(t.Context(), e.bastion())).To(Succeed())
+			e.mustReconcile()
+			g.Expect(e.isGone()).To(BeTrue())
+			e.machines, e.machineNamespace = e.WithWatch, namespace
+			g.Expect(e.left()).To(BeEmpty())
+		})
+	}
+}

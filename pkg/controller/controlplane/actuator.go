@@ -58,6 +58,7 @@ import (
 	secretsmanager "github.com/gardener/gardener/pkg/utils/secrets/manager"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
+	loadbalancers "github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer/shoot"
 	machinecluster "github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
@@ -147,8 +148,8 @@ type Options struct {
 // classes, or no image of local-path-provisioner, which the configuration may leave out.
 //
 // Needed permissions, beyond those of reconciler.Reconciler and of resources.Writer: list and watch on ManagedResources; get,
-// list, create, patch, delete and deletecollection on Secrets. If cloud-controller is deployed, get on Deployments and list on
-// Nodes; without the latter, no seed counts as one of one node.
+// list, create, patch, delete and deletecollection on Secrets. If cloud-controller is deployed, get on Deployments, list, watch
+// and delete on Services, and list on Nodes; without the latter, no seed counts as one of one node.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Images.LocalPathProvisioner == "" {
 		return errors.New("no image of local-path-provisioner given, set controlPlane.localPathProvisioner.image")
@@ -353,7 +354,11 @@ func (a *actuator) deployCloudController(ctx context.Context, op *operation, sec
 	if err != nil {
 		return err
 	}
-	objects, err := a.renderCloudController(ctx, op, secrets, phase)
+	machines, err := a.machineCluster(ctx, op.Object)
+	if err != nil {
+		return err
+	}
+	objects, err := a.renderCloudController(ctx, op, secrets, phase, machines)
 	if err != nil {
 		return err
 	}
@@ -370,7 +375,32 @@ func (a *actuator) deployCloudController(ctx context.Context, op *operation, sec
 	} else {
 		a.hibernating.Delete(key)
 	}
+	if machines["remote"] == true {
+		return a.deleteLoadBalancers(ctx, op)
+	}
 	return nil
+}
+
+// deleteLoadBalancers deletes those in the seed, as long as there are any, of a shoot whose machines are in another cluster: they are from
+// before its credentials had a kubeconfig, and lead to addresses that others may have by now. The cache has all Services of that type.
+func (a *actuator) deleteLoadBalancers(ctx context.Context, op *operation) error {
+	services := &corev1.ServiceList{}
+	if err := a.client.List(ctx, services, client.InNamespace(op.Object.Namespace)); err != nil {
+		return fmt.Errorf("listing the load balancers in the seed: %w", err)
+	}
+	var former []client.Object
+	for i := range services.Items {
+		if strings.HasPrefix(services.Items[i].Name, loadbalancers.NamePrefix) {
+			former = append(former, &services.Items[i])
+		}
+	}
+	if len(former) == 0 {
+		return nil
+	}
+	if _, err := op.Delete(ctx, reconciler.Target{Client: a.client}.WithoutState(), former); err != nil {
+		return err
+	}
+	return a.wait(op, fmt.Errorf("waiting until %d load balancers in the seed are gone, as the machines are in another cluster now", len(former)))
 }
 
 // addCloudController lets only that into the seed which is in the shoot's namespace there.
@@ -395,11 +425,7 @@ func (a *actuator) renderLocalPathProvisioner(ctx context.Context, shoot *garden
 	})
 }
 
-func (a *actuator) renderCloudController(ctx context.Context, op *operation, secrets secretsmanager.Reader, phase string) ([]client.Object, error) {
-	machines, err := a.machineCluster(ctx, op.Object)
-	if err != nil {
-		return nil, err
-	}
+func (a *actuator) renderCloudController(ctx context.Context, op *operation, secrets secretsmanager.Reader, phase string, machines map[string]any) ([]client.Object, error) {
 	server, ok := secrets.Get(serverName)
 	if !ok {
 		return nil, fmt.Errorf("the secrets manager has no secret %s", serverName)
@@ -566,7 +592,10 @@ func (a *actuator) lookAgain(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, request)
 		if _, ok := a.hibernating.Load(request.NamespacedName); ok && err == nil && result.IsZero() {
-			result.RequeueAfter = hibernatedWait
+			// A failed shoot is not looked at: the watch on Clusters tells when it is repaired.
+			if cluster, err := a.ShootClusters.Get(ctx, request.Namespace); err != nil || !extensionscontroller.IsShootFailed(cluster.Shoot()) {
+				result.RequeueAfter = hibernatedWait
+			}
 		}
 		return result, err
 	})

@@ -80,6 +80,18 @@ func TestCloudControllerIsToldWhereTheMachinesAre(t *testing.T) {
 		g.Expect(deployment.Spec.Template.Spec.Volumes).To(ContainElement(HaveField("Secret", And(Not(BeNil()), HaveField("SecretName", "cloudprovider")))))
 	})
 
+	t.Run("in another cluster, where those in the seed are from before", func(t *testing.T) {
+		g := NewWithT(t)
+		c := newClusterOf(t, namespace, found{cluster: &machinecluster.Cluster{Namespace: "infra-" + namespace, Remote: true}})
+		former, other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lb-uid"}}, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-apiserver"}}
+		g.Expect(c.Create(t.Context(), former)).To(Succeed())
+		g.Expect(c.Create(t.Context(), other)).To(Succeed())
+		c.mustReconcile()
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(former), former)).To(Satisfy(apierrors.IsNotFound))
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
+		g.Expect(c.controlPlane().Status.LastOperation.Description).To(ContainSubstring("waiting until 1 load balancers in the seed are gone"))
+	})
+
 	t.Run("in another cluster, of which the operator allows some", func(t *testing.T) {
 		g := NewWithT(t)
 		c := newClusterOf(t, namespace, found{cluster: &machinecluster.Cluster{Namespace: "infra-" + namespace, Remote: true}})

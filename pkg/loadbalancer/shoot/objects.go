@@ -198,13 +198,14 @@ const (
 
 	// managedBy is the value of the label of an EndpointSlice that tells who writes it.
 	managedBy = "cloud-controller.local.provider.extensions.gardener.cloud"
-	// namePrefix makes a name of a UID that may start with a digit.
-	namePrefix = "lb-"
+	// NamePrefix is what the names of all Services in the seed begin with; the UID of the shoot's Service, which may start with a digit,
+	// follows.
+	NamePrefix = "lb-"
 )
 
 // nameOf returns the name of the seed's Service for one of the shoot. It holds as long as that one exists, and no other
 // ever has it.
-func nameOf(uid types.UID) string { return namePrefix + string(uid) }
+func nameOf(uid types.UID) string { return NamePrefix + string(uid) }
 
 func sliceName(name string, family discoveryv1.AddressType) string {
 	return name + "-" + strings.ToLower(string(family))
