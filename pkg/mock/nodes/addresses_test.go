@@ -48,6 +48,15 @@ func TestAddresses(t *testing.T) {
 
 	t.Run("a range that has no room for anybody gives none", func(t *testing.T) {
 		g, a := NewWithT(t), newAddresses(nobody)
-		g.Expect(a.next(nil, prefixes("10.0.0.1/32", "10.0.0.0/31")...)).To(BeEmpty())
+		g.Expect(a.next(nil, prefixes("10.0.0.1/32", "10.0.0.0/31", "255.255.255.255/32", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")...)).To(BeEmpty())
+	})
+
+	t.Run("a range with the last address there is begins again after it", func(t *testing.T) {
+		g, a := NewWithT(t), newAddresses(nobody)
+		seen := sets.New[string]()
+		for range 300 {
+			seen.Insert(a.next(nil, prefixes("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ff00/120")...)...)
+		}
+		g.Expect(seen).To(HaveLen(254))
 	})
 }

@@ -303,7 +303,8 @@ func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
 	if last, ok := a.last[prefix]; ok {
 		next = last.Next()
 	}
-	for range 1 << min(searchBits, next.BitLen()-prefix.Bits()) {
+	// After the last address of a family comes none, which is in no range.
+	for range 1 << min(searchBits, prefix.Addr().BitLen()-prefix.Bits()) {
 		// Not the address of the network, that of the gateway, and the broadcast address of IPv4.
 		if !prefix.Contains(next) || (next.Is4() && !prefix.Contains(next.Next())) {
 			next = first.Next()

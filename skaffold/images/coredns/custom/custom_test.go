@@ -42,6 +42,8 @@ func sample() *corev1.ConfigMap {
 			`alias.local.gardener.cloud. 120 IN CNAME plain.local.gardener.cloud.`,
 			`alias-of-api.local.gardener.cloud. 120 IN CNAME api.local.gardener.cloud.`,
 			`outside.local.gardener.cloud. 120 IN CNAME elsewhere.example.org.`,
+			`broken.local.gardener.cloud. 120 IN CNAME broken.example.org.`,
+			`none.local.gardener.cloud. 120 IN CNAME none.example.org.`,
 			`loop.local.gardener.cloud. 120 IN CNAME loop.local.gardener.cloud.`,
 		}, "\n") + "\n",
 	})
@@ -100,6 +102,22 @@ func TestServerAnswersInBothViews(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			if answer := s.ask(t, test.network, test.query, test.rrtype); answer != test.expected {
 				t.Errorf("%s %s by %s is %q, expected %q", test.query, test.rrtype, test.network, answer, test.expected)
+			}
+		})
+	}
+
+	for query, expected := range map[string]string{"broken.local.gardener.cloud": "SERVFAIL", "none.local.gardener.cloud": "NXDOMAIN SOA"} {
+		t.Run("an alias has the answer of its target: "+expected, func(t *testing.T) {
+			answer, err := s.query("udp", query, "A")
+			if err != nil {
+				t.Fatal(err)
+			}
+			code := dns.RcodeToString[answer.Rcode]
+			for _, rr := range answer.Ns {
+				code += " " + dns.TypeToString[rr.Header().Rrtype]
+			}
+			if code != expected || len(answer.Answer) != 1 {
+				t.Errorf("got %s beside %v, expected %s beside the alias", code, answer.Answer, expected)
 			}
 		})
 	}

@@ -218,8 +218,13 @@ func (h *Handler) literal(ctx context.Context, state request.Request, found *nod
 		return nil
 	}
 	reply.Answer = append(reply.Answer, target.Answer...)
-	if target.Rcode == dns.RcodeNameError {
-		reply.Rcode = dns.RcodeNameError
+	reply.Truncated = target.Truncated
+	if len(target.Answer) == 0 {
+		reply.Ns = target.Ns // How long it may be remembered that there is nothing.
+	}
+	// Whoever is refused the target gets the alias. All else is the answer to the whole question (RFC 6604).
+	if target.Rcode != dns.RcodeRefused {
+		reply.Rcode = target.Rcode
 	}
 	return nil
 }

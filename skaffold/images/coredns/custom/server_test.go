@@ -59,6 +59,13 @@ local.gardener.cloud:HOST {
         192.0.2.7 elsewhere.example.org
 
     }
+    template ANY ANY broken.example.org {
+        rcode SERVFAIL
+    }
+    template ANY ANY none.example.org {
+        rcode NXDOMAIN
+        authority "none.example.org. 60 IN SOA ns.example.org. mail.example.org. 1 60 60 60 60"
+    }
     template ANY ANY nowhere.svc.cluster.local {
         rcode NXDOMAIN
     }
