@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -59,6 +60,7 @@ func Validate(config *ExtensionConfiguration) field.ErrorList {
 		validateLogging(config.Logging),
 		validateClasses(field.NewPath("extensionClasses"), config.ExtensionClasses),
 		validateServers(field.NewPath("server"), &config.Server),
+		validateClient(&config.ClientConnection, &config.LeaderElection),
 		validateControllers(field.NewPath("controllers"), &config.Controllers),
 		validateDNS(field.NewPath("dns"), &config.DNS),
 		validateLoadBalancers(field.NewPath("loadBalancers"), &config.LoadBalancers),
@@ -81,6 +83,7 @@ func ValidateAdmission(config *AdmissionConfiguration) field.ErrorList {
 	return slices.Concat(
 		validateLogging(config.Logging),
 		validateServers(field.NewPath("server"), &config.Server),
+		validateClient(&config.ClientConnection, &config.LeaderElection),
 		validatePort(path.Child("servicePort"), *config.Webhooks.ServicePort),
 		validateNamespace(path.Child("certificateNamespace"), config.Webhooks.CertificateNamespace),
 		validateNamespace(path.Child("ownerNamespace"), config.Webhooks.OwnerNamespace),
@@ -160,8 +163,24 @@ func validateServers(path *field.Path, server *ServerConfiguration) field.ErrorL
 		validateServer(path.Child("healthProbes"), probes),
 		validateServer(path.Child("metrics"), metrics),
 		validateServer(path.Child("webhooks"), webhooks),
-		unless(*metrics != *probes, field.Duplicate(path.Child("metrics", "port"), metrics.Port)),
-		unless(*webhooks != *metrics && *webhooks != *probes, field.Duplicate(path.Child("webhooks", "port"), webhooks.Port)),
+		unless(!clash(metrics, probes), field.Duplicate(path.Child("metrics", "port"), metrics.Port)),
+		unless(!clash(webhooks, metrics) && !clash(webhooks, probes), field.Duplicate(path.Child("webhooks", "port"), webhooks.Port)),
+	)
+}
+
+// clash reports whether two servers can't listen both. Without an address a server listens on all.
+func clash(a, b *Server) bool {
+	return a.Port == b.Port && (a.BindAddress == b.BindAddress || a.BindAddress == "" || b.BindAddress == "")
+}
+
+// validateClient checks what client-go would refuse once all is set up, or at each request.
+func validateClient(connection *componentbaseconfigv1alpha1.ClientConnectionConfiguration, election *componentbaseconfigv1alpha1.LeaderElectionConfiguration) field.ErrorList {
+	lease, renew, retry := election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration
+	inOrder := lease > renew && 5*renew > 6*retry && retry > 0
+	return append(
+		unless(connection.QPS <= 0 || connection.Burst > 0, field.Invalid(field.NewPath("clientConnection", "burst"), connection.Burst, mustBePositive)),
+		unless(inOrder || !*election.LeaderElect, field.Invalid(field.NewPath("leaderElection", "leaseDuration"), lease.String(),
+			fmt.Sprintf("must be longer than renewDeadline (%s), and that longer than 1.2 times retryPeriod (%s)", renew, retry)))...,
 	)
 }
 
