@@ -100,7 +100,7 @@ func (e Event) String() string {
 }
 
 // Parse returns the requests of a log for which filter says so, in the order of their ends; a nil filter takes all. The last
-// line is left out if it is only half written.
+// line is left out if it is only half written, and so is what a power cut or a full disk has left of a line.
 func Parse(log io.Reader, filter func(Event) bool) ([]Event, error) {
 	var out []Event
 	reader := bufio.NewReaderSize(log, 1<<20)
@@ -113,7 +113,13 @@ func Parse(log io.Reader, filter func(Event) bool) ([]Event, error) {
 			return nil, fmt.Errorf("reading line %d of the audit log: %w", number, err)
 		}
 		event := Event{}
-		if err := json.Unmarshal(bytes.TrimSpace(line), &event); err != nil {
+		err = json.Unmarshal(bytes.TrimSpace(line), &event)
+		// The next event follows on the same line.
+		if whole := bytes.LastIndex(line, []byte(`{"kind":"Event",`)); err != nil && whole > 0 {
+			event = Event{}
+			err = json.Unmarshal(bytes.TrimSpace(line[whole:]), &event)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("reading line %d of the audit log: %w", number, err)
 		}
 		if filter == nil || filter(event) {

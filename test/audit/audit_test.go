@@ -79,6 +79,12 @@ func TestAllFilesOfALogAreReadInTheirOrder(t *testing.T) {
 	}
 	g.Expect(verbs).To(Equal([]string{"first", "second", "third", "fourth"}))
 
+	// A power cut has left a part of a line, on which the log goes on.
+	g.Expect(os.WriteFile(log, []byte("{\"kind\":\"Event\",\"verb\":\x00\x00{\"kind\":\"Event\",\"verb\":\"fourth\"}\n"), 0o600)).To(Succeed())
+	events, err = ReadFolder(log, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(events).To(And(HaveLen(4), ContainElement(HaveField("Verb", "fourth"))))
+
 	g.Expect(os.Remove(log)).To(Succeed())
 	_, err = ReadFolder(log, nil)
 	g.Expect(err).To(MatchError(os.ErrNotExist))

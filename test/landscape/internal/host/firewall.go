@@ -22,18 +22,23 @@ import (
 const Chain = "PROVIDER-LOCAL"
 
 // Docker, ufw and many a nftables.conf drop what is forwarded, which are packets between pods as well. A packet has to be
-// accepted by every table that looks at it, so each gets rules for the pods' bridge: packets of pods pass, answers to pods
-// pass, and what this machine itself sends to pods. Nobody else gets a way to the pods.
+// accepted by every table that looks at it, so each gets rules for the pods' bridge: packets of pods pass, answers to pods, what
+// this machine sends to pods, and what anybody sends to Services, load balancers and ports that lead to pods. Nobody else gets a
+// way to the pods, though this machine forwards packets.
 var (
 	iptablesRules = [][]string{
 		{"-i", layout.PodBridge, "-j", "ACCEPT"},
 		{"-o", layout.PodBridge, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT"},
 		{"-o", layout.PodBridge, "-m", "addrtype", "--src-type", "LOCAL", "-j", "ACCEPT"},
+		{"-o", layout.PodBridge, "-m", "conntrack", "--ctstate", "DNAT", "-j", "ACCEPT"},
+		{"-o", layout.PodBridge, "-j", "DROP"},
 	}
 	nftRules = []string{
 		fmt.Sprintf("iifname %q accept", layout.PodBridge),
 		fmt.Sprintf("oifname %q ct state established,related accept", layout.PodBridge),
 		fmt.Sprintf("oifname %q fib saddr type local accept", layout.PodBridge),
+		fmt.Sprintf("oifname %q ct status dnat accept", layout.PodBridge),
+		fmt.Sprintf("oifname %q drop", layout.PodBridge),
 	}
 	hooks = []string{"INPUT", "FORWARD", "OUTPUT"}
 )

@@ -19,6 +19,8 @@ const ownRules = `-F PROVIDER-LOCAL
 -A PROVIDER-LOCAL -i pl-pods -j ACCEPT
 -A PROVIDER-LOCAL -o pl-pods -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 -A PROVIDER-LOCAL -o pl-pods -m addrtype --src-type LOCAL -j ACCEPT
+-A PROVIDER-LOCAL -o pl-pods -m conntrack --ctstate DNAT -j ACCEPT
+-A PROVIDER-LOCAL -o pl-pods -j DROP
 `
 
 func TestOpening(t *testing.T) {

@@ -92,20 +92,20 @@ func ofPlatform(index v1.ImageIndex) (v1.Image, error) {
 }
 
 // PushTag makes sure that a tag of a registry that speaks plain HTTP is the image, and reports whether it had to push.
-func PushTag(ctx context.Context, reference string, image v1.Image) (bool, error) {
+func PushTag(ctx context.Context, reference string, image v1.Image) (pushedDigest string, pushed bool, err error) {
 	tag, errTag := name.NewTag(reference, name.Insecure)
 	want, errDigest := image.Digest()
 	if err := errors.Join(errTag, errDigest); err != nil {
-		return false, fmt.Errorf("pushing image %s: %w", reference, err)
+		return "", false, fmt.Errorf("pushing image %s: %w", reference, err)
 	}
 	have, err := digest(ctx, tag)
 	if err != nil || have == want.String() {
-		return false, err
+		return want.String(), false, err
 	}
 	if err := remote.Write(tag, image, remote.WithContext(ctx)); err != nil {
-		return false, fmt.Errorf("pushing image %s: %w", reference, err)
+		return "", false, fmt.Errorf("pushing image %s: %w", reference, err)
 	}
-	return true, nil
+	return want.String(), true, nil
 }
 
 // DeleteTag deletes a tag of a registry that speaks plain HTTP. One that is not there is no error.

@@ -61,7 +61,10 @@ func TestImagesAreReadFromAllSources(t *testing.T) {
 	defer server.Close()
 	reference := strings.TrimPrefix(server.URL, "http://") + "/foo/bar:v1"
 	for _, pushed := range []bool{true, false} {
-		g.Expect(PushTag(t.Context(), reference, image)).To(Equal(pushed))
+		digest, isNew, err := PushTag(t.Context(), reference, image)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(isNew).To(Equal(pushed))
+		g.Expect(image.Digest()).To(HaveField("String()", digest))
 	}
 	same(reference)
 	for range 2 {

@@ -199,7 +199,8 @@ func Manifest(ctx context.Context, source oras.ReadOnlyTarget, tag string) (ocis
 }
 
 // Restore unpacks all layers of the manifest into the folders. A layer of which a single byte is not as it was saved is an error.
-// Below folders other than that of the root named inPlace, a path is replaced as a whole once all of its layer is there.
+// Below folders other than that of the root named inPlace, a path is replaced as a whole once all of its layer is there, and is root's: users
+// of the machine where it was saved are others here.
 func Restore(ctx context.Context, source content.Fetcher, manifest ocispec.Manifest, folders map[string]string, inPlace string) (err error) {
 	// What an interruption left goes before, and what is left now at the end.
 	clean := func() (errs error) {
@@ -222,11 +223,13 @@ func Restore(ctx context.Context, source content.Fetcher, manifest ocispec.Manif
 			if folder == "" {
 				return nil
 			}
-			unpack := unpackWhole
+			var err error
 			if Root(layer) == inPlace {
-				unpack = unpackInto
+				err = unpackInto(ctx, source, layer, folder, "--same-owner")
+			} else {
+				err = unpackWhole(ctx, source, layer, folder)
 			}
-			if err := unpack(ctx, source, layer, folder); err != nil {
+			if err != nil {
 				return fmt.Errorf("restoring %s: %w", filepath.Join(folder, Title(layer)), err)
 			}
 			return nil
@@ -241,7 +244,7 @@ const unpacked = ".unpacked"
 // unpackWhole unpacks a layer elsewhere, and then puts each of its paths in its place.
 func unpackWhole(ctx context.Context, source content.Fetcher, layer ocispec.Descriptor, folder string) error {
 	temporary := filepath.Join(unpacked, layer.Digest.Encoded())
-	if err := unpackInto(ctx, source, layer, filepath.Join(folder, temporary)); err != nil {
+	if err := unpackInto(ctx, source, layer, filepath.Join(folder, temporary), "--no-same-owner"); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(folder)
@@ -264,7 +267,7 @@ func unpackWhole(ctx context.Context, source content.Fetcher, layer ocispec.Desc
 	return nil
 }
 
-func unpackInto(ctx context.Context, source content.Fetcher, layer ocispec.Descriptor, folder string) error {
+func unpackInto(ctx context.Context, source content.Fetcher, layer ocispec.Descriptor, folder, owner string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { // #nosec G301 -- the archive has the permissions of what is in it.
 		return err
 	}
@@ -291,7 +294,7 @@ func unpackInto(ctx context.Context, source content.Fetcher, layer ocispec.Descr
 	}
 	defer decompressor.Close()
 	arguments := []string{
-		"--extract", "--file=-", "--directory=" + folder, "--preserve-permissions", "--same-owner", "--numeric-owner", "--xattrs", "--xattrs-include=*",
+		"--extract", "--file=-", "--directory=" + folder, "--preserve-permissions", owner, "--numeric-owner", "--xattrs", "--xattrs-include=*",
 	}
 	if err := runTar(ctx, arguments, decompressor, nil); err != nil {
 		return err

@@ -88,6 +88,7 @@ func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 		g.Expect(unix.Mknod(filepath.Join(from, "pods/b/deleted"), unix.S_IFCHR, 0)).To(Succeed())
 		g.Expect(unix.Setxattr(filepath.Join(from, "pods/b"), "trusted.overlay.opaque", []byte("y"), 0)).To(Succeed())
 		g.Expect(os.Chown(filepath.Join(from, "pods/b/file"), 65532, 65531)).To(Succeed())
+		g.Expect(os.Chown(filepath.Join(from, "etcd/db"), 65532, 65531)).To(Succeed())
 	}
 
 	parts, err := snapshot.Split("state", from, "pods/*")
@@ -135,6 +136,12 @@ func TestWhatIsRestoredIsWhatWasSaved(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(owned.Sys().(*syscall.Stat_t)).To(And(HaveField("Uid", BeEquivalentTo(65532)), HaveField("Gid", BeEquivalentTo(65531))))
 	}
+
+	elsewhere := t.TempDir()
+	g.Expect(snapshot.Restore(t.Context(), store, manifest, map[string]string{"state": elsewhere}, "")).To(Succeed())
+	ours, err := os.Stat(filepath.Join(elsewhere, "etcd/db"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(ours.Sys().(*syscall.Stat_t).Uid).To(BeEquivalentTo(os.Geteuid()), "users of another machine are others here")
 
 	// Only what is different is stored once more, beside the manifest.
 	before := blobs(t, folder)

@@ -174,7 +174,10 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, on plac
 	if err != nil {
 		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), l.Processes().Tail(logName, 15))
 	}
-	return "log: " + log.Name(), nil
+	if command != "build" {
+		err = l.saveDeployed()
+	}
+	return "log: " + log.Name(), err
 }
 
 // profiles are what skaffold/README.md has for the kind cluster, or for a landscape on this network.

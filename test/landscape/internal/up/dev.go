@@ -6,6 +6,7 @@ package up
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,9 @@ func (l Landscape) round(ctx context.Context, edit []string, deployed map[string
 		return err
 	}
 	defer unlock()
+	if gardener, err := l.lastGardener(); err != nil || gardener != l.Gardener {
+		return errors.Join(err, fmt.Errorf("make up has deployed another Gardener (%s) meanwhile: end this with ctrl-C, and run make dev again", cmp.Or(gardener, "the pinned release")))
+	}
 	var change change
 	again := "edit the files again"
 	steps := []step.Step{

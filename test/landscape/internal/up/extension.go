@@ -56,7 +56,8 @@ type Extension struct {
 	Images []string
 }
 
-// givenAnnotation is on the Extensions that were added. Its value has the names of the images that came along, with commas.
+// givenAnnotation is on the Extensions that were added. Its value has the images that came along and that pods have been made to run, as
+// NAME@DIGEST, with commas.
 const givenAnnotation = "landscape.provider-local/images"
 
 // remindedAnnotation is on ControllerRegistrations that were changed so that gardenlet looks again.
@@ -74,7 +75,9 @@ type adding struct {
 	// where nobody needs them.
 	given, dropped []string
 	always         bool
-	// changed are the names of images that the registry had otherwise before, and replaced the pods that ran them.
+	// had are the images that pods run, and has those that they are to run, both as in givenAnnotation.
+	had, has []string
+	// changed are the names of images that are others than before, and replaced the pods that ran them.
 	changed  []string
 	replaced []types.UID
 }
@@ -140,6 +143,7 @@ func (a *adding) prepare(ctx context.Context) (*unstructured.Unstructured, error
 			if !isGiven(&all[i]) {
 				return nil, errors.New("it belongs to the landscape, or somebody else made it: choose another name")
 			}
+			a.had = strings.Split(all[i].GetAnnotations()[givenAnnotation], ",")
 			a.dropped = slices.DeleteFunc(givenImages(&all[i]), func(name string) bool { return slices.Contains(a.given, name) })
 			continue
 		}
@@ -241,7 +245,11 @@ func isGiven(object *unstructured.Unstructured) bool {
 
 // givenImages are the names of the images that came along with an Extension.
 func givenImages(object *unstructured.Unstructured) []string {
-	return strings.FieldsFunc(object.GetAnnotations()[givenAnnotation], func(r rune) bool { return r == ',' })
+	names := strings.FieldsFunc(object.GetAnnotations()[givenAnnotation], func(r rune) bool { return r == ',' })
+	for i := range names {
+		names[i], _, _ = strings.Cut(names[i], "@")
+	}
+	return names
 }
 
 // tag is where an image is kept that stands for a name.
@@ -259,22 +267,27 @@ func (l Landscape) chartTag(extension, chart string) string {
 
 // images pushes the images that are given, and deletes those that were given before and no longer are.
 func (a *adding) images(ctx context.Context, progress step.Progress) (string, error) {
+	count := 0
 	for _, image := range a.Images {
 		name, source, _ := strings.Cut(image, "=")
 		made, err := a.image(ctx, progress, source)
 		if err != nil {
 			return "", err
 		}
-		pushed, err := images.PushTag(ctx, a.tag(name), made)
+		digest, pushed, err := images.PushTag(ctx, a.tag(name), made)
 		if err != nil {
 			return "", err
 		}
 		if pushed {
 			progress("pushed %s", name)
+			count++
+		}
+		// Not what was pushed: an attempt that failed may have done that.
+		if a.has = append(a.has, name+"@"+digest); !slices.Contains(a.had, name+"@"+digest) {
 			a.changed = append(a.changed, name)
 		}
 	}
-	result := fmt.Sprintf("%d pushed, %d up to date", len(a.changed), len(a.Images)-len(a.changed))
+	result := fmt.Sprintf("%d pushed, %d up to date", count, len(a.Images)-count)
 	for _, name := range a.dropped {
 		if err := images.DeleteTag(ctx, a.tag(name)); err != nil {
 			return "", err
@@ -415,13 +428,14 @@ func (a *adding) pushChart(ctx context.Context, folder, name string) (string, er
 	return strings.TrimSpace(string(pinned)), nil
 }
 
-// apply creates or changes the Extension, and has pods take the images that changed.
+// apply has pods take the images that changed, and creates or changes the Extension.
 func (a *adding) apply(ctx context.Context, object *unstructured.Unstructured) (string, error) {
-	if err := cluster.Apply(ctx, a.client, []*unstructured.Unstructured{object}); err != nil {
+	var err error
+	if a.replaced, err = a.renew(ctx, a.client, a.changed); err != nil {
 		return "", err
 	}
-	var err error
-	a.replaced, err = a.renew(ctx, a.client, a.changed)
+	object.SetAnnotations(labels.Merge(object.GetAnnotations(), labels.Set{givenAnnotation: strings.Join(a.has, ",")}))
+	err = cluster.Apply(ctx, a.client, []*unstructured.Unstructured{object})
 	return fmt.Sprintf("%d pods are replaced, as their image is another", len(a.replaced)), err
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -127,6 +128,15 @@ func (l Landscape) save(ctx context.Context, name string, progress step.Progress
 	return fmt.Sprintf("%d parts, %.2f GB; %.2f GB of it new", len(saved.Layers), gigabytes(snapshot.Size(saved)), gigabytes(int64(size(l.Layout.Snapshots())-before))), err
 }
 
+// saveDeployed notes the references of what Skaffold has deployed: what is built next may not be.
+func (l Landscape) saveDeployed() error {
+	deployed, err := l.deployed()
+	if err != nil {
+		return err
+	}
+	return layout.WriteFile(l.Layout.State("deployed"), []byte(strings.Join(slices.Collect(maps.Values(deployed)), "\n")), 0o644)
+}
+
 // pruneRegistry removes the images of former builds, of this repository and of checkouts of Gardener: only what is deployed is needed.
 func (l Landscape) pruneRegistry() error {
 	deployed, err := l.deployed()
@@ -136,7 +146,11 @@ func (l Landscape) pruneRegistry() error {
 	if err != nil {
 		return err
 	}
-	references := strings.Join(slices.Collect(maps.Values(deployed)), "\n")
+	last, err := os.ReadFile(l.Layout.State("deployed"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	references := strings.Join(append(slices.Collect(maps.Values(deployed)), string(last)), "\n")
 	return registry.Prune(l.Layout.Registry(), func(repository, digest string) bool {
 		isBuild := strings.HasPrefix(repository, checkoutFolder+"/") || strings.Contains(references, "/"+repository+":")
 		return !isBuild || strings.Contains(references, digest)
@@ -285,6 +299,18 @@ func (l Landscape) restore(ctx context.Context, source oras.ReadOnlyTarget, mani
 	}
 	if err := l.addJournal(); err != nil {
 		return "", fmt.Errorf("restoring the registry: %w", err)
+	}
+	// What was a user's there is somebody else's here, until it is handed over.
+	for _, path := range l.usersState() {
+		err := filepath.WalkDir(path, func(path string, _ fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return errors.Join(err, os.Lchown(path, 0, 0))
+		})
+		if err != nil {
+			return "", err
+		}
 	}
 	return fmt.Sprintf("%d parts, %.2f GB", len(manifest.Layers), gigabytes(snapshot.Size(manifest))), l.handOver()
 }

@@ -217,12 +217,15 @@ func (l *Landscape) UseNetwork(network layout.Network) error {
 	return nil
 }
 
+// usersState are the paths of the state that are the invoker's.
+func (l Landscape) usersState() []string {
+	return []string{l.Layout.State("skaffold"), l.Layout.State("shoots"), l.Layout.Kubeconfig(), filepath.Dir(l.Layout.VirtualKubeconfig())}
+}
+
 // handOver gives the invoker what is theirs: what was built, where Skaffold works, the kubeconfigs, the logs of processes and their
 // records.
 func (l Landscape) handOver() error {
-	theirs := []string{
-		filepath.Join(l.Layout.Root, "bin"), l.Layout.State("skaffold"), l.Layout.State("shoots"), l.Layout.Kubeconfig(), filepath.Dir(l.Layout.VirtualKubeconfig()),
-	}
+	theirs := append(l.usersState(), filepath.Join(l.Layout.Root, "bin"))
 	for _, pattern := range []string{l.Layout.State("logs", "*.log*"), l.Layout.State("run", "*.json")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
