@@ -241,7 +241,7 @@ test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controll
 	@# Most tests wait for what they have started, so that twice as many at a time as there are CPUs end earlier.
 	@for module in $(if $(PACKAGES)$(MODFILE),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \
-	  packages=$$(go list $(if $(MODFILE),-modfile=$(MODFILE)) $(or $(PACKAGES),$(if $(MODFILE),./*-extension/... ./pkg/... ./test/integration/...,./...)) | grep -vE '$(NEEDS_LANDSCAPE)'); \
+	  packages=$$(go list $(if $(MODFILE),-modfile=$(MODFILE)) $(or $(PACKAGES),$(if $(MODFILE),./gardenlet-extension/... ./operator-extension/... ./pkg/... ./test/integration/...,./...)) | grep -vE '$(NEEDS_LANDSCAPE)'); \
 	  CGO_ENABLED=1 go test $(if $(MODFILE),-modfile=$(MODFILE)) -race -vet=off -p $$(($$(getconf _NPROCESSORS_ONLN) * 2)) -timeout 20m $(TEST_ARGS) $$packages; \
 	done
 
