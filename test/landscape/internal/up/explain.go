@@ -89,9 +89,15 @@ func (e *explainer) add(f finding) { e.findings = append(e.findings, f) }
 // systemNamespace matches the namespaces of Garden and seed, of their extensions and gateways.
 var systemNamespace = regexp.MustCompile(`^(garden|kube-system|(runtime-|gardener-)?extension-.+|(virtual-garden-)?istio-.+)$`)
 
-// within are the findings without namespace, and those in system namespaces and in this one.
+// within are the findings without namespace, and those in system namespaces and in this one. BackupEntries have no namespace, but the name of
+// one in theirs.
 func (e *explainer) within(namespace string) (found []finding) {
 	for _, f := range e.findings {
+		owner := strings.TrimPrefix(f.name, "source-")
+		owner = owner[:max(0, strings.LastIndex(owner, "--"))]
+		if f.kind == "BackupEntry" && strings.HasPrefix(owner, "shoot--") && owner != namespace {
+			continue
+		}
 		if f.namespace == "" || f.namespace == namespace || systemNamespace.MatchString(f.namespace) {
 			found = append(found, f)
 		}
@@ -122,7 +128,7 @@ func (l Landscape) Explain(ctx context.Context, target string) error {
 	}
 	e.nodes(ctx, runtime, ofNode)
 	e.causes(ctx, runtime, ofPod)
-	targets, err := l.targets(ctx, runtime, target)
+	targets, answers, err := l.targets(ctx, runtime, target)
 	if err != nil {
 		return err
 	}
@@ -148,6 +154,9 @@ func (l Landscape) Explain(ctx context.Context, target string) error {
 	}
 	if unhealthy > 0 {
 		return fmt.Errorf("%d of %d targets are not healthy", unhealthy, len(targets))
+	}
+	if !answers {
+		return errors.New("the virtual garden does not answer: if its credentials have ended, 'landscape kubeconfig virtual-garden' renews them")
 	}
 	return nil
 }
@@ -177,13 +186,12 @@ type explainedTarget struct {
 	in     *explained
 }
 
-// targets finds the objects. The virtual garden may be the problem itself; then the Garden is the target.
-func (l Landscape) targets(ctx context.Context, runtime *explained, target string) ([]explainedTarget, error) {
+// targets finds the objects. The virtual garden may be the problem itself, and not answer; then the Garden is the target.
+func (l Landscape) targets(ctx context.Context, runtime *explained, target string) (found []explainedTarget, answers bool, err error) {
 	kind, name, _ := strings.Cut(target, "/")
 	if !slices.Contains([]string{"", "garden", "seed", "shoot"}, kind) || (kind == "shoot" && name == "") {
-		return nil, fmt.Errorf("%q is no target: choose garden, seed, seed/NAME, shoot/NAME or shoot/NAMESPACE/NAME", target)
+		return nil, false, fmt.Errorf("%q is no target: choose garden, seed, seed/NAME, shoot/NAME or shoot/NAMESPACE/NAME", target)
 	}
-	var found []explainedTarget
 	list := func(in *explained, kind schema.GroupVersionKind, wanted func(*unstructured.Unstructured) bool) error {
 		objects, err := cluster.List(ctx, in.client, kind)
 		for i := range objects {
@@ -195,13 +203,13 @@ func (l Landscape) targets(ctx context.Context, runtime *explained, target strin
 	}
 	all := func(*unstructured.Unstructured) bool { return true }
 	if err := list(runtime, gardens, all); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if len(found) == 0 {
-		return nil, errors.New("there is no Garden yet; continue with " + l.make("up"))
+		return nil, false, errors.New("there is no Garden yet; continue with " + l.make("up"))
 	}
 	if kind == "garden" || !exists(l.Layout.VirtualKubeconfig()) {
-		return found, nil
+		return found, true, nil
 	}
 	garden := found
 	virtual, err := connect(l.Layout.VirtualKubeconfig())
@@ -222,12 +230,12 @@ func (l Landscape) targets(ctx context.Context, runtime *explained, target strin
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(l.Out, "The virtual garden does not answer (%v), so the Garden is explained.\n\n", err)
-		return garden, nil
+		return garden, false, nil
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("there is no %s; list them with: %s --kubeconfig %s get seeds,shoots -A", target, l.Layout.Kubectl(), l.Layout.VirtualKubeconfig())
+		return nil, false, fmt.Errorf("there is no %s; list them with: %s --kubeconfig %s get seeds,shoots -A", target, l.Layout.Kubectl(), l.Layout.VirtualKubeconfig())
 	}
-	return found, nil
+	return found, true, nil
 }
 
 // controlPlaneOf is the namespace of a Shoot's control plane in the runtime cluster, "" if it has none that is awake.

@@ -341,6 +341,16 @@ func TestATargetIsExplainedByItsOwnNamespaceAndThoseOfTheSystem(t *testing.T) {
 	g.Expect(e.within("")).To(Equal(e.findings[:7]))
 }
 
+func TestABackupEntryIsOfItsShootAlone(t *testing.T) {
+	g := NewWithT(t)
+	e := &explainer{}
+	for _, name := range []string{"shoot--local--a--uid", "source-shoot--local--a--uid", "shoot--local--b--uid", "garden--uid"} {
+		e.add(finding{kind: "BackupEntry", name: name})
+	}
+	g.Expect(e.within("shoot--local--a")).To(HaveExactElements(e.findings[0], e.findings[1], e.findings[3]))
+	g.Expect(e.within("")).To(HaveExactElements(e.findings[3]))
+}
+
 func TestANodeOfAShootComesBeforeItsMachine(t *testing.T) {
 	g := NewWithT(t)
 	in := explainedIn(parse(t, `

@@ -80,6 +80,9 @@ type adding struct {
 	// changed are the names of images that are others than before, and replaced the pods that ran them.
 	changed  []string
 	replaced []types.UID
+	// stuck are pods that could not get an image before, at the time began, when the Extension was changed.
+	stuck sets.Set[types.UID]
+	began time.Time
 }
 
 // AddExtension adds an extension, or changes it to what is given now, and waits until it runs.
@@ -434,6 +437,16 @@ func (a *adding) apply(ctx context.Context, object *unstructured.Unstructured) (
 	if a.replaced, err = a.renew(ctx, a.client, a.changed); err != nil {
 		return "", err
 	}
+	pods := &corev1.PodList{}
+	if err := a.client.List(ctx, pods); err != nil {
+		return "", fmt.Errorf("listing pods: %w", err)
+	}
+	a.stuck, a.began = sets.New[types.UID](), a.Now()
+	for i := range pods.Items {
+		if lackingImage(&pods.Items[i], nil) != "" {
+			a.stuck.Insert(pods.Items[i].UID)
+		}
+	}
 	object.SetAnnotations(labels.Merge(object.GetAnnotations(), labels.Set{givenAnnotation: strings.Join(a.has, ",")}))
 	err = cluster.Apply(ctx, a.client, []*unstructured.Unstructured{object})
 	return fmt.Sprintf("%d pods are replaced, as their image is another", len(a.replaced)), err
@@ -628,16 +641,30 @@ func (a *adding) renewed(objects []unstructured.Unstructured) (bool, string) {
 	return true, fmt.Sprintf("%d replaced", len(a.replaced))
 }
 
-// missingImage is the reference of an image that a pod of the extension can't get, or "". Those that were given are there by now.
+// stuckPatience is how long pods that could not get an image before have to be replaced by others.
+const stuckPatience = 2 * time.Minute
+
+// missingImage is the reference of an image that a pod of the extension can't get, or "". Those that were given are there by now. In the
+// namespace garden are pods of others' admissions, too: of these only new ones count.
 func (a *adding) missingImage(objects []unstructured.Unstructured) string {
+	own := regexp.MustCompile("^(runtime-extension-" + regexp.QuoteMeta(a.Name) + "|extension-" + regexp.QuoteMeta(a.Name) + "-[a-z0-9]{5})$")
 	for _, pod := range podsOf(objects) {
-		if !strings.Contains(pod.Namespace, a.Name) && pod.Namespace != "garden" {
+		isOwn := own.MatchString(pod.Namespace)
+		if !isOwn && pod.Namespace != "garden" || a.stuck.Has(pod.UID) && (!isOwn || a.Now().Sub(a.began) < stuckPatience) {
 			continue
 		}
-		for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			if waiting := container.State.Waiting; waiting != nil && !standsForAny(a.given, container.Image) && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}, waiting.Reason) {
-				return container.Image
-			}
+		if image := lackingImage(&pod, a.given); image != "" {
+			return image
+		}
+	}
+	return ""
+}
+
+// lackingImage is the reference of an image that a pod can't get, other than those that were given, or "".
+func lackingImage(pod *corev1.Pod, given []string) string {
+	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if waiting := container.State.Waiting; waiting != nil && !standsForAny(given, container.Image) && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName"}, waiting.Reason) {
+			return container.Image
 		}
 	}
 	return ""

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
@@ -291,6 +292,13 @@ func TestAnImageThatNobodyGaveIsNamed(t *testing.T) {
 	g.Expect(a.missingImage(all)).To(Equal("example.com/not-foo"))
 	a.given = []string{"not-foo"}
 	g.Expect(a.missingImage(all)).To(BeEmpty(), "it has been given meanwhile")
+	a.given, a.began, a.stuck = nil, time.Unix(0, 0), sets.New(all[1].GetUID())
+	a.Now = func() time.Time { return time.Unix(60, 0) }
+	g.Expect(a.missingImage(all)).To(BeEmpty(), "another one may take the place of this pod")
+	a.Now = func() time.Time { return time.Unix(180, 0) }
+	g.Expect(a.missingImage(all)).NotTo(BeEmpty())
+	all[1].SetNamespace("garden")
+	g.Expect(a.missingImage(all)).To(BeEmpty(), "it may be of another extension")
 	for reference, name := range map[string]string{
 		"example.com/a/b:v1":              "a/b",
 		"localhost:5000/a@sha256:0123":    "a",
