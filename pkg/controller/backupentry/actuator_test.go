@@ -196,7 +196,9 @@ func TestDelete(t *testing.T) {
 
 	t.Run("works for a force-deleted shoot, whose namespace is gone", func(t *testing.T) {
 		g := NewWithT(t)
-		e := newEnv(t, newEntry(entryName, bucket, "", withFinalizer), newSecret(entryName))
+		e := newEnv(t, newEntry(entryName, bucket, "", withFinalizer, func(entry *extensionsv1alpha1.BackupEntry) {
+			entry.Annotations = map[string]string{"confirmation.gardener.cloud/force-deletion": "true"}
+		}), newSecret(entryName))
 		e.writeSnapshots(filepath.Join(bucket, entryName))
 		e.delete(e.entry(entryName))
 

@@ -356,6 +356,10 @@ func TestWhatMayBeWrittenIsDeletedThoughTheFirstReconcileFails(t *testing.T) {
 
 			g.Expect(s.reconcile(t)).NotTo(Succeed())
 			g.Expect(s.patches).To(Equal(1), "what is saved is not saved again")
+
+			s.updates.err = nil
+			g.Expect(s.Delete(t.Context(), s.attempt())).To(Succeed())
+			g.Expect(s.updates.removed).To(HaveLen(1))
 		})
 	}
 }

@@ -72,13 +72,15 @@ func bastionSpecs(cluster func() *shoot) {
 			bastion.Spec.Ingress = []extensionsv1alpha1.BastionIngressPolicy{{IPBlock: networkingv1.IPBlock{CIDR: nobody}}}
 			metav1.SetMetaDataAnnotation(&bastion.ObjectMeta, v1beta1constants.GardenerOperation, v1beta1constants.GardenerOperationReconcile)
 		})
-		Eventually(func() error {
+		dial := func() error {
 			conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 			if err == nil {
 				_ = conn.Close()
 			}
 			return err
-		}).Should(HaveOccurred())
+		}
+		Eventually(dial).Should(HaveOccurred())
+		Consistently(dial, 3*time.Second).Should(HaveOccurred())
 
 		By("leaving nothing behind")
 		landscape.DeleteAndWait(ctx, l.Client, bastion)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/netip"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -55,10 +56,12 @@ func loadBalancerSpecs(cluster func() *shoot) func() *corev1.Service {
 
 	It("refuse who is not in the source ranges of the Service", func(ctx SpecContext) {
 		change(ctx, s.client, service, func() { service.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} })
-		Eventually(func() error {
+		fetch := func() error {
 			_, err := probe.Fetch(ctx, url(service), "")
 			return err
-		}).Should(HaveOccurred())
+		}
+		Eventually(fetch).Should(HaveOccurred())
+		Consistently(fetch, 3*time.Second).Should(HaveOccurred())
 		change(ctx, s.client, service, func() { service.Spec.LoadBalancerSourceRanges = []string{ourselves} })
 		s.eventuallyAnswers(ctx, service, poolOne, poolTwo)
 		change(ctx, s.client, service, func() { service.Spec.LoadBalancerSourceRanges = nil })

@@ -310,7 +310,10 @@ var _ = Describe("machines in the seed", Ordered, func() {
 		Consistently(ctx, func() int { return readsOf("/secrets") }, time.Second).Should(BeZero(), "it is not tried hot")
 
 		s.delete(ctx)
-		Eventually(ctx, hasCode).Should(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			hasCode(g)
+			g.Expect(s.infra.Status.LastOperation.Type).To(Equal(gardencorev1beta1.LastOperationTypeDelete))
+		}).Should(Succeed())
 		s.shoot.Annotations = map[string]string{"confirmation.gardener.cloud/force-deletion": "true"}
 		s.setCluster(ctx)
 		// gardenlet asks for it again.

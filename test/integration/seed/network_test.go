@@ -5,6 +5,8 @@
 package seed_test
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -87,6 +89,6 @@ var _ = Describe("The network of the seed", Ordered, func() {
 		Eventually(hosts).Should(ConsistOf("*.other.local.gardener.cloud 172.18.255.1"), "one that somebody deletes comes back")
 		Expect(seed.Delete(ctx, ingress)).To(Succeed())
 		Expect(seed.DeleteAllOf(ctx, &extensionsv1alpha1.DNSRecord{}, client.InNamespace(shootNamespace))).To(Succeed())
-		Consistently(hosts).Should(BeEmpty())
+		Consistently(hosts, 2*time.Second, 100*time.Millisecond).Should(BeEmpty())
 	})
 })
