@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +49,8 @@ const (
 	LabelBastion = "bastion"
 	// AnnotationUserData is the hash of the user data with which a Pod was made.
 	AnnotationUserData = "local.provider.extensions.gardener.cloud/user-data"
+	// AnnotationImage is the image with which a Pod was made. A webhook may have put another in its place.
+	AnnotationImage = "local.provider.extensions.gardener.cloud/image"
 
 	sshPort      = 22
 	userDataKey  = "userdata"
@@ -305,8 +306,7 @@ func isOutdated(pod, wanted *corev1.Pod) bool {
 	if machine.HasEnded(pod) || pod.Annotations[AnnotationUserData] != wanted.Annotations[AnnotationUserData] {
 		return true
 	}
-	hasImage := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Image == wanted.Spec.Containers[0].Image })
-	return podProblem(pod) != "" && !hasImage
+	return podProblem(pod) != "" && pod.Annotations[AnnotationImage] != wanted.Annotations[AnnotationImage]
 }
 
 // Restore implements reconciler.Actuator.
@@ -543,7 +543,7 @@ func (h *host) pod(key client.ObjectKey) *corev1.Pod {
 		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium}}}
 	}
 	meta := h.meta(key)
-	meta.Annotations = map[string]string{AnnotationUserData: utils.ComputeSHA256Hex(h.userData)[:16]}
+	meta.Annotations = map[string]string{AnnotationUserData: utils.ComputeSHA256Hex(h.userData)[:16], AnnotationImage: h.image.reference}
 	return &corev1.Pod{
 		ObjectMeta: meta,
 		Spec: corev1.PodSpec{

@@ -169,7 +169,7 @@ func TestAPodIsReplacedWhen(t *testing.T) {
 			g := NewWithT(t)
 			e := newEnv(t, newBastion(), newCluster(t, testProfile())).ready()
 			pod := e.pod()
-			pod.Spec.Containers[0].Image = tt.image
+			pod.Spec.Containers[0].Image, pod.Annotations[AnnotationImage] = tt.image, tt.image
 			g.Expect(e.Update(t.Context(), pod)).To(Succeed())
 			pod.Status = tt.status
 			g.Expect(e.Status().Update(t.Context(), pod)).To(Succeed())
@@ -503,5 +503,19 @@ func TestABastionFromBeforeTheKubeconfig(t *testing.T) {
 			e.machines, e.machineNamespace = e.WithWatch, namespace
 			g.Expect(e.left()).To(BeEmpty())
 		})
+	}
+}
+
+// TestAPodWhoseImageAWebhookHasChangedStays has a registry's mirror in the image that the API server answers with.
+func TestAPodWhoseImageAWebhookHasChangedStays(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnv(t, newBastion(), newCluster(t, testProfile()))
+	e.mustReconcile()
+	pod := e.pod()
+	pod.Spec.Containers[0].Image = "mirror.example.org/" + pod.Spec.Containers[0].Image
+	g.Expect(e.Update(t.Context(), pod)).To(Succeed())
+	for range 2 {
+		e.mustReconcile()
+		g.Expect(e.written).NotTo(ContainElement("delete Pod"))
 	}
 }

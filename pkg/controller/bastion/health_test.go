@@ -98,9 +98,9 @@ func TestOnlyAnAddressOrAHostnameIsTold(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutContainersIsOutdated(t *testing.T) {
+func TestAPodOfAnotherProgramIsOutdated(t *testing.T) {
 	wanted := readyPod("True")
-	wanted.Spec.Containers = []corev1.Container{{Image: "node:1"}}
+	wanted.Annotations = map[string]string{AnnotationImage: "node:1"}
 	NewWithT(t).Expect(isOutdated(podIn(corev1.ContainerState{}), wanted)).To(BeTrue())
 }
 

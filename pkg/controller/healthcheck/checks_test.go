@@ -181,3 +181,13 @@ func TestNodes(t *testing.T) {
 		f.Expect(f.condition(&extensionsv1alpha1.Worker{}, everyNode).Status).To(Equal(gardencorev1beta1.ConditionFalse))
 	})
 }
+
+func TestTheSameFailedMachineIsNamedWhateverTheOrder(t *testing.T) {
+	g := NewWithT(t)
+	failed := func(name string) machinev1alpha1.MachineDeployment {
+		d := machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		d.Status.FailedMachines = []*machinev1alpha1.MachineSummary{{Name: "machine-of-" + name}}
+		return d
+	}
+	g.Expect(failedMachine(failed("b"), failed("a"))).To(HavePrefix("machine machine-of-a failed"))
+}

@@ -513,7 +513,9 @@ func nodesHealth(deployments []machinev1alpha1.MachineDeployment, machines []mac
 	return healthy()
 }
 
+// failedMachine returns the first of the machines that failed. The cache has the deployments in any order.
 func failedMachine(deployments ...machinev1alpha1.MachineDeployment) string {
+	deployments = slices.SortedFunc(slices.Values(deployments), func(a, b machinev1alpha1.MachineDeployment) int { return cmp.Compare(a.Name, b.Name) })
 	for _, deployment := range deployments {
 		for _, machine := range deployment.Status.FailedMachines {
 			return fmt.Sprintf("machine %s failed: %s", machine.Name, machine.LastOperation.Description)

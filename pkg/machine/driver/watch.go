@@ -81,14 +81,18 @@ func watchOnce[T client.Object](ctx context.Context, c client.WithWatch, key cli
 		return false, err
 	}
 	_, err = watchtools.UntilWithoutRetry(ctx, watcher, func(event watch.Event) (bool, error) {
-		var current T
-		switch event.Type {
-		case watch.Error:
+		var gone T
+		switch current, ok := event.Object.(T); {
+		case event.Type == watch.Error:
 			return false, apierrors.FromObject(event.Object)
-		case watch.Added, watch.Modified:
-			current = event.Object.(T)
+		case event.Type == watch.Bookmark:
+			return false, nil
+		case !ok: // The server may be a user's.
+			return false, fmt.Errorf("the server sent a %T", event.Object)
+		case event.Type != watch.Deleted:
+			return ended(current), nil
 		}
-		return ended(current), nil
+		return ended(gone), nil
 	})
 	return err == nil, err
 }

@@ -87,6 +87,9 @@ func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, g
 		if pool.Minimum < 0 {
 			return nil, problem(pool, "a minimum of %d Nodes: it is at least zero", pool.Minimum)
 		}
+		if size := sizeOf(pool); size > metadataMax {
+			return nil, problem(pool, "its labels, annotations and taints have %d bytes: with more than %d, Nodes are not served", size, metadataMax)
+		}
 		if total += int64(pool.Minimum); total > nodesMax {
 			return nil, problem(pool, "with it, the shoot has %d Nodes: more than %d are not served", total, nodesMax)
 		}
@@ -116,6 +119,22 @@ func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, g
 		}
 	}
 	return groups, nil
+}
+
+// metadataMax leaves room for the rest of a Node within cachedMax.
+const metadataMax = cachedMax / 2
+
+// sizeOf is how many bytes labels, annotations and taints of a pool's Nodes have.
+func sizeOf(pool extensionsv1alpha1.WorkerPool) (size int) {
+	for _, texts := range []map[string]string{pool.Labels, pool.Annotations} {
+		for key, value := range texts {
+			size += len(key) + len(value)
+		}
+	}
+	for _, taint := range pool.Taints {
+		size += taint.Size()
+	}
+	return size
 }
 
 func problem(pool extensionsv1alpha1.WorkerPool, format string, args ...any) error {

@@ -5,6 +5,7 @@
 package nodes
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -172,9 +173,12 @@ func TestGroupsOfMistakes(t *testing.T) {
 		"a machine type that is not there": {testWorker(1, func(p *extensionsv1alpha1.WorkerPool) { p.MachineType = "huge" }), testCluster(), `CloudProfile mock has no machine type "huge"`, []gardencorev1beta1.ErrorCode{gardencorev1beta1.ErrorConfigurationProblem}},
 		"fewer than no Nodes":              {testWorker(-1), testCluster(), "minimum of -1", []gardencorev1beta1.ErrorCode{gardencorev1beta1.ErrorConfigurationProblem}},
 		"more Nodes than are served":       {huge, testCluster(), "2000000001 Nodes", []gardencorev1beta1.ErrorCode{gardencorev1beta1.ErrorConfigurationProblem}},
-		"no Secret of the node agent":      {testWorker(1, func(p *extensionsv1alpha1.WorkerPool) { p.NodeAgentSecretName = nil }), testCluster(), "node-agent secret name", nil},
-		"no CloudProfile":                  {testWorker(1), noProfile, "no CloudProfile", nil},
-		"no Cluster":                       {testWorker(1), nil, "no shoot", nil},
+		"annotations that no Node can have": {testWorker(1, func(p *extensionsv1alpha1.WorkerPool) {
+			p.Annotations = map[string]string{"a": strings.Repeat("x", 40<<10)}
+		}), testCluster(), "more than 32768", []gardencorev1beta1.ErrorCode{gardencorev1beta1.ErrorConfigurationProblem}},
+		"no Secret of the node agent": {testWorker(1, func(p *extensionsv1alpha1.WorkerPool) { p.NodeAgentSecretName = nil }), testCluster(), "node-agent secret name", nil},
+		"no CloudProfile":             {testWorker(1), noProfile, "no CloudProfile", nil},
+		"no Cluster":                  {testWorker(1), nil, "no shoot", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

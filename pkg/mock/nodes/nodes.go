@@ -54,6 +54,9 @@ func (s *shoot) plan() {
 	s.missing, s.surplus = map[string]*group{}, sets.New[string]()
 	for _, obj := range s.nodes.GetStore().List() {
 		node := obj.(*corev1.Node)
+		if node.Labels == nil {
+			continue // It is too large to be served.
+		}
 		name := node.Labels[LabelGroup]
 		if byGroup[name] = append(byGroup[name], existingOf(node)); s.groups[name] == nil {
 			s.surplus.Insert(node.Name)
