@@ -140,11 +140,11 @@ func (r *Reconciler[T]) wait(ctx context.Context, op *Operation[T], err *reconci
 }
 
 // begin is when the operation was asked for; zero if Gardener did not say.
-func (op *Operation[T]) begin() time.Time {
-	if op.Type == gardencorev1beta1.LastOperationTypeDelete {
-		return op.Object.GetDeletionTimestamp().Time
+func (o *Operation[T]) begin() time.Time {
+	if o.Type == gardencorev1beta1.LastOperationTypeDelete {
+		return o.Object.GetDeletionTimestamp().Time
 	}
-	return Requested(op.Object)
+	return Requested(o.Object)
 }
 
 // quiet is for how much longer an operation may wait without a word. Of a reconcile the status would say meanwhile that the

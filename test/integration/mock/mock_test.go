@@ -110,14 +110,14 @@ var _ = Describe("Objects of type mock", Ordered, func() {
 	})
 
 	It("of failed shoots and other types are left alone", func(ctx SpecContext) {
-		failed := forShoot(failedNamespace, "failed")
+		failed := stopped(forShoot(failedNamespace, "failed"))
 		local := forShoot(shootNamespace, "local")[3].(*extensionsv1alpha1.Infrastructure)
 		local.Spec.Type = "local"
 		create(ctx, append(failed, local)...)
 		after := forAll(shootNamespace, "after-failed", shoot)
 		create(ctx, after...)
 		eventuallySucceed(ctx, after...)
-		for _, obj := range append(stopped(failed), local) {
+		for _, obj := range append(failed, local) {
 			Expect(get(ctx, obj)()).To(HaveField("Finalizers", BeEmpty()), describe(obj))
 		}
 		remove(ctx, append(append(failed, local), after...)...)
