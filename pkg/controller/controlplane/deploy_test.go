@@ -179,7 +179,7 @@ func TestCloudControllerWorksUntilKubeAPIServerIsGone(t *testing.T) {
 		c.setShoot(hibernate, func(shoot *gardencorev1beta1.Shoot) {
 			shoot.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateFailed}
 		})
-		g.Expect(c.mustReconcile().RequeueAfter).To(BeZero(), "it is looked at again once the shoot is repaired")
+		g.Expect(c.mustReconcile().RequeueAfter).To(BeZero(), "the Cluster tells when the shoot is repaired")
 		c.setShoot(hibernate)
 		apiServer.Spec.Replicas = new(int32(0))
 		g.Expect(c.Update(t.Context(), apiServer)).To(Succeed())

@@ -103,7 +103,7 @@ func TestWithMachinesInAnotherCluster(t *testing.T) {
 	g.Expect(e.requests).NotTo(ContainElement("status Infrastructure"), "an empty one is gone soon, so nothing is said about it")
 	e.clock.SetTime(e.clock.Now().Add(time.Hour))
 	for range 2 {
-		g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: reconciler.RetryMistake}), "what takes long is looked at seldom")
+		g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: reconciler.RetryMistake}), "the longer it takes, the longer is the pause")
 		infra := e.infrastructure()
 		g.Expect(infra.Status.LastError).To(BeNil(), "waiting is no failure")
 		g.Expect(infra.Status.LastOperation.Description).To(Equal("namespace " + remoteNamespace + " of the machines is still being deleted, its status tells why"))
@@ -137,7 +137,7 @@ func TestAnotherClusterDoesNotSayHowOftenItIsAsked(t *testing.T) {
 	e.delete()
 	e.clock.SetTime(e.clock.Now().Add(time.Hour))
 	for range 2 {
-		g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: reconciler.RetryMistake}), "what takes long is looked at seldom")
+		g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: reconciler.RetryMistake}), "the longer it takes, the longer is the pause")
 		g.Expect(e.infrastructure().Status.LastOperation.Description).To(ContainSubstring("namespace " + remoteNamespace + " of the machines"))
 	}
 }

@@ -187,14 +187,19 @@ var _ = Describe("Fake nodes", func() {
 		w.Spec.Pools[0].KubernetesVersion = new("1.37.0")
 		w.Spec.Pools[0].NodeAgentSecretName = new("gardener-node-agent-roll-2")
 		Expect(fleet.Apply(ctx, logf.Log, w, cluster())).To(Succeed())
-		most := 0
+		most := map[string]int{}
 		Eventually(ctx, func(g Gomega) {
 			list := nodesOf(ctx, "roll")
-			most = max(most, len(list))
+			inZone := map[string]int{}
+			for _, node := range list {
+				zone := node.Labels[corev1.LabelTopologyZone]
+				inZone[zone]++
+				most[zone] = max(most[zone], inZone[zone])
+			}
 			g.Expect(list).To(And(HaveLen(4), HaveEach(HaveField("Status.NodeInfo.KubeletVersion", "v1.37.0"))))
 			g.Expect(names(list)).NotTo(ContainElement(BeElementOf(names(before))))
 		}).Should(Succeed())
-		Expect(most).To(BeNumerically("<=", 6), "one more than wanted is allowed, and its successor may come before the one that it replaces is gone")
+		Expect(most).To(And(HaveLen(2), HaveEach(BeNumerically("<=", 3))), "of each zone two are wanted, and one more is allowed")
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(env.Client.Get(ctx, client.ObjectKeyFromObject(deploy), deploy)).To(Succeed())
 			g.Expect(deploy).To(beHealthy(health.CheckDeployment))

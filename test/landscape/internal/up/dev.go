@@ -92,8 +92,12 @@ func (l Landscape) round(ctx context.Context, edit []string, deployed map[string
 		return err
 	}
 	defer unlock()
-	if gardener, err := l.lastGardener(); err != nil || gardener != l.Gardener {
-		return errors.Join(err, fmt.Errorf("make up has deployed another Gardener (%s) meanwhile: end this with ctrl-C, and run make dev again", cmp.Or(gardener, "the pinned release")))
+	gardener, err := l.lastGardener()
+	if err != nil {
+		return err
+	}
+	if gardener != l.Gardener {
+		return fmt.Errorf("make up has deployed another Gardener (%s) meanwhile: end this with ctrl-C, and run make dev again", cmp.Or(gardener, "the pinned release"))
 	}
 	var change change
 	again := "edit the files again"
