@@ -15,6 +15,7 @@ import (
 
 func TestTheMachineImageIsBuiltByTheEngineThatThereIs(t *testing.T) {
 	const image = repository + "/gardener-extension-provider-local/machine:v1"
+	const arguments = " --tag " + image + " --build-arg REGISTRY=registry.local.gardener.cloud:5001 /context"
 	for _, test := range []struct {
 		name      string
 		programs  []string
@@ -23,11 +24,15 @@ func TestTheMachineImageIsBuiltByTheEngineThatThereIs(t *testing.T) {
 	}{
 		{
 			name: "Docker", programs: []string{"docker", "podman"},
-			log: "docker build --tag " + image + " --build-arg REGISTRY=registry.local.gardener.cloud:5001 /context\ndocker push " + image + "\n",
+			log: "docker buildx version\ndocker buildx build --load" + arguments + "\ndocker push " + image + "\n",
+		},
+		{
+			name: "Docker without buildx", programs: []string{"docker"}, env: []string{"BROKEN=buildx version"},
+			log: "docker buildx version\ndocker build" + arguments + "\ndocker push " + image + "\n",
 		},
 		{
 			name: "podman, which has to be told that the registry speaks plain HTTP", programs: []string{"podman"},
-			log: "podman build --tag " + image + " --build-arg REGISTRY=registry.local.gardener.cloud:5001 /context\npodman push --tls-verify=false " + image + "\n",
+			log: "podman build" + arguments + "\npodman push --tls-verify=false " + image + "\n",
 		},
 		{
 			name: "the one that is asked for, for another platform", programs: []string{"docker", "podman"}, env: []string{"CONTAINER_ENGINE=podman", "PLATFORMS=linux/arm64"},
@@ -38,15 +43,15 @@ func TestTheMachineImageIsBuiltByTheEngineThatThereIs(t *testing.T) {
 			log: "docker tag mine:1 " + image + "\ndocker push " + image + "\n",
 		},
 		{name: "none", says: "which takes Docker or podman"},
-		{name: "nothing that is pushed when it can't be built", programs: []string{"docker"}, env: []string{"BROKEN=build"},
-			log: "docker build --tag " + image + " --build-arg REGISTRY=registry.local.gardener.cloud:5001 /context\n", says: ""},
+		{name: "nothing that is pushed when it can't be built", programs: []string{"docker"}, env: []string{"BROKEN=buildx build"},
+			log: "docker buildx version\ndocker buildx build --load" + arguments + "\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)
 			bin := t.TempDir()
 			log := filepath.Join(bin, "log")
 			for _, program := range test.programs {
-				stub := "#!/bin/bash\necho \"${0##*/} $*\" >>" + log + "\n[[ $1 != \"${BROKEN:-}\" ]]\n"
+				stub := "#!/bin/bash\necho \"${0##*/} $*\" >>" + log + "\n[[ \"$1 $2\" != \"${BROKEN:-}\" ]]\n"
 				g.Expect(os.WriteFile(filepath.Join(bin, program), []byte(stub), 0o700)).To(Succeed()) // #nosec G306 -- a script
 			}
 			for _, program := range []string{"bash", "env", "dirname"} {
@@ -58,7 +63,7 @@ func TestTheMachineImageIsBuiltByTheEngineThatThereIs(t *testing.T) {
 			cmd.Dir = filepath.Join("images", "machine")
 			cmd.Env = append([]string{"PATH=" + bin, "IMAGE=" + image, "BUILD_CONTEXT=/context"}, test.env...)
 			out, err := cmd.CombinedOutput()
-			if test.says != "" || len(test.env) > 0 && test.env[0] == "BROKEN=build" {
+			if test.says != "" || len(test.env) > 0 && test.env[0] == "BROKEN=buildx build" {
 				g.Expect(err).To(HaveOccurred())
 			} else {
 				g.Expect(err).NotTo(HaveOccurred(), string(out))

@@ -140,7 +140,7 @@ func TestKindMapsTheNodePortsThatTheSeedInstanceFixes(t *testing.T) {
 					"nodes share the folders of the buckets")
 			}
 			g.Expect(found.Nodes).To(HaveEach(HaveField("Image", machineBase(t))), "kind's default may be a Kubernetes that Gardener does not support")
-			g.Expect(found.KubeadmConfigPatches).To(ConsistOf(MatchYAML("{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 250}")))
+			g.Expect(found.KubeadmConfigPatches).To(ConsistOf(MatchYAML("{apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 250, failCgroupV1: false}")))
 		})
 	}
 }

@@ -226,6 +226,15 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 			g.Expect(calls).To(ContainElement("docker exec gardener-local-control-plane kubectl get --raw /readyz"), "its API server takes a while")
 			g.Expect(calls).NotTo(ContainElement(MatchRegexp("kind create|network create|docker run|address add|patch|sysctl -qw")), "the rest is there")
 
+			other := "zones"
+			if kind == other {
+				other = "single"
+			}
+			out, calls, err = m.call("up", "--cluster", other)
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(out).To(ContainSubstring("the cluster gardener-local is " + kind + ", not " + other + ": 'make kind-down' deletes it"))
+			g.Expect(calls).NotTo(ContainElement(MatchRegexp("create|delete|docker run|address add|sysctl -qw")))
+
 			out, calls, err = m.call("down")
 			g.Expect(err).NotTo(HaveOccurred(), out)
 			g.Expect(calls).To(ContainElements(HavePrefix("kind delete cluster --name gardener-local"), "docker rm --force --volumes provider-local-registry", "docker network rm kind"))
@@ -255,6 +264,21 @@ func TestAddressesAndLimitsOfOthersStay(t *testing.T) {
 	g.Expect(calls).To(ContainElement(ContainSubstring("address delete 172.18.255.1/32")))
 	g.Expect(calls).NotTo(ContainElement(ContainSubstring("address delete 172.18.255.3/32")))
 	g.Expect(m.read("inotify")).To(Equal("16384\n"))
+}
+
+func TestTheLandscapeKeepsTheLimitThatItNeeds(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	_, _, err := m.call("up")
+	g.Expect(err).NotTo(HaveOccurred())
+	before := filepath.Join(m.root, ".landscape", "before.json")
+	g.Expect(os.Mkdir(filepath.Dir(before), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(before, []byte(`{"sysctls": {"fs/inotify/max_user_instances": "8192", "net/ipv4/ip_forward": "0"}}`), 0o600)).To(Succeed())
+	_, _, err = m.call("down")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(m.read("inotify")).To(Equal("8192\n"))
+	g.Expect(os.ReadFile(before)).To(MatchJSON(`{"sysctls": {"fs/inotify/max_user_instances": "128", "net/ipv4/ip_forward": "0"}}`),
+		"make down restores what was before the cluster")
 }
 
 func TestAMachineWithoutIPv6HasClustersWithIPv4(t *testing.T) {
@@ -503,6 +527,7 @@ func TestNeighboursStay(t *testing.T) {
 }
 
 func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
+	const foreign = "not from this clone: delete it where it was made, or by 'kind delete cluster --name gardener-local'"
 	for _, test := range []struct {
 		name     string
 		programs []string
@@ -524,7 +549,8 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 		{"rootless Docker", []string{"docker", "kind"}, "rootless=[name=seccomp,profile=default name=rootless]", "up", "docker is rootless"},
 		{"a container with the registry's port", []string{"docker", "kind"}, "ports=web 0.0.0.0:80->80/tcp\nkind-registry 127.0.0.1:5001->5000/tcp", "up", "the container kind-registry has port 5001 of this machine, which the registry needs: 'docker stop kind-registry'"},
 		{"a process with the registry's port", []string{"docker", "kind"}, `listeners=LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))`, "up", `stop it and call this again. It is 'LISTEN 0 4096 *:5001 *:* users:(("registry",pid=7,fd=3))'`},
-		{"another cluster", []string{"docker", "kind"}, "clusters=gardener-local", "up --cluster zones", "'make kind-down' deletes it"},
+		{"a cluster of our name that others made", []string{"docker", "kind"}, "clusters=gardener-local", "up", foreign},
+		{"the deletion of such a cluster", []string{"docker", "kind"}, "clusters=gardener-local", "down", foreign},
 		{"no action", nil, "", "", "expected 'up' or 'down'"},
 		{"an unknown kind of cluster", nil, "", "up --cluster large", "expected single, nodes, zones, ipv6, dual-stack or second"},
 		{"an unknown argument", nil, "", "down --force", "unknown argument '--force'"},
@@ -538,7 +564,7 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 			out, calls, err := m.call(strings.Fields(test.args)...)
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(out).To(ContainSubstring(test.says))
-			g.Expect(calls).NotTo(ContainElement(MatchRegexp("create|(docker|podman) run|address add|sysctl")))
+			g.Expect(calls).NotTo(ContainElement(MatchRegexp("create|delete|(docker|podman) run|address add|sysctl")))
 			g.Expect(filepath.Join(m.root, ".kind")).NotTo(BeAnExistingFile(), "nothing is left")
 		})
 	}
