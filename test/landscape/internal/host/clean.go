@@ -53,6 +53,9 @@ func (c Cleaner) EndContainers(ctx context.Context, grace time.Duration) error {
 			_ = syscall.Kill(pid, syscall.SIGTERM)
 		}
 		_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, grace, true, func(context.Context) (bool, error) { return len(pidsBelow(roots)) == 0, nil })
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 	if err := killAll(ctx, 30*time.Second, func() ([]int, error) { thaw(roots); return pidsBelow(roots), nil }); err != nil {
 		return fmt.Errorf("killing the containers: %w", err)

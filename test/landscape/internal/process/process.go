@@ -256,6 +256,9 @@ func (k Keeper) Stop(ctx context.Context, name string, grace time.Duration) erro
 			_, running, err = k.Find(name)
 			return !running, err
 		})
+		if ctx.Err() != nil {
+			return fmt.Errorf("stopping %s: %w", name, ctx.Err())
+		}
 		if err != nil && !wait.Interrupted(err) {
 			return err
 		}

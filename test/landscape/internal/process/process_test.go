@@ -256,6 +256,22 @@ func TestStopKillsWhatIgnoresTheSignal(t *testing.T) {
 	g.Expect(running).To(BeFalse())
 }
 
+func TestStopThatIsInterruptedKillsNothing(t *testing.T) {
+	g := NewWithT(t)
+	keeper := newKeeper(t)
+	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "trap 'echo asked' TERM; echo armed; while :; do sleep 0.05; done"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() string { return keeper.Tail("x", 1) }).Should(Equal("armed"), "the trap has to be set first")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	g.Expect(keeper.Stop(ctx, "x", time.Minute)).To(MatchError(context.Canceled))
+	g.Eventually(func() string { return keeper.Tail("x", 1) }).Should(Equal("asked"), "it may end in good order")
+	_, running, err := keeper.Find("x")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(running).To(BeTrue())
+	g.Expect(keeper.Stop(t.Context(), "x", 100*time.Millisecond)).To(Succeed())
+}
+
 func TestChildrenDoNotHoldOnToWhatTheirStarterWasGiven(t *testing.T) {
 	g := NewWithT(t)
 	reader, writer, err := os.Pipe()

@@ -174,6 +174,9 @@ func (r *Registry) change(w http.ResponseWriter, req *http.Request, repository, 
 	deleted := answer.status == http.StatusAccepted
 	if answer.status == http.StatusCreated || deleted {
 		err := r.journal.add(push{Repository: repository, Reference: reference, MediaType: req.Header.Get("Content-Type"), Body: body, Deleted: deleted})
+		if err == nil {
+			err = r.journal.file.Sync()
+		}
 		if err != nil {
 			r.log.Error("keeping a manifest", "repository", repository, "reference", reference, "error", err)
 			http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -75,7 +75,7 @@ func (l Landscape) deployDebug(ctx context.Context) error {
 			return l.build(progress)(ctx)
 		}},
 		{Name: "deploy", Title: "Skaffold deployed them", Remedy: remedy, Execute: func(ctx context.Context, progress step.Progress) (string, error) {
-			return l.deployChange(ctx, progress, change{module: "extension"}, map[string]string{})
+			return l.deployChange(ctx, progress, change{module: "extension"})
 		}},
 		{Name: "serve", Title: "they serve", Remedy: remedy, Execute: l.serve},
 	})

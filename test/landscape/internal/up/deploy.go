@@ -175,7 +175,7 @@ func (l Landscape) skaffold(ctx context.Context, progress step.Progress, on plac
 		return "", fmt.Errorf("running Skaffold: %w; last lines of %s:\n%s", err, log.Name(), l.Processes().Tail(logName, 15))
 	}
 	if command != "build" {
-		err = l.saveDeployed()
+		err = l.saveDeployed(on)
 	}
 	return "log: " + log.Name(), err
 }

@@ -38,11 +38,11 @@ func (l Landscape) Dev(ctx context.Context) error {
 	if l.Layout.Kind == "" && os.Geteuid() != 0 {
 		return errors.New("the landscape needs root: run sudo make dev")
 	}
-	deployed, err := l.deployed()
-	if err != nil {
-		return fmt.Errorf("there is nothing deployed yet; run make up first: %w", err)
+	if !exists(l.deployedFile(runtimeCluster)) {
+		return errors.New("there is nothing deployed yet; run make up first")
 	}
 	folders := []string{l.Layout.Root}
+	var err error
 	if l.Gardener, err = l.lastGardener(); err != nil {
 		return err
 	}
@@ -54,9 +54,12 @@ func (l Landscape) Dev(ctx context.Context) error {
 		return err
 	}
 	_, _ = fmt.Fprintf(l.Out, "watching %s; end it with ctrl-C\n", strings.Join(folders, " and "))
-	// The first round is for edits since the last make up.
+	// The first round is for what was built and not deployed since, and for edits of what is built.
 	for edit, rounds := []string(nil), 1; ; rounds++ {
-		err := l.round(ctx, edit, deployed)
+		err := l.round(ctx, edit)
+		if err == nil {
+			edit = nil
+		}
 		if l.Layout.Kind == "" && rounds%roundsKept == 0 {
 			err = errors.Join(err, l.dropImages(context.WithoutCancel(ctx)))
 		}
@@ -66,7 +69,8 @@ func (l Landscape) Dev(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case edit = <-edits:
+		case more := <-edits:
+			edit = append(edit, more...)
 		}
 	}
 }
@@ -85,8 +89,8 @@ func (l Landscape) dropImages(ctx context.Context) error {
 	return err
 }
 
-// round builds, deploys and waits for one edit, and notes in deployed what it has deployed.
-func (l Landscape) round(ctx context.Context, edit []string, deployed map[string]string) error {
+// round builds, deploys and waits for one edit.
+func (l Landscape) round(ctx context.Context, edit []string) error {
 	unlock, err := l.lock()
 	if err != nil {
 		return err
@@ -107,11 +111,15 @@ func (l Landscape) round(ctx context.Context, edit []string, deployed map[string
 			if err != nil {
 				return "", err
 			}
+			deployed, err := l.deployed()
+			if err != nil {
+				return "", err
+			}
 			change = changeOf(l.relative(edit), deployed, built)
 			return change.String(), nil
 		}},
 		{Name: "deploy", Title: "Skaffold deployed it", Remedy: again, Execute: func(ctx context.Context, progress step.Progress) (string, error) {
-			return l.deployChange(ctx, progress, change, deployed)
+			return l.deployChange(ctx, progress, change)
 		}},
 		{Name: "serve", Title: "it serves", Remedy: again, Execute: l.serve},
 	}
@@ -134,11 +142,11 @@ func (l Landscape) buildAll(ctx context.Context, progress step.Progress) (map[st
 	if _, err := l.build(progress)(ctx); err != nil {
 		return nil, err
 	}
-	return l.deployed()
+	return l.toDeploy()
 }
 
-// deployed returns the references of all that Skaffold has built, and the images of deployers from a checkout, by their names.
-func (l Landscape) deployed() (map[string]string, error) {
+// toDeploy returns the references of all that Skaffold has built, and the images of deployers from a checkout, by their names.
+func (l Landscape) toDeploy() (map[string]string, error) {
 	all, err := l.builds()
 	if err != nil {
 		return nil, err
@@ -220,8 +228,8 @@ func changeOf(edit []string, deployed, built map[string]string) change {
 	return c
 }
 
-// deployChange deploys the modules of a change and notes what is deployed then.
-func (l Landscape) deployChange(ctx context.Context, progress step.Progress, c change, deployed map[string]string) (string, error) {
+// deployChange deploys the modules of a change.
+func (l Landscape) deployChange(ctx context.Context, progress step.Progress, c change) (string, error) {
 	var modules []string
 	if c.module != "" {
 		if _, err := l.skaffold(ctx, progress, runtimeCluster, "skaffold", "deploy", "--module", c.module, "--build-artifacts", l.artifacts()); err != nil {
@@ -235,9 +243,7 @@ func (l Landscape) deployChange(ctx context.Context, progress step.Progress, c c
 		}
 		modules = append(modules, "gardenlet")
 	}
-	all, err := l.deployed()
-	maps.Copy(deployed, all)
-	return strings.Join(append(modules, "done"), ", "), err
+	return strings.Join(append(modules, "done"), ", "), nil
 }
 
 // serve waits until both instances of the extension, and what is built from a checkout, run as they were built last.

@@ -53,6 +53,27 @@ func TestChangeOf(t *testing.T) {
 	}
 }
 
+func TestWhatWasBuiltIsNotDeployedUntilSkaffoldHasDeployedIt(t *testing.T) {
+	g := NewWithT(t)
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
+	g.Expect(os.MkdirAll(filepath.Dir(l.artifacts()), 0o700)).To(Succeed())
+	g.Expect(os.MkdirAll(filepath.Dir(l.imageValues("gardenlet")), 0o700)).To(Succeed())
+	build := func(tag string) {
+		g.Expect(os.WriteFile(l.artifacts(), []byte(`{"builds":[{"imageName":"x","tag":"`+tag+`"}]}`), 0o600)).To(Succeed())
+		g.Expect(os.WriteFile(l.imageValues("gardenlet"), []byte(tag), 0o600)).To(Succeed())
+	}
+	build("1")
+	g.Expect(l.deployed()).To(BeEmpty())
+	g.Expect(l.saveDeployed(runtimeCluster)).To(Succeed())
+	g.Expect(l.saveDeployed(virtualGarden)).To(Succeed())
+	build("2")
+	g.Expect(l.deployed()).To(HaveKeyWithValue("x", "1"))
+	g.Expect(l.saveDeployed(runtimeCluster)).To(Succeed())
+	g.Expect(l.deployed()).To(And(HaveKeyWithValue("x", "2"), HaveKeyWithValue("gardenlet", "1")))
+	g.Expect(l.saveDeployed(virtualGarden)).To(Succeed())
+	g.Expect(l.deployed()).To(HaveKeyWithValue("gardenlet", "2"))
+}
+
 func TestWatchSourcesSendsWhatAnEditWrote(t *testing.T) {
 	g := NewWithT(t)
 	root := t.TempDir()
@@ -96,7 +117,8 @@ esac
 	for path, content := range map[string]string{
 		l.Layout.Binary("skaffold"):                      skaffold,
 		l.Layout.Module("modules", "programs", "go.mod"): "module github.com/gardener/gardener\n",
-		l.artifacts():                          `{"builds":[{"imageName":"` + gardenInstance + `","tag":"r/a@sha256:0"}]}`,
+		l.artifacts():                          "",
+		l.deployedFile(runtimeCluster):         `{"` + gardenInstance + `":"r/a@sha256:0"}`,
 		l.Layout.State("logs", "skaffold.log"): "",
 		filepath.Join(l.Layout.Root, "broken"): "",
 	} {

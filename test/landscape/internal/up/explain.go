@@ -82,9 +82,26 @@ type explained struct {
 type explainer struct {
 	now      func() time.Time
 	findings []finding
+	// unread is what could not be looked at.
+	unread []error
 }
 
 func (e *explainer) add(f finding) { e.findings = append(e.findings, f) }
+
+// list returns the objects of a kind, and notes an error.
+func (e *explainer) list(ctx context.Context, in *explained, kind schema.GroupVersionKind, options ...client.ListOption) []unstructured.Unstructured {
+	items, err := cluster.List(ctx, in.client, kind, options...)
+	e.note(err)
+	return items
+}
+
+// note notes what could not be looked at, if there is an error, and reports whether there is none.
+func (e *explainer) note(err error) bool {
+	if err != nil {
+		e.unread = append(e.unread, err)
+	}
+	return err == nil
+}
 
 // systemNamespace matches the namespaces of Garden and seed, of their extensions and gateways.
 var systemNamespace = regexp.MustCompile(`^(garden|kube-system|(runtime-|gardener-)?extension-.+|(virtual-garden-)?istio-.+)$`)
@@ -135,13 +152,13 @@ func (l Landscape) Explain(ctx context.Context, target string) error {
 	unhealthy := 0
 	for _, t := range targets {
 		verdict, detail := judge(t.object)
-		each := &explainer{now: l.Now, findings: e.within(controlPlaneOf(t.object))}
+		each := &explainer{now: l.Now, findings: e.within(controlPlaneOf(t.object)), unread: slices.Clone(e.unread)}
 		if verdict != good {
 			each.target(t.object, t.in)
 			each.installations(ctx, t.object, t.in)
 		}
 		l.insideShoot(ctx, each, t.object)
-		if verdict == good && len(each.findings) == 0 {
+		if verdict == good && len(each.findings) == 0 && len(each.unread) == 0 {
 			_, _ = fmt.Fprintf(l.Out, "%s %s is healthy.\n", t.object.GetKind(), nameOf(t.object))
 			continue
 		}
@@ -281,21 +298,22 @@ func (l Landscape) insideShoot(ctx context.Context, e *explainer, target *unstru
 		return
 	}
 	content, err := l.shootKubeconfig(ctx, name)
-	if err != nil {
+	if !e.note(err) {
 		return
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(content)
-	if err != nil {
+	if !e.note(err) {
 		return
 	}
 	in, err := connectWith(config, fmt.Sprintf("<(%s kubeconfig %s)", l.Layout.Binary("landscape"), name), virtualTimeout/4)
-	if err != nil {
+	if !e.note(err) {
 		return
 	}
 	inside := &explainer{now: e.now}
 	inside.nodes(ctx, in, ofShootNode)
 	inside.causes(ctx, in, inShoot)
 	e.findings = append(e.findings, inside.within("")...)
+	e.unread = append(e.unread, inside.unread...)
 }
 
 // target adds what the target itself says, which is the cause if nothing else is found.
@@ -316,9 +334,7 @@ func (e *explainer) installations(ctx context.Context, target *unstructured.Unst
 
 func (e *explainer) nodes(ctx context.Context, in *explained, at depth) {
 	list := &corev1.NodeList{}
-	if err := in.client.List(ctx, list); err != nil {
-		return
-	}
+	e.note(in.client.List(ctx, list))
 	for _, n := range list.Items {
 		for _, c := range n.Status.Conditions {
 			// Others may mean either, as they are not Kubernetes' own.
@@ -333,14 +349,14 @@ func (e *explainer) nodes(ctx context.Context, in *explained, at depth) {
 // causes looks for causes in all namespaces of a cluster. at is the depth of its pods.
 func (e *explainer) causes(ctx context.Context, in *explained, at depth) {
 	claims, pods := &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}
-	if in.client.List(ctx, claims) == nil {
+	if e.note(in.client.List(ctx, claims)) {
 		for _, c := range claims.Items {
 			if c.Status.Phase == corev1.ClaimPending && e.now().Sub(c.CreationTimestamp.Time) > grace {
 				e.add(finding{depth: min(at, ofVolume), since: c.CreationTimestamp.Time, kind: "PersistentVolumeClaim", namespace: c.Namespace, name: c.Name, in: in, what: "has no volume"})
 			}
 		}
 	}
-	if in.client.List(ctx, pods) == nil {
+	if e.note(in.client.List(ctx, pods)) {
 		for i := range pods.Items {
 			e.pod(&pods.Items[i], in, at)
 		}
@@ -404,8 +420,7 @@ var indispensable = []string{
 // workloads adds Deployments and StatefulSets that have no pods.
 func (e *explainer) workloads(ctx context.Context, in *explained, at depth) {
 	for _, kind := range []schema.GroupVersionKind{deployments, statefulSets} {
-		items, _ := cluster.List(ctx, in.client, kind)
-		for _, o := range items {
+		for _, o := range e.list(ctx, in, kind) {
 			f := finding{depth: at, kind: kind.Kind, namespace: o.GetNamespace(), name: o.GetName(), in: in}
 			replicas, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 			if found && replicas == 0 && (!strings.HasPrefix(f.namespace, "shoot--") || slices.Contains(indispensable, o.GetName())) {
@@ -425,7 +440,7 @@ func (e *explainer) workloads(ctx context.Context, in *explained, at depth) {
 
 // objects adds objects that report what Gardener's kinds report, and those that do not go.
 func (e *explainer) objects(ctx context.Context, in *explained, kind schema.GroupVersionKind, at depth, options ...client.ListOption) {
-	items, _ := cluster.List(ctx, in.client, kind, options...)
+	items := e.list(ctx, in, kind, options...)
 	for i := range items {
 		o := &items[i]
 		verdict, detail := judge(o)
@@ -446,8 +461,7 @@ func (e *explainer) objects(ctx context.Context, in *explained, kind schema.Grou
 
 // machines adds Machines that do not run.
 func (e *explainer) machines(ctx context.Context, in *explained) {
-	items, _ := cluster.List(ctx, in.client, machines)
-	for _, o := range items {
+	for _, o := range e.list(ctx, in, machines) {
 		phase, _, _ := unstructured.NestedString(o.Object, "status", "currentStatus", "phase")
 		description, _, _ := unstructured.NestedString(o.Object, "status", "lastOperation", "description")
 		if phase == "Running" || e.now().Sub(o.GetCreationTimestamp().Time) < 2*time.Minute {
@@ -498,6 +512,9 @@ func (e *explainer) print(ctx context.Context, out io.Writer, headline string) {
 			line(more[0], more[1])
 		}
 		line("look", f.command())
+	}
+	if len(e.unread) > 0 {
+		line("unread", fmt.Sprintf("%d lists, so the cause may be another one: %v", len(e.unread), e.unread[0]))
 	}
 	_, _ = fmt.Fprintln(out)
 }

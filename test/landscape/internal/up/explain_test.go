@@ -6,6 +6,8 @@ package up
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,9 +15,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 )
@@ -372,6 +376,21 @@ status: {currentStatus: {phase: Unknown, lastUpdateTime: "2026-01-02T02:57:00Z"}
 		kinds = append(kinds, f.kind)
 	}
 	g.Expect(kinds).To(Equal([]string{"Node", "Machine"}))
+}
+
+func TestExplainSaysWhatItCouldNotLookAt(t *testing.T) {
+	g := NewWithT(t)
+	broken := &explained{client: fakeclient.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("timeout")
+		},
+	}).Build()}
+	e := &explainer{now: func() time.Time { return explainedAt }}
+	e.nodes(t.Context(), broken, ofNode)
+	e.causes(t.Context(), broken, ofPod)
+	out := gbytes.NewBuffer()
+	e.print(t.Context(), out, "Seed local reports no problem yet.")
+	g.Expect(out).To(gbytes.Say(`unread +\d+ lists, so the cause may be another one: timeout`))
 }
 
 func TestExplainShowsTheNewestWarning(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	imagename "github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -352,7 +353,7 @@ func (l Landscape) goFolder(ctx context.Context, what string) (module, folder st
 	// Nothing tells which part of the path is the module's.
 	parts := strings.Split(whole, "/")
 	var errs []error
-	for i := min(3, len(parts)); i <= len(parts); i++ {
+	for i := min(2, len(parts)); i <= len(parts); i++ {
 		folder = path.Join(parts[i:]...)
 		downloaded, err := l.download(ctx, strings.Join(parts[:i], "/")+"@"+version)
 		if err != nil {
@@ -401,8 +402,8 @@ func (a *adding) charts(ctx context.Context, progress step.Progress, object *uns
 			}
 			progress("pushed %s", chart.source)
 			pushed++
-		} else if strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "/") {
-			return "", fmt.Errorf("the chart %s is no folder", folder)
+		} else if _, err := imagename.ParseReference(reference, imagename.StrictValidation); err != nil {
+			return "", fmt.Errorf("the chart %s is neither a folder nor the whole reference of an OCI artifact, such as registry.example/charts/name:v1: %w", folder, err)
 		}
 		fields := slices.DeleteFunc([]string{"spec", "deployment", chart.part, chart.cluster, "helm"}, func(field string) bool { return field == "" })
 		if err := unstructured.SetNestedMap(object.Object, map[string]any{"ociRepository": map[string]any{"ref": reference}}, fields...); err != nil {
@@ -634,7 +635,7 @@ func (a *adding) renewed(objects []unstructured.Unstructured) (bool, string) {
 		if !runsAny(a.given, &pod) {
 			continue
 		}
-		if slices.Contains(a.replaced, pod.UID) || !isReady(&pod) && pod.Status.Phase != corev1.PodSucceeded {
+		if slices.Contains(a.replaced, pod.UID) || !isReady(&pod) && !hasEnded(&pod) {
 			return false, "waiting for pod " + nameOf(&pod)
 		}
 	}

@@ -102,6 +102,19 @@ func TestWhatCannotBeAddedIsRefusedFirst(t *testing.T) {
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("no Extension can have that name")))
 }
 
+func TestAChartIsAFolderOrAWholeReference(t *testing.T) {
+	a := adds(t, Extension{})
+	a.Chart = "charts/mistyped"
+	_, err := a.charts(t.Context(), silent, &unstructured.Unstructured{})
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("the chart charts/mistyped is neither a folder nor the whole reference")))
+	a.Chart = "oci://registry.example/charts/mine:v1"
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	_, err = a.charts(t.Context(), silent, object)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	reference, _, _ := unstructured.NestedString(object.Object, "spec", "deployment", "extension", "helm", "ociRepository", "ref")
+	NewWithT(t).Expect(reference).To(Equal("registry.example/charts/mine:v1"))
+}
+
 func TestAFolderOfACheckoutIsFoundWithItsModule(t *testing.T) {
 	g := NewWithT(t)
 	root := t.TempDir()
@@ -118,12 +131,17 @@ func TestAFolderOfACheckoutIsFoundWithItsModule(t *testing.T) {
 func TestAFolderOfAModuleIsFound(t *testing.T) {
 	g := NewWithT(t)
 	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
-	// A module of this module's, so that it is there already.
-	module, folder, err := l.goFolder(t.Context(), "github.com/spf13/cobra/doc@v1.10.2")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(module).To(HaveSuffix("github.com/spf13/cobra@v1.10.2"))
-	g.Expect(folder).To(Equal("doc"))
-	_, _, err = l.goFolder(t.Context(), "github.com/spf13/cobra/no-such-folder@v1.10.2")
+	// Modules of this module's, so that they are there already.
+	for what, want := range map[string][]string{
+		"github.com/spf13/cobra/doc@v1.10.2": {"github.com/spf13/cobra@v1.10.2", "doc"},
+		"sigs.k8s.io/yaml/kyaml@v1.6.0":      {"sigs.k8s.io/yaml@v1.6.0", "kyaml"},
+	} {
+		module, folder, err := l.goFolder(t.Context(), what)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(module).To(HaveSuffix(want[0]))
+		g.Expect(folder).To(Equal(want[1]))
+	}
+	_, _, err := l.goFolder(t.Context(), "github.com/spf13/cobra/no-such-folder@v1.10.2")
 	g.Expect(err).To(MatchError(ContainSubstring("no module of that version has the folder")))
 }
 

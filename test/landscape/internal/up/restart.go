@@ -116,7 +116,7 @@ func (l Landscape) since() (time.Time, error) {
 func runSince(since time.Time, objects []unstructured.Unstructured) (bool, string) {
 	count := 0
 	for _, pod := range podsOf(objects) {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if hasEnded(&pod) {
 			continue
 		}
 		isOld := func(c corev1.ContainerStatus) bool {
@@ -137,6 +137,11 @@ func podsOf(objects []unstructured.Unstructured) []corev1.Pod {
 		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pods[i])
 	}
 	return pods
+}
+
+// hasEnded reports whether a pod runs no more: what is missing of it is there in another one.
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -165,6 +170,9 @@ func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string
 		{title: "Garden healthy", kind: gardens, reached: healthy},
 		{title: "Seeds healthy", on: virtualGarden, kind: seeds, reached: healthyIfAny},
 		{title: "Shoots healthy", on: virtualGarden, kind: shoots, reached: healthyIfAny},
+	}
+	if state, err := l.wait(ctx, progress, all); err != nil {
+		return state, err
 	}
 	nodes, err := l.nodesReady(ctx, since)
 	if err != nil {

@@ -254,8 +254,16 @@ func (s *scale) disable(ctx context.Context, progress step.Progress) (string, er
 			}
 		}
 	}
-	if err := s.patchExtension(ctx, s.runtime, "99-operator-extension.patch.yaml"); err != nil {
+	// An earlier attempt, or make up, may have reverted it.
+	extension := &unstructured.Unstructured{}
+	extension.SetGroupVersionKind(operatorExtensions)
+	if err := s.runtime.Get(ctx, client.ObjectKey{Name: "provider-local"}, extension); err != nil {
 		return "", err
+	}
+	if done, _ := registers("mockos")([]unstructured.Unstructured{*extension}); done {
+		if err := s.patchExtension(ctx, s.runtime, "99-operator-extension.patch.yaml"); err != nil {
+			return "", err
+		}
 	}
 	configured := configures(mockEnabled)
 	without := func(objects []unstructured.Unstructured) (bool, string) {
@@ -296,7 +304,7 @@ func (s *scale) create(ctx context.Context, c client.Client, i int) error {
 	); err != nil {
 		return err
 	}
-	return c.Create(ctx, shoot)
+	return client.IgnoreAlreadyExists(c.Create(ctx, shoot))
 }
 
 func (s *scale) reconcile(ctx context.Context, c client.Client, i int) error {

@@ -6,6 +6,7 @@ package up
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,7 +51,7 @@ const (
 const secrets = "It has the keys and passwords of all clusters, and everything that is in them: give it to nobody who may not have these."
 
 // fleeting is what is below the state folder and of no use on another machine, or after the processes have ended.
-var fleeting = []string{"containerd", "run", "logs", "before.json", "start.json", "restoring", "gardener"}
+var fleeting = []string{"containerd", "run", "logs", "before.json", "start.json", "restoring"}
 
 var snapshotName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 
@@ -128,29 +129,56 @@ func (l Landscape) save(ctx context.Context, name string, progress step.Progress
 	return fmt.Sprintf("%d parts, %.2f GB; %.2f GB of it new", len(saved.Layers), gigabytes(snapshot.Size(saved)), gigabytes(int64(size(l.Layout.Snapshots())-before))), err
 }
 
-// saveDeployed notes the references of what Skaffold has deployed: what is built next may not be.
-func (l Landscape) saveDeployed() error {
-	deployed, err := l.deployed()
+// saveDeployed notes what Skaffold has deployed there: what is built next may not be.
+func (l Landscape) saveDeployed(on place) error {
+	built, err := l.toDeploy()
 	if err != nil {
 		return err
 	}
-	return layout.WriteFile(l.Layout.State("deployed"), []byte(strings.Join(slices.Collect(maps.Values(deployed)), "\n")), 0o644)
+	maps.DeleteFunc(built, func(name, _ string) bool { return (name == "gardenlet") != (on == virtualGarden) })
+	content, err := json.Marshal(built)
+	if err != nil {
+		return err
+	}
+	return layout.WriteFile(l.deployedFile(on), content, 0o644)
+}
+
+func (l Landscape) deployedFile(on place) string {
+	return l.Layout.State("deployed-" + map[place]string{runtimeCluster: "runtime", virtualGarden: "virtual-garden"}[on] + ".json")
+}
+
+// deployed returns the references that saveDeployed has noted, by their names.
+func (l Landscape) deployed() (map[string]string, error) {
+	all := map[string]string{}
+	for _, on := range []place{runtimeCluster, virtualGarden} {
+		content, err := os.ReadFile(l.deployedFile(on))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = json.Unmarshal(content, &all)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading what is deployed: %w", err)
+		}
+	}
+	return all, nil
 }
 
 // pruneRegistry removes the images of former builds, of this repository and of checkouts of Gardener: only what is deployed is needed.
 func (l Landscape) pruneRegistry() error {
-	deployed, err := l.deployed()
+	built, err := l.toDeploy()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	last, err := os.ReadFile(l.Layout.State("deployed"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	deployed, err := l.deployed()
+	if err != nil {
 		return err
 	}
-	references := strings.Join(append(slices.Collect(maps.Values(deployed)), string(last)), "\n")
+	references := strings.Join(slices.Concat(slices.Collect(maps.Values(built)), slices.Collect(maps.Values(deployed))), "\n")
 	return registry.Prune(l.Layout.Registry(), func(repository, digest string) bool {
 		isBuild := strings.HasPrefix(repository, checkoutFolder+"/") || strings.Contains(references, "/"+repository+":")
 		return !isBuild || strings.Contains(references, digest)

@@ -252,7 +252,7 @@ func TestASnapshotHasNoImagesOfFormerBuilds(t *testing.T) {
 			[]string{"local-skaffold/x:new", "checkout/gardenlet:new", "real/etcd:latest", "charts/theirs:1"}},
 		{"of a checkout that a snapshot has brought", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/gardener": "", ".landscape/skaffold/gardenlet-images.yaml": values},
 			[]string{"local-skaffold/x:new", "checkout/gardenlet:new", "real/etcd:latest", "charts/theirs:1"}},
-		{"but those that run, if the last build was not deployed", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/deployed": "127.0.0.1:5001/local-skaffold/x:t@" + digestOf["local-skaffold/x:old"]},
+		{"but those that run, if the last build was not deployed", map[string]string{".landscape/skaffold/artifacts.json": artifacts, ".landscape/deployed-runtime.json": `{"x":"127.0.0.1:5001/local-skaffold/x:t@` + digestOf["local-skaffold/x:old"] + `"}`},
 			[]string{"local-skaffold/x:old", "local-skaffold/x:new", "real/etcd:latest", "charts/theirs:1"}},
 		{"unless nothing was deployed", map[string]string{".landscape/gardener": ""}, slices.Collect(maps.Keys(digestOf))},
 	} {

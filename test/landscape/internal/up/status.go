@@ -15,6 +15,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
@@ -231,7 +232,8 @@ func (s *section) add(m mark, kind, name, detail string) {
 
 // oneLine makes one line of a text, and cuts off what is longer than that many letters.
 func oneLine(text string, longest int) string {
-	text = strings.Join(strings.Fields(text), " ")
+	// The owner of a shoot writes some of it, and a terminal obeys control characters.
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if letters := []rune(text); len(letters) > longest {
 		return string(letters[:longest]) + "..."
 	}

@@ -217,3 +217,7 @@ func TestSurveyShowsTheRestIfAnAPIServerFails(t *testing.T) {
 	g.Expect(r.marked(bad)).To(ConsistOf(row{bad, "cluster", "virtual garden", "listing the objects of kind Seed: cut off"}))
 	g.Expect(r.marked(good)).To(ConsistOf(HaveField("Kind", "Node")))
 }
+
+func TestOneLineHasNothingThatATerminalObeys(t *testing.T) {
+	NewWithT(t).Expect(oneLine("a\x1b[2J\r\nb\u009bc", 80)).To(Equal("a [2J b c"))
+}
