@@ -29,10 +29,11 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 )
 
-// A new Service takes four requests in the shoot, two of which are Events, and two in the seed.
+// A new Service takes four requests in the shoot, two of which are Events, and two in the seed. The owner of the shoot decides how many
+// there are, so the seed, which all shoots share, is asked less.
 const (
-	cloudControllerQPS   = 200
-	cloudControllerBurst = 400
+	shootQPS, shootBurst                   = 200, 400
+	machineClusterQPS, machineClusterBurst = 20, 200
 )
 
 // newCloudControllerCommand returns the command that serves the Services of type LoadBalancer of one shoot. It is deployed
@@ -100,7 +101,7 @@ func newShootConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return limitCloudController(config), nil
+	return limited(config, shootQPS, shootBurst), nil
 }
 
 // newMachineClusterConfig reads a kubeconfig that a user may have written, so nothing in it is to lead to a file of this
@@ -112,7 +113,7 @@ func newMachineClusterConfig(kubeconfig string, allowedCIDRs []string) (*rest.Co
 		if err != nil {
 			return nil, nil, err
 		}
-		return limitCloudController(config), func(*http.Request) error { return nil }, nil
+		return limited(config, machineClusterQPS, machineClusterBurst), func(*http.Request) error { return nil }, nil
 	}
 
 	allowed, err := configv1alpha1.ParseCIDRs(allowedCIDRs)
@@ -127,7 +128,7 @@ func newMachineClusterConfig(kubeconfig string, allowedCIDRs []string) (*rest.Co
 	if err != nil {
 		return nil, nil, err
 	}
-	return limitCloudController(config), func(*http.Request) error {
+	return limited(config, machineClusterQPS, machineClusterBurst), func(*http.Request) error {
 		now, err := os.ReadFile(kubeconfig) // #nosec G304 -- the path is the operator's own
 		if err != nil {
 			return err
@@ -139,8 +140,8 @@ func newMachineClusterConfig(kubeconfig string, allowedCIDRs []string) (*rest.Co
 	}, nil
 }
 
-func limitCloudController(config *rest.Config) *rest.Config {
-	config.QPS, config.Burst = cloudControllerQPS, cloudControllerBurst
+func limited(config *rest.Config, qps float32, burst int) *rest.Config {
+	config.QPS, config.Burst = qps, burst
 	config.UserAgent = "provider-local-cloud-controller"
 	return config
 }

@@ -20,9 +20,18 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 )
 
-// ownWritesTTL is how long a write is remembered, at least as long as a cache should take to see it. What is remembered
-// at a time is what was written in that time.
-const ownWritesTTL = 10 * time.Second
+// ttlOf is how long a write is remembered, zero for not at all: at least as long as a cache should take to see it. What is remembered
+// at a time is what was written in that time. By the replicas of a MachineDeployment a hibernation is told from a waking, so these must not
+// be older than the last write however long a watch hangs.
+func ttlOf(kind schema.GroupVersionKind) time.Duration {
+	switch {
+	case kind.Group == extensionsv1alpha1.SchemeGroupVersion.Group:
+		return 10 * time.Second
+	case kind.Group == "machine.sapcloud.io" && kind.Kind == "MachineDeployment":
+		return 2*DefaultWatchTimeout + time.Minute
+	}
+	return 0
+}
 
 const (
 	// conflictsMax is after how many conflicts in a row the API server is asked.
@@ -32,7 +41,7 @@ const (
 )
 
 // NewClient makes the client of an instance (a client.NewClientFunc). It reads as the default one, except that its Get of
-// an extension object returns what this client has written itself if the cache has not seen that yet, and asks the API
+// an extension object or a MachineDeployment returns what this client has written itself if the cache has not seen that yet, and asks the API
 // server after two conflicts in a row: the cache may be far behind, as when a watch hangs.
 //
 // The extension library's reconcilers write an object several times in a reconcile and are then called once more for
@@ -124,7 +133,7 @@ func (c *freshClient) remember(obj client.Object, err error) error {
 	}
 	written := obj.DeepCopyObject().(client.Object)
 	written.SetManagedFields(nil)
-	c.writes.Set(id, written, ownWritesTTL)
+	c.writes.Set(id, written, ttlOf(id.GroupVersionKind))
 	return nil
 }
 
@@ -141,10 +150,10 @@ func newer(a, b client.Object) bool {
 	return err == nil && order > 0
 }
 
-// identify says which object it is, and whether it is one to remember: of the extensions' API, in its own Go type.
+// identify says which object it is, and whether it is one to remember, in its own Go type.
 func (c *freshClient) identify(obj client.Object, key client.ObjectKey) (writtenObject, bool) {
 	gvk, err := c.GroupVersionKindFor(obj)
-	if err != nil || gvk.Group != extensionsv1alpha1.SchemeGroupVersion.Group {
+	if err != nil || ttlOf(gvk) == 0 {
 		return writtenObject{}, false
 	}
 	if typed, err := c.Scheme().New(gvk); err != nil || reflect.TypeOf(typed) != reflect.TypeOf(obj) {

@@ -209,8 +209,11 @@ func TestAWorkerHasItsNodesTakenUpAfterARestart(t *testing.T) {
 	}{
 		"as an earlier run has kept them alive": {nil, nil, []string{"apply a of a"}},
 		"also if its last operation has failed": {func(w *extensionsv1alpha1.Worker) {
-			w.Status.LastOperation = last(create, gardencorev1beta1.LastOperationStateError)
+			w.Status.LastOperation = last(gardencorev1beta1.LastOperationTypeReconcile, gardencorev1beta1.LastOperationStateError)
 		}, nil, []string{"apply a of a"}},
+		"but not if its creation has failed": {func(w *extensionsv1alpha1.Worker) {
+			w.Status.LastOperation = last(create, gardencorev1beta1.LastOperationStateError)
+		}, nil, nil},
 		"also if its shoot has failed": {nil, failed, []string{"apply a of a"}},
 		"but has none if the shoot sleeps": {nil, func(shoot *gardencorev1beta1.Shoot) {
 			shoot.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: new(true)}

@@ -103,14 +103,23 @@ func migrateWorker(_ context.Context, r *kindReconciler, _ *operation, obj *exte
 }
 
 // isForgotten reports whether an earlier run of the program has kept the fake Nodes of a Worker alive, and this one does not yet. A
-// Worker that never was reconciled will be, and one that was migrated is that of another seed.
+// Worker that is not created or restored yet may not be to have any, and one that was migrated is that of another seed.
 func (r *kindReconciler) isForgotten(_ context.Context, obj extensionsv1alpha1.Object) bool {
 	w, ok := obj.(*extensionsv1alpha1.Worker)
 	if !ok || r.opts.Nodes == nil || !reconciler.IsOfShoot(w) || w.DeletionTimestamp != nil {
 		return false
 	}
 	last := w.Status.LastOperation
-	return last != nil && last.Type != gardencorev1beta1.LastOperationTypeMigrate && !r.opts.Nodes.Keeps(w)
+	if last == nil {
+		return false
+	}
+	switch last.Type {
+	case gardencorev1beta1.LastOperationTypeMigrate:
+		return false
+	case gardencorev1beta1.LastOperationTypeCreate, gardencorev1beta1.LastOperationTypeRestore:
+		return last.State == gardencorev1beta1.LastOperationStateSucceeded && !r.opts.Nodes.Keeps(w)
+	}
+	return !r.opts.Nodes.Keeps(w)
 }
 
 // remember has the fake Nodes of forgotten Workers kept alive, also those of a shoot that has failed, before next looks at the

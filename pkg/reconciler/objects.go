@@ -246,10 +246,12 @@ func (o *Operation[T]) DeleteAll(ctx context.Context, t Target, list client.Obje
 		if last.gone {
 			return nil, nil
 		}
-		if left, err = t.list(ctx, list, last.deleted, client.InNamespace(namespace), labels); err != nil {
+		isSeen := false
+		if left, isSeen, err = t.list(ctx, list, last.deleted, client.InNamespace(namespace), labels); err != nil {
 			return nil, explain("listing", err)
 		}
-		o.written.set(id, version{deleted: true, gone: len(left) == 0 && t.Cache == nil})
+		// A cache that has not seen them yet says nothing of whether they are gone.
+		o.written.set(id, version{deleted: isSeen || len(left) == 0, gone: len(left) == 0 && t.Cache == nil})
 		if !slices.ContainsFunc(left, func(obj client.Object) bool { return obj.GetDeletionTimestamp() == nil && !o.hasDeleted(t, obj) }) {
 			return left, nil
 		}
@@ -267,21 +269,22 @@ func (o *Operation[T]) DeleteAll(ctx context.Context, t Target, list client.Obje
 	return left, nil
 }
 
-// list lists objects. Unless it is confirmed already, the API server is asked if the cache has none.
-func (t Target) list(ctx context.Context, list client.ObjectList, confirmed bool, opts ...client.ListOption) (out []client.Object, err error) {
+// list lists objects. Unless it is confirmed already, the API server is asked if the cache has none: then they are not seen yet.
+func (t Target) list(ctx context.Context, list client.ObjectList, confirmed bool, opts ...client.ListOption) (out []client.Object, isSeen bool, err error) {
 	if err := t.reader().List(ctx, list, opts...); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if meta.LenList(list) == 0 && t.Cache != nil && t.Live != nil && !confirmed {
+	isSeen = meta.LenList(list) > 0
+	if !isSeen && t.Cache != nil && t.Live != nil && !confirmed {
 		if err := t.Live.List(ctx, list, opts...); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		out = append(out, item.(client.Object))
 		return nil
 	})
-	return out, err
+	return out, isSeen, err
 }
 
 // hasDeleted reports whether the operation has deleted this very object.

@@ -304,7 +304,7 @@ func TestDeleteAllTakesOneRequestHoweverManyThereAre(t *testing.T) {
 				t.Cache = newTestCluster(c.t)
 				return t
 			},
-			sent: []string{"list", "delete all"}, left: 3,
+			sent: []string{"list", "delete all"}, again: []string{"list"}, end: []string{"list"}, left: 3,
 		},
 		"if nobody wants to know the rest": {
 			target: func(c *cluster) Target { return c.target().WithoutState() },

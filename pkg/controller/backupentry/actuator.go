@@ -189,7 +189,7 @@ func (a *actuator) writeSecret(ctx context.Context, op *attempt) error {
 		backup.FillEtcdSecret(secret, entry, a.HostPath)
 		return nil
 	})
-	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || errors.Is(err, errOfAnother) {
+	if hasNoNamespace(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || errors.Is(err, errOfAnother) {
 		return nil
 	}
 	if err != nil {
@@ -197,6 +197,12 @@ func (a *actuator) writeSecret(ctx context.Context, op *attempt) error {
 	}
 	a.made.Add(entry.Name, asItIs(secret))
 	return nil
+}
+
+// hasNoNamespace tells that there is no namespace from a Secret that is gone just then.
+func hasNoNamespace(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces"
 }
 
 // checkOwner returns errOfAnother if a Secret that is there belongs to another entry, and that is younger.

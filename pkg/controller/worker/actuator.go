@@ -271,13 +271,6 @@ func (a *actuator) observe(ctx context.Context, namespace string) (*observed, er
 	return out, nil
 }
 
-// asleep reports whether no machine is wanted of any deployment, as after a hibernation. If there are none, they are new, and need no
-// waking.
-func (o *observed) asleep() bool {
-	isWanted := func(d machinev1alpha1.MachineDeployment) bool { return d.Spec.Replicas != 0 }
-	return len(o.deployments.Items) > 0 && !slices.ContainsFunc(o.deployments.Items, isWanted)
-}
-
 // isRequested reports whether Gardener has asked for what is done now, or has since the MachineDeployments were deployed last. Else
 // it is a retry, or a machine has woken the Worker.
 func isRequested(w *extensionsv1alpha1.Worker, asked bool) bool {
@@ -289,7 +282,7 @@ func isRequested(w *extensionsv1alpha1.Worker, asked bool) bool {
 // MachineDeployments. The time at which these were deployed last is then older than what asked for the operation.
 func isStart(w *extensionsv1alpha1.Worker, asked bool) bool {
 	last := w.Status.LastOperation
-	return isRequested(w, asked) || last == nil || last.State == gardencorev1beta1.LastOperationStateSucceeded
+	return isRequested(w, asked) || last != nil && last.State == gardencorev1beta1.LastOperationStateSucceeded
 }
 
 // bindDriver allows the machine driver to make Pods and Services. It shares the ServiceAccount of machine-controller-manager, and
@@ -385,11 +378,7 @@ func (a *actuator) deployDeployments(ctx context.Context, op *operation, machine
 		}
 	}
 
-	scale := scaling{
-		hibernated: hibernated, autoscaled: extensionsv1alpha1helper.ClusterAutoscalerRequired(w.Spec.Pools),
-		// After a migration the cache may have some of the restored deployments yet, such as those without machines.
-		awake: !hibernated && op.Type != gardencorev1beta1.LastOperationTypeRestore && existing.asleep(),
-	}
+	scale := scaling{hibernated: hibernated, autoscaled: extensionsv1alpha1helper.ClusterAutoscalerRequired(w.Spec.Pools)}
 	out := make([]machinev1alpha1.MachineDeployment, len(machines))
 	var tasks []flow.TaskFn
 	for i := range machines {
@@ -407,16 +396,16 @@ func (a *actuator) deployDeployments(ctx context.Context, op *operation, machine
 
 // scaling decides about replicas.
 type scaling struct {
-	hibernated, autoscaled, awake bool
+	hibernated, autoscaled bool
 }
 
 // replicas returns how many machines are wanted. Between minimum and maximum that is cluster-autoscaler's matter, if there
-// is one, but for a deployment that is new and for all after a hibernation.
+// is one, but for a deployment that is new.
 func (s scaling) replicas(current *machinev1alpha1.MachineDeployment, want *worker.MachineDeployment) int32 {
 	switch {
 	case s.hibernated:
 		return 0
-	case !s.autoscaled, current.UID == "", s.awake:
+	case !s.autoscaled, current.UID == "":
 		return want.Minimum
 	default:
 		return min(max(current.Spec.Replicas, want.Minimum), want.Maximum)
@@ -709,7 +698,12 @@ func (a *actuator) isUpdating(ctx context.Context, w *extensionsv1alpha1.Worker)
 		return false
 	}
 	hashes, err := updatedInPlace(w, cluster, existing.deployments.Items)
-	return beingUpdated(existing.machines.Items) > 0 || err == nil && !maps.Equal(hashes, inPlaceHashes(w))
+	// The condition of a machine that has been updated stays.
+	machines := slices.DeleteFunc(slices.Clone(existing.machines.Items), func(m machinev1alpha1.Machine) bool {
+		condition := worker.GetMachineCondition(&m, machinev1alpha1.NodeInPlaceUpdate)
+		return condition != nil && condition.Reason == machinev1alpha1.UpdateSuccessful
+	})
+	return beingUpdated(machines) > 0 || err == nil && !maps.Equal(hashes, inPlaceHashes(w))
 }
 
 // Restore implements reconciler.Actuator.
@@ -731,7 +725,11 @@ func (a *actuator) restore(ctx context.Context, op *operation) error {
 	}
 	if live.Status.MachineDeploymentsLastUpdateTime != nil {
 		w.Status.MachineDeploymentsLastUpdateTime = live.Status.MachineDeploymentsLastUpdateTime
-		return nil
+		if !isRequested(w, false) || op.Cluster.IsHibernated() {
+			return nil
+		}
+		// gardenlet has begun anew, and scales it down as long as no MachineDeployment has a status.
+		return a.scaleMachineControllerManager(ctx, w.Namespace, 1)
 	}
 	// The library would wrap these errors.
 	machines, err := a.machinesOf(w, op.Cluster, nil)

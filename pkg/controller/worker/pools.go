@@ -39,8 +39,9 @@ import (
 type pool struct {
 	extensionsv1alpha1.WorkerPool
 	image *localv1alpha1.MachineImage
-	// capacity is what a Node of the pool has.
+	// capacity is what a Node of the pool has, gpu how many GPUs its machine type has.
 	capacity corev1.ResourceList
+	gpu      resource.Quantity
 	// providerSpec is for the machine driver.
 	providerSpec localv1alpha1.MachineProviderSpec
 	// hash changes if the machines of the pool have to be replaced, or updated in place.
@@ -96,7 +97,7 @@ func (o *Options) machinesOf(w *extensionsv1alpha1.Worker, cluster *extensionclu
 		if spec.Volume != nil {
 			volumeSize = spec.Volume.Size
 		}
-		p.capacity = machine.Capacity(machineType, volumeSize, o.GPUResourceName)
+		p.capacity, p.gpu = machine.Capacity(machineType, volumeSize, o.GPUResourceName), machineType.GPU
 		if err := o.setProviderSpec(p, w, infrastructure, cluster.Shoot().Namespace); err != nil {
 			return nil, err
 		}
@@ -310,6 +311,10 @@ func (p *pool) class(w *extensionsv1alpha1.Worker, name, zone string, providerSp
 		template.VirtualCapacity = p.NodeTemplate.VirtualCapacity
 	}
 	maps.Copy(template.Capacity, p.capacity)
+	if _, ok := template.Capacity["gpu"]; ok {
+		// gardenlet's is from when the pool was made.
+		template.Capacity["gpu"] = p.gpu
+	}
 	return &machinev1alpha1.MachineClass{
 		ObjectMeta:           metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: map[string]string{v1beta1constants.LabelWorkerPool: p.Name}},
 		Provider:             machine.Provider,

@@ -92,6 +92,15 @@ func sharedBackups() *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: []byte(`{"apiVersion":"local.provider.extensions.gardener.cloud/v1alpha1","kind":"WorkerConfig","sharedBackupBuckets":true}`)}
 }
 
+func TestTheGPUsOfANodeThatIsToComeAreThoseOfTheMachineType(t *testing.T) {
+	g := NewWithT(t)
+	in := newInput(t)
+	full(in)
+	in.profile.Spec.MachineTypes[0].GPU = resource.MustParse("2")
+	g.Expect(in.mustRender(t)[0].class.NodeTemplate.Capacity).To(And(
+		HaveKeyWithValue(corev1.ResourceName("gpu"), resource.MustParse("2")), HaveKeyWithValue(corev1.ResourceName("nvidia.com/gpu"), resource.MustParse("2"))))
+}
+
 func TestASharedFolderOfBackupsIsTheInstances(t *testing.T) {
 	g := NewWithT(t)
 	in := newInput(t)

@@ -564,6 +564,12 @@ func TestUpdatesInPlace(t *testing.T) {
 	c.mustReconcile()
 	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 	g.Expect(c.worker().Status.InPlaceUpdates.WorkerPoolToHashMap["b"]).NotTo(Equal(hashes["b"]))
+
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+	setReason(machinev1alpha1.UpdateSuccessful)
+	c.restart()
+	c.mustReconcile()
+	g.Expect(c.requests).To(BeEmpty(), "machines keep the condition of their update")
 }
 
 func TestAnUpdateInPlaceGoesOnThoughTheCacheIsBehind(t *testing.T) {

@@ -6,6 +6,7 @@ package worker
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -74,6 +75,21 @@ func TestARestorationBringsMachinesBackOnce(t *testing.T) {
 	c.mustReconcile()
 	g.Expect(c.outcome()).To(HavePrefix("Succeeded: "))
 	g.Expect(c.worker().Annotations).NotTo(HaveKey("gardener.cloud/operation"))
+}
+
+func TestARestorationThatIsAskedForAgainStartsItsManagerAgain(t *testing.T) {
+	g := NewWithT(t)
+	c := newSeed(t, restored(t))
+	c.mustReconcile()
+	// As gardenlet does, whose flow has begun anew before machine-controller-manager had written a status.
+	c.scaleManager(0)
+	c.mustReconcile()
+	g.Expect(*c.manager().Spec.Replicas).To(BeZero(), "nobody has asked")
+	c.clock.Step(time.Minute)
+	c.ask("restore")
+	c.mustReconcile()
+	g.Expect(*c.manager().Spec.Replicas).To(BeEquivalentTo(1))
+	g.Expect(c.replicas()).To(HaveKeyWithValue("a-z1", int32(3)))
 }
 
 func TestARestorationOfAHibernatedShootStartsNobody(t *testing.T) {

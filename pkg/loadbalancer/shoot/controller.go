@@ -63,6 +63,8 @@ const (
 	// patience is how long a user hears nothing of a Service that waits for its address, or for its deletion. The controller
 	// in pkg/controller/service takes a tenth of a second.
 	patience = 5 * time.Second
+	// settle is how long a machine's events are gathered: an address may be another pod's soon, so no longer.
+	settle = 200 * time.Millisecond
 	// retryWaiting is when a Service is reconciled that waits, should no event tell of a change.
 	retryWaiting = 10 * time.Minute
 	// cacheSyncTimeout is how long the process waits for the caches of the shoot before it ends. After hours without its control plane, its
@@ -142,7 +144,7 @@ func addController(mgr manager.Manager, seed crcluster.Cluster, opts Options) er
 		// The Events API of events.k8s.io counts events of one reason as one, whatever their messages say.
 		events: mgr.GetEventRecorderFor(eventSource), //nolint:staticcheck // See above.
 	}
-	wakeAll, wakeServed := handler.EnqueueRequestsFromMapFunc(r.all), handler.EnqueueRequestsFromMapFunc(ofSeed)
+	wakeAll, wakeServed := r.wakeAll(), handler.EnqueueRequestsFromMapFunc(ofSeed)
 	return builder.ControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.ConcurrentSyncs,
@@ -218,8 +220,28 @@ func ofPod(p *corev1.Pod) any {
 	return []any{p.UID, p.Spec.NodeName, machine.HasEnded(p), p.Status.PodIPs, p.DeletionTimestamp}
 }
 
+// wakeAll reconciles every Service that is served, once for all events that come together.
+func (r *reconciler) wakeAll() handler.EventHandler {
+	wake := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		for _, request := range r.all(ctx) {
+			queue.AddAfter(request, settle)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, _ event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			wake(ctx, queue)
+		},
+		UpdateFunc: func(ctx context.Context, _ event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			wake(ctx, queue)
+		},
+		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			wake(ctx, queue)
+		},
+	}
+}
+
 // all returns every Service that is served.
-func (r *reconciler) all(ctx context.Context, _ client.Object) (out []reconcile.Request) {
+func (r *reconciler) all(ctx context.Context) (out []reconcile.Request) {
 	list := &corev1.ServiceList{}
 	if err := r.shoot.List(ctx, list); err != nil {
 		return nil // A cache has no errors.
@@ -303,8 +325,43 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, err
 }
 
-// ensure brings the seed in line with a Service, and the status of the Service in line with the seed.
+// ensure serves a Service. One that can't be served as it is keeps what it has in the seed, but no address that is no machine's any more:
+// it may be another shoot's by now.
 func (r *reconciler) ensure(ctx context.Context, service *corev1.Service) error {
+	err := r.serve(ctx, service)
+	if err != nil {
+		err = errors.Join(err, r.prune(ctx, service))
+	}
+	return err
+}
+
+// prune removes addresses that are no machine's from the EndpointSlices of a Service.
+func (r *reconciler) prune(ctx context.Context, service *corev1.Service) error {
+	backends, err := r.backends(ctx)
+	if err != nil {
+		return err
+	}
+	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
+		existing, err := get[discoveryv1.EndpointSlice](ctx, r.seed, r.inSeed(sliceName(nameOf(service.UID), family)))
+		if err != nil {
+			return err
+		}
+		if existing == nil || !isFor(existing, service) {
+			continue
+		}
+		pruned := existing.DeepCopy()
+		pruned.Endpoints = slices.DeleteFunc(pruned.Endpoints, func(e discoveryv1.Endpoint) bool {
+			return !slices.ContainsFunc(backends, func(b backend) bool { return slices.Equal(e.Addresses, []string{b.addresses[family].String()}) })
+		})
+		if _, err := r.apply(ctx, existing, pruned, service); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve brings the seed in line with a Service, and the status of the Service in line with the seed.
+func (r *reconciler) serve(ctx context.Context, service *corev1.Service) error {
 	// With the finalizer first, nothing is left in the seed whatever happens.
 	service, err := r.patch(ctx, service, func(s *corev1.Service) { controllerutil.AddFinalizer(s, finalizer) })
 	if err != nil {
@@ -324,14 +381,8 @@ func (r *reconciler) ensure(ctx context.Context, service *corev1.Service) error 
 	if err != nil {
 		return err
 	}
-	if existing == nil {
-		served := &corev1.ServiceList{}
-		if err := r.seed.List(ctx, served, client.InNamespace(r.namespace), client.HasLabels{LabelUID}); err != nil {
-			return err
-		}
-		if len(served.Items) >= maxServices {
-			return waiting{error: fmt.Errorf("the shoot has %d load balancers already, which are all that it may have: delete another one", len(served.Items))}
-		}
+	if err := r.checkBounds(ctx, existing, seed); err != nil {
+		return err
 	}
 	if existing != nil && isFor(existing, service) && mustBeReplaced(existing, seed) {
 		return errors.Join(r.delete(ctx, existing), waiting{errors.New("the seed's Service is replaced"), time.Now()})
@@ -366,6 +417,28 @@ func (r *reconciler) ensure(ctx context.Context, service *corev1.Service) error 
 		return wait
 	case changed || patched != service:
 		r.events.Event(service, corev1.EventTypeNormal, "EnsuredLoadBalancer", "Ensured load balancer")
+	}
+	return nil
+}
+
+// checkBounds refuses what would be too much for all load balancers of the shoot.
+func (r *reconciler) checkBounds(ctx context.Context, existing, desired *corev1.Service) error {
+	served := &corev1.ServiceList{}
+	if err := r.seed.List(ctx, served, client.InNamespace(r.namespace), client.HasLabels{LabelUID}); err != nil {
+		return err
+	}
+	others, total := 0, rules(desired)
+	for i := range served.Items {
+		if other := &served.Items[i]; other.Name != desired.Name {
+			others++
+			total += rules(other)
+		}
+	}
+	switch {
+	case existing == nil && others >= maxServices:
+		return waiting{error: fmt.Errorf("the shoot has %d load balancers already, which are all that it may have: delete another one", others)}
+	case total > maxRules && (existing == nil || rules(desired) > rules(existing)):
+		return waiting{error: fmt.Errorf("all load balancers of the shoot may have %d rules, one for each port and source range, and these would be %d: use fewer ports or ranges", maxRules, total)}
 	}
 	return nil
 }

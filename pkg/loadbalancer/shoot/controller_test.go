@@ -7,6 +7,7 @@ package shoot
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -55,6 +56,48 @@ func TestAShootHasABoundedNumberOfLoadBalancers(t *testing.T) {
 
 	b.seed.show(others[1:]...)
 	g.Expect(b.mustReconcile()).To(Equal([]string{"create services", "create endpointslices"}))
+}
+
+func TestAShootHasABoundedNumberOfRules(t *testing.T) {
+	g := NewWithT(t)
+	many := func(s *corev1.Service) {
+		s.Spec.Ports = slices.Repeat(s.Spec.Ports, maxRules/2)
+		s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8", "172.16.0.0/12"}
+	}
+	b := newBench(t, newService(many))
+	other := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lb-other", Labels: map[string]string{LabelUID: "other"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	b.seed.show(other)
+	g.Expect(b.mustReconcile()).To(BeEmpty())
+	g.Expect(b.reasons()).To(Equal([]string{"SyncLoadBalancerFailed"}))
+
+	b.seed.show()
+	g.Expect(b.mustReconcile()).To(Equal([]string{"create services", "create endpointslices"}))
+	b.seed.show(other, b.inTheSeed())
+	b.shoot.show(newNode("a"), newService(many, func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }))
+	g.Expect(b.mustReconcile()).To(Equal([]string{"patch services", "patch endpointslices"}), "fewer rules than it has are fine")
+}
+
+func TestAServiceThatCanNotBeServedLeadsToNoAddressThatIsNoMachines(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench(t, newService())
+	b.mustReconcile()
+	b.catchUp()
+	slice := &discoveryv1.EndpointSlice{}
+	endpoints := func() []discoveryv1.Endpoint {
+		g.Expect(b.seed.Get(b.t.Context(), b.inSeed(seedName+"-ipv4"), slice)).To(Succeed())
+		return slice.Endpoints
+	}
+	g.Expect(endpoints()).To(HaveLen(1))
+	broken := newService(func(s *corev1.Service) { s.Spec.LoadBalancerIP = "x" })
+	b.shoot.show(newNode("a"), broken)
+	g.Expect(b.mustReconcile()).To(BeEmpty(), "it keeps what it has")
+	b.shoot.show(broken)
+	g.Expect(b.mustReconcile()).To(Equal([]string{"patch endpointslices"}))
+	g.Expect(endpoints()).To(BeEmpty())
+	g.Expect(slice.Ports).NotTo(BeEmpty())
 }
 
 func TestAServiceWithoutMachinesIsTold(t *testing.T) {
@@ -359,7 +402,7 @@ func TestEventsThatMatter(t *testing.T) {
 	g.Expect(b.ofEndpoints(t.Context(), slice)).To(BeEmpty(), "it does not matter where they are")
 	b.shoot.show(newService(func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }))
 	g.Expect(b.ofEndpoints(t.Context(), slice)).To(Equal(of))
-	g.Expect(b.all(t.Context(), nil)).To(Equal(of))
+	g.Expect(b.all(t.Context())).To(Equal(of))
 	g.Expect(ofSeed(t.Context(), &corev1.Service{})).To(BeEmpty())
 
 	g.Expect(ofNode(newNode("a", func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }))).To(Equal(ofNode(newNode("a"))))

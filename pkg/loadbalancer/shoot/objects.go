@@ -120,10 +120,6 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 		return nil, waiting{error: fmt.Errorf("the source ranges of Service %s: %w", client.ObjectKeyFromObject(service), err)}
 	}
 	out := loadbalancer.CloseFamilies(ranges.StringSlice(), service.Spec.IPFamilies...)
-	if rules := len(out) * len(service.Spec.Ports); rules > maxRules {
-		return nil, waiting{error: fmt.Errorf("the %d source ranges of Service %s are too many for its %d ports: at most %d rules are made, one for each port and range",
-			len(out), client.ObjectKeyFromObject(service), len(service.Spec.Ports), maxRules)}
-	}
 	slices.Sort(out)
 	return out, nil
 }
@@ -131,12 +127,17 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 const (
 	// maxRanges is how many source ranges a Service may have.
 	maxRanges = 256
-	// maxRules is how many it may have for all of its ports: each is a rule on each node of the seed.
+	// maxRules is how many pairs of a port and a source range all Services of a shoot may have: each is a rule on each node of the seed.
 	maxRules = 4096
 	// maxServices is how many Services of a shoot are served: each has an address of the seed's Services, of which all control planes
 	// need some.
 	maxServices = 256
 )
+
+// rules returns how many rules each node of the seed has for a Service.
+func rules(service *corev1.Service) int {
+	return len(service.Spec.Ports) * max(1, len(service.Spec.LoadBalancerSourceRanges))
+}
 
 // mustBeReplaced reports whether an existing Service can't be changed into the desired one: its first family stays for good.
 func mustBeReplaced(existing, desired *corev1.Service) bool {

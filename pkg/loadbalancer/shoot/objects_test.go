@@ -194,10 +194,6 @@ func TestAServiceThatCannotBeServedIsAMistake(t *testing.T) {
 		},
 		"with an address that is a text of any length": func(s *corev1.Service) { s.Spec.LoadBalancerIP = strings.Repeat("a", 1<<20) },
 		"with an address with a zone of any length":    func(s *corev1.Service) { s.Spec.LoadBalancerIP = "fe80::1%" + strings.Repeat("a", 1<<20) },
-		"with more rules than nodes should have": func(s *corev1.Service) {
-			s.Spec.Ports = slices.Repeat(s.Spec.Ports, maxRules/2+1)
-			s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8", "172.16.0.0/12"}
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := desiredService(nil, newService(change), namespace, false, false)

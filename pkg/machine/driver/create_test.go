@@ -129,7 +129,7 @@ func TestCreateMachineRefuses(t *testing.T) {
 		{"a name that no Node can have", func(r *mcmdriver.CreateMachineRequest) { r.Machine.Name = "a.b" }, codes.InvalidArgument, "machine-a.b cannot be the name of a Node"},
 		{"credentials that lead elsewhere", func(r *mcmdriver.CreateMachineRequest) {
 			r.MachineClass = newClass(func(s *localv1alpha1.MachineProviderSpec) { s.Namespace = "infra-" + namespace })
-		}, codes.FailedPrecondition, "namespace infra-shoot--local--local, but the credentials in Secret shoot--local--local/cloudprovider lead to namespace shoot--local--local"},
+		}, codes.InvalidArgument, "namespace infra-shoot--local--local, but the credentials in Secret shoot--local--local/cloudprovider lead to namespace shoot--local--local"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -143,7 +143,7 @@ func TestListMachines(t *testing.T) {
 	pretender.Name = "something"
 	c := newClient(nil,
 		podOf("c"), newUserData(namespace, name, nil), newService(namespace, name),
-		newUserData(namespace, "half-made", nil), newUserData(namespace, long, nil),
+		newPod(namespace, long, &localv1alpha1.MachineProviderSpec{}), newUserData(namespace, long, nil),
 		newPod(namespace, "without-user-data", &localv1alpha1.MachineProviderSpec{}),
 		elsewhere, unlabelled, bastion, pretender,
 		&corev1.Secret{ObjectMeta: objectMeta(namespace, "cloudprovider", "not-user-data")},
@@ -154,7 +154,7 @@ func TestListMachines(t *testing.T) {
 	response, err := list(c)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(response.MachineList).To(Equal(map[string]string{
-		"machine-" + name: name, "machine-half-made": "half-made", machine.PodName(long): long, "machine-without-user-data": "without-user-data",
+		"machine-" + name: name, machine.PodName(long): long, "machine-without-user-data": "without-user-data",
 	}))
 
 	_, err = list(interceptor.NewClient(c, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {

@@ -98,11 +98,11 @@ func (*driver) GetVolumeIDs(context.Context, *mcmdriver.GetVolumeIDsRequest) (*m
 // runs. What it returns is the pod's name, which is the Node's as well, and the pod's addresses. Codes:
 //
 //   - InvalidArgument: the class is not of this provider or its providerSpec is wrong, there is no user data, the Machine's
-//     name is too long, the credentials can't be used, the image's name is malformed, or the API server rejects an object.
+//     name is too long, the credentials can't be used or lead to another namespace than the class, the image's name is malformed, or the API server rejects an object.
 //   - ResourceExhausted: a ResourceQuota is used up, or no node has room for the machine, or kubelet found that out. In the
 //     latter cases the pod stays, and the machine comes up as soon as there is room.
 //   - FailedPrecondition: the image can't be pulled or its container can't be started, which kubelet goes on trying; the
-//     namespace is being deleted; the credentials lead to another namespace than the class.
+//     namespace is being deleted.
 //   - AlreadyExists: something else has the name of the pod, the Secret or the Service.
 //   - Internal: the container ends again and again.
 //   - PermissionDenied, Unauthenticated, NotFound (the namespace): as the API server says.
@@ -249,7 +249,7 @@ func (d *driver) checkFresh(pod *corev1.Pod) error {
 //   - DeadlineExceeded: the pod is still there.
 //   - Aborted: something was replaced by another of its name at the same time.
 //   - Unavailable: the API server can't be reached or asks for patience.
-//   - InvalidArgument, FailedPrecondition: the class is not of this provider, or its credentials don't lead to its machines.
+//   - InvalidArgument: the class is not of this provider, or its credentials don't lead to its machines.
 //   - PermissionDenied, Unauthenticated: as the API server says.
 func (d *driver) DeleteMachine(ctx context.Context, req *mcmdriver.DeleteMachineRequest) (_ *mcmdriver.DeleteMachineResponse, err error) {
 	name, start := req.Machine.Name, time.Now()
@@ -318,8 +318,7 @@ func (d *driver) GetMachineStatus(ctx context.Context, req *mcmdriver.GetMachine
 // and then, and calls DeleteMachine for those of which it has no Machine in its namespace, of whatever class.
 //
 // So the answer has all machines in the namespace of the class's machines, which is that of one shoot: those of other classes
-// as well, as theirs may be gone by now. A Secret with user data but no pod counts as a machine: earlier versions made it first, and
-// left it if they were stopped between the two. Codes: as for GetMachineStatus, but NotFound.
+// as well, as theirs may be gone by now. Codes: as for GetMachineStatus, but NotFound.
 func (d *driver) ListMachines(ctx context.Context, req *mcmdriver.ListMachinesRequest) (_ *mcmdriver.ListMachinesResponse, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -330,17 +329,15 @@ func (d *driver) ListMachines(ctx context.Context, req *mcmdriver.ListMachinesRe
 		return nil, err
 	}
 	machines := map[string]string{}
-	for kind, objectName := range map[string]func(string) string{"Pod": machine.PodName, "Secret": userDataName} {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
-		if err := t.client.List(ctx, list, client.InNamespace(t.namespace), client.MatchingLabels(machine.Selector())); err != nil {
-			return nil, err
-		}
-		for _, obj := range list.Items {
-			// What has another name is none of the driver's.
-			if name := obj.Labels[machine.LabelMachine]; name != "" && obj.Name == objectName(name) {
-				machines[machine.PodName(name)] = name
-			}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := t.client.List(ctx, list, client.InNamespace(t.namespace), client.MatchingLabels(machine.Selector())); err != nil {
+		return nil, err
+	}
+	for _, obj := range list.Items {
+		// What has another name is none of the driver's.
+		if name := obj.Labels[machine.LabelMachine]; name != "" && obj.Name == machine.PodName(name) {
+			machines[obj.Name] = name
 		}
 	}
 	return &mcmdriver.ListMachinesResponse{MachineList: machines}, nil
@@ -367,7 +364,7 @@ func (d *driver) target(ctx context.Context, class *machinev1alpha1.MachineClass
 		return nil, err
 	}
 	if c.Namespace != namespace {
-		return nil, newStatus(codes.FailedPrecondition,
+		return nil, newStatus(codes.InvalidArgument,
 			"MachineClass %s/%s has its machines in namespace %s, but the credentials in Secret %s/%s lead to namespace %s: has their kubeconfig been removed?",
 			class.Namespace, class.Name, namespace, credentials.Namespace, credentials.Name, c.Namespace)
 	}

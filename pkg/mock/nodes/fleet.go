@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -217,15 +218,19 @@ func removeAll(ctx context.Context, c kubernetes.Interface, worker string) error
 	for i := range nodes.Items {
 		names.Insert(nodes.Items[i].Name)
 	}
-	pods, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: isBound})
-	if err != nil {
-		return fmt.Errorf("listing pods: %w", err)
-	}
 	var tasks []flow.TaskFn
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; names.Has(pod.Spec.NodeName) {
-			tasks = append(tasks, func(ctx context.Context) error { return deletePod(ctx, c, pod) })
+	// By pages, and without the rest of a pod: who owns the shoot decides how large they are.
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+	})
+	if err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: isBound}, func(obj runtime.Object) error {
+		if pod := obj.(*corev1.Pod); names.Has(pod.Spec.NodeName) {
+			bare := &corev1.Pod{ObjectMeta: identity(pod)}
+			tasks = append(tasks, func(ctx context.Context) error { return deletePod(ctx, c, bare) })
 		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
 	}
 	if err := flow.ParallelN(parallel, tasks...)(ctx); err != nil {
 		return err

@@ -313,6 +313,10 @@ func (a *addresses) free(prefix netip.Prefix) (netip.Addr, bool) {
 			next = first.Next()
 		}
 		if next != first && prefix.Contains(next) && !a.isUsed(next.String()) {
+			// It is only where to go on, and who owns the shoot decides which ranges Nodes have.
+			if len(a.last) > 2*nodesMax {
+				clear(a.last)
+			}
 			a.last[prefix] = next
 			return next, true
 		}

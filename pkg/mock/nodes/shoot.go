@@ -381,10 +381,16 @@ func identity(obj metav1.Object) metav1.ObjectMeta {
 }
 
 func trimSecret(obj any) (any, error) {
-	if secret, ok := obj.(*corev1.Secret); ok {
-		secret.ManagedFields, secret.Data = nil, nil
+	secret, ok := obj.(*corev1.Secret)
+	if !ok {
+		return obj, nil
 	}
-	return obj, nil
+	out := &corev1.Secret{ObjectMeta: identity(secret)}
+	// Who owns the shoot decides how long it is. gardenlet's has 64 letters.
+	if sum := checksumOf(secret); len(sum) <= 128 {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, nodeagentconfigv1alpha1.AnnotationKeyChecksumDownloadedOperatingSystemConfig, sum)
+	}
+	return out, nil
 }
 
 func (s *shoot) nodeAdded(obj any, before bool) {
