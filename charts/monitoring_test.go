@@ -187,6 +187,8 @@ func TestMonitoringCanBeSwitchedOff(t *testing.T) {
 				HavePrefix("ServiceMonitor"), HavePrefix("PrometheusRule"), HaveSuffix("dashboard"))))
 			g.Expect(kinds(objects(t, "here", with(values(), false, "monitoring", "alerts")))).To(And(
 				ContainElement(HaveSuffix("dashboard")), Not(ContainElement(HavePrefix("PrometheusRule")))))
+			g.Expect(kinds(objects(t, "here", with(values(), false, "metrics", "scrape")))).NotTo(ContainElement(HavePrefix("PrometheusRule")),
+				"an alert for metrics that nobody gets would always fire")
 			g.Expect(kinds(objects(t, "here", with(values(), false, "monitoring", "dashboard")))).To(And(
 				ContainElement(HavePrefix("PrometheusRule")), Not(ContainElement(HaveSuffix("dashboard")))))
 		})

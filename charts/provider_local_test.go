@@ -244,6 +244,16 @@ func TestMemoryIsLimitedAndGoKnows(t *testing.T) {
 	}
 }
 
+func TestAVPACanBeOff(t *testing.T) {
+	for chart, objs := range map[string][]*unstructured.Unstructured{
+		"gardener-extension-provider-local-seed": objects(t, "here", with(seedValues(), "Off", "vpa", "updateMode")),
+		"gardener-extension-admission-local":     admissionObjects(t, "runtime", "here", with(admissionRuntimeValues(), "Off", "vpa", "updateMode")),
+	} {
+		vpa := find[vpaautoscalingv1.VerticalPodAutoscaler](t, objs, "VerticalPodAutoscaler", chart)
+		NewWithT(t).Expect(*vpa.Spec.UpdatePolicy.UpdateMode).To(Equal(vpaautoscalingv1.UpdateModeOff), "which is no boolean")
+	}
+}
+
 func withResources(values, resources map[string]any) map[string]any {
 	if resources == nil {
 		return values

@@ -578,12 +578,12 @@ func (a *actuator) isLeftAlone(ctx context.Context, cp *extensionsv1alpha1.Contr
 		up, err := a.hasKubeAPIServer(ctx, cp.Namespace)
 		return err == nil && !up
 	}
-	cluster, err := a.ShootClusters.Get(ctx, cp.Namespace)
-	if err != nil || cluster.Shoot() == nil || !a.isToHibernate(cluster.Shoot()) {
+	mr, err := a.cached(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: SeedName})
+	if err != nil || mr == nil || mr.Labels[labelHibernation] != hibernating {
 		return false
 	}
-	mr, err := a.cached(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: SeedName})
-	return err == nil && mr != nil && mr.Labels[labelHibernation] == hibernating
+	cluster, err := a.ShootClusters.Get(ctx, cp.Namespace)
+	return err == nil && cluster.Shoot() != nil && a.isToHibernate(cluster.Shoot())
 }
 
 // lookAgain has ControlPlanes looked at again that are done, but whose shoot is being hibernated. As with the generic

@@ -47,8 +47,8 @@ type SetupOptions struct {
 	Metrics *metrics.DNS
 }
 
-// AddToManager adds the Provider that writes records for CoreDNS and, unless told otherwise, the Server that deploys
-// CoreDNS.
+// AddToManager adds the Provider that writes records for CoreDNS, and the Server that allows it to and, unless told otherwise,
+// deploys CoreDNS.
 func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 	options := Options{
 		SetupOptions: opts,
@@ -59,8 +59,8 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 		Log:          mgr.GetLogger().WithName("coredns"),
 	}
 	provider := New(options)
-	if err := mgr.Add(provider); err != nil || !*opts.DNS.CoreDNS.Deploy {
-		return provider, err
+	if err := mgr.Add(provider); err != nil {
+		return nil, err
 	}
 	return provider, (&Server{options}).AddToManager(mgr)
 }

@@ -41,8 +41,8 @@ const (
 	classSeed = "seed"
 )
 
-// Server is a controller that ensures that one CoreDNS is in the cluster, though several instances may be, and that this
-// instance may write to it. It deploys by ManagedResources of class seed in namespace garden, which the garbage collector
+// Server is a controller that ensures that one CoreDNS is in the cluster, though several instances may be, unless somebody else deploys
+// it, and that this instance may write to it. It deploys by ManagedResources of class seed in namespace garden, which the garbage collector
 // removes when the Namespaces of all instances that use them are gone.
 type Server struct {
 	Options
@@ -76,8 +76,10 @@ func (s *Server) Deploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.deployShared(ctx, owner); err != nil {
-		return fmt.Errorf("deploying CoreDNS: %w", err)
+	if *s.DNS.CoreDNS.Deploy {
+		if err := s.deployShared(ctx, owner); err != nil {
+			return fmt.Errorf("deploying CoreDNS: %w", err)
+		}
 	}
 	if err := s.Writer.Apply(ctx, resources.ManagedResource{
 		Namespace:       v1beta1constants.GardenNamespace,

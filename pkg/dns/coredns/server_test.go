@@ -62,6 +62,7 @@ func newServer(t *testing.T, c client.Client, instance, home, image string) *Ser
 		SetupOptions: SetupOptions{
 			DNS: configv1alpha1.DNSConfiguration{Zones: []string{testZone}, CoreDNS: configv1alpha1.CoreDNSConfiguration{
 				Namespace: "gardener-extension-provider-local-coredns", Image: image, Replicas: new(int32(2)), ClusterIP: "10.4.0.53", PriorityClassName: "gardener-garden-system-200",
+				Deploy: new(true),
 			}},
 			Place: instance, ServiceAccount: types.NamespacedName{Namespace: home, Name: "gardener-extension-provider-local-" + instance},
 			Renderer: renderer, Writer: resources.New(c), Chart: chart.Embedded(components.FS, components.CoreDNS), VPA: true,
@@ -128,6 +129,17 @@ func TestOneCoreDNSServesAllInstancesOfACluster(t *testing.T) {
 		HaveField("Labels", HaveKeyWithValue(LabelDeployedBy, seedNamespace)),
 	))
 	g.Expect(image(g, c)).To(Equal("coredns:2"))
+}
+
+func TestAnInstanceMayWriteToTheCoreDNSThatOthersDeploy(t *testing.T) {
+	g := NewWithT(t)
+	c := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(namespace(seedNamespace)).Build()
+	s := newServer(t, c, "seed", seedNamespace, "")
+	*s.DNS.CoreDNS.Deploy = false
+	g.Expect(s.Deploy(ctx)).To(Succeed())
+	list := &resourcesv1alpha1.ManagedResourceList{}
+	g.Expect(c.List(ctx, list)).To(Succeed())
+	g.Expect(list.Items).To(HaveExactElements(HaveField("Name", s.ownName())))
 }
 
 func TestANewVersionOfTheDeployerIsRolledOut(t *testing.T) {

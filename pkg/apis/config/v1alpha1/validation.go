@@ -375,7 +375,8 @@ func validateSizing(path *field.Path, sizing localv1alpha1.MachineSizing) field.
 
 func validateRegistryMirror(path *field.Path, mirror RegistryMirror) field.ErrorList {
 	return slices.Concat(
-		unless(isHost(mirror.Upstream), field.Invalid(path.Child("upstream"), mirror.Upstream, "must be HOST[:PORT]")),
+		// Gardener takes no IPv6 address here.
+		unless(isHost(mirror.Upstream) && !strings.Contains(mirror.Upstream, "["), field.Invalid(path.Child("upstream"), mirror.Upstream, "must be HOST[:PORT], and no IPv6 address")),
 		validateURL(path.Child("server"), mirror.Server),
 		unless(len(mirror.Hosts) > 0, field.Required(path.Child("hosts"), "name at least one mirror")),
 		each(path.Child("hosts"), mirror.Hosts, validateURL),
