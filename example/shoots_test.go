@@ -141,10 +141,9 @@ func TestTheAdmissionTakesTheExamples(t *testing.T) {
 	for name := range shoots() {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			shoot, _, binding := readShoot(t, name)
+			shoot, _, _ := readShoot(t, name)
 			shoot.Spec.SeedName = new("local")
 			g.Expect(admission.NewShoot(c).Validate(t.Context(), shoot, nil)).To(Succeed())
-			g.Expect(admission.NewCredentialsBinding(c).Validate(t.Context(), binding, nil)).To(Succeed())
 
 			shoot.Spec.Provider.ControlPlaneConfig = &runtime.RawExtension{Raw: []byte(`{"is":"not empty"}`)}
 			g.Expect(admission.NewShoot(c).Validate(t.Context(), shoot, nil)).To(MatchError(ContainSubstring("controlPlaneConfig")))

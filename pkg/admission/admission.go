@@ -29,7 +29,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -125,9 +124,7 @@ func newWebhooks(mgr manager.Manager, reader client.Reader, nodeRanges ...netip.
 		validating("namespacedcloudprofiles", &gardencorev1beta1.NamespacedCloudProfile{}, LabelProvider, NewNamespacedCloudProfile(reader)),
 		// A scheduler and a migration choose the Seed by the subresource.
 		validating("shoots", &gardencorev1beta1.Shoot{}, LabelProvider, NewShoot(reader, nodeRanges...), "binding"),
-		validating("seeds", &gardencorev1beta1.Seed{}, LabelProvider, NewSeed(reader)),
-		validating("credentialsbindings", &securityv1alpha1.CredentialsBinding{}, LabelProvider, NewCredentialsBinding(reader)),
-		validating("secretbindings", &gardencorev1beta1.SecretBinding{}, LabelProvider, NewSecretBinding(reader)),
+		validating("seeds", &gardencorev1beta1.Seed{}, LabelProvider, NewSeed()),
 		validating("workloadidentities", &securityv1alpha1.WorkloadIdentity{}, LabelProvider, NewWorkloadIdentity()),
 		validating("secrets", &corev1.Secret{}, LabelCredentials, NewSecret()),
 		validating("internalsecrets", &gardencorev1beta1.InternalSecret{}, LabelCredentials, NewInternalSecret()),
@@ -193,15 +190,4 @@ func (v *validator[O]) Validate(ctx context.Context, newObj, oldObj client.Objec
 		return fmt.Errorf("%w, and %d more", errs[:maxErrors].ToAggregate(), len(errs)-maxErrors)
 	}
 	return errs.ToAggregate()
-}
-
-// get reads an object. If it does not exist, the list has an error at the path of the reference to it.
-func get(ctx context.Context, reader client.Reader, key client.ObjectKey, obj client.Object, kind string, path *field.Path) (field.ErrorList, error) {
-	switch err := reader.Get(ctx, key, obj); {
-	case apierrors.IsNotFound(err):
-		return field.ErrorList{field.Invalid(path, key.String(), fmt.Sprintf("there is no such %s: create it first", kind))}, nil
-	case err != nil:
-		return nil, fmt.Errorf("%s: reading %s %s: %w", path, kind, key, err)
-	}
-	return nil, nil
 }

@@ -59,8 +59,8 @@ func TestEachWebhookIsCalledForOneKindOfOurTypeAndFailsClosed(t *testing.T) {
 		g.Expect(*webhook.ClientConfig.URL).To(Equal("https://gardener-extension-admission-local.garden.svc:443/validate/" + webhook.Rules[0].Resources[0]))
 	}
 	g.Expect(rules).To(HaveExactElements("core.gardener.cloud/v1beta1/cloudprofiles", "core.gardener.cloud/v1beta1/namespacedcloudprofiles",
-		"core.gardener.cloud/v1beta1/shoots", "core.gardener.cloud/v1beta1/shoots/binding", "core.gardener.cloud/v1beta1/seeds", "security.gardener.cloud/v1alpha1/credentialsbindings",
-		"core.gardener.cloud/v1beta1/secretbindings", "security.gardener.cloud/v1alpha1/workloadidentities", "/v1/secrets", "core.gardener.cloud/v1beta1/internalsecrets"))
+		"core.gardener.cloud/v1beta1/shoots", "core.gardener.cloud/v1beta1/shoots/binding", "core.gardener.cloud/v1beta1/seeds",
+		"security.gardener.cloud/v1alpha1/workloadidentities", "/v1/secrets", "core.gardener.cloud/v1beta1/internalsecrets"))
 
 	g.Expect(configs.MutatingWebhookConfig.Webhooks).To(HaveLen(1))
 	mutating := configs.MutatingWebhookConfig.Webhooks[0]

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
-	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	securityv1alpha1 "github.com/gardener/gardener/pkg/apis/security/v1alpha1"
 	"github.com/gardener/gardener/pkg/client/kubernetes"
@@ -30,11 +28,9 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 )
 
-// hostPathKey is the key of a Secret for backups that says where the buckets are.
-const hostPathKey = "hostPath"
-
-// NewSecret returns the validator for Secrets that bindings of type local refer to; Gardener labels them. A kubeconfig in
-// one tells where machines are: it must be usable, and it must not lead to another API server later.
+// NewSecret returns the validator for Secrets that bindings of type local refer to: Gardener labels them, and has a copy of one checked
+// before a binding may refer to it. A kubeconfig in one tells where machines are: it must be usable, and it must not lead to another API
+// server later.
 func NewSecret() extensionswebhook.Validator {
 	return &validator[corev1.Secret]{func(_ context.Context, secret, old *corev1.Secret) (field.ErrorList, error) {
 		return checkSecret(secret.Data, old.Data), nil
@@ -100,69 +96,6 @@ func NewWorkloadIdentity() extensionswebhook.Validator {
 	}}
 }
 
-// NewCredentialsBinding returns the validator for CredentialsBindings of type local: the Secret must be one that machines
-// can use. From then on Gardener labels the Secret, so that NewSecret checks it.
-//
-// reader reads from the API server. Needed permissions: get on Secrets, InternalSecrets and WorkloadIdentities.
-func NewCredentialsBinding(reader client.Reader) extensionswebhook.Validator {
-	return &validator[securityv1alpha1.CredentialsBinding]{func(ctx context.Context, binding, old *securityv1alpha1.CredentialsBinding) (field.ErrorList, error) {
-		if binding.Provider.Type != localv1alpha1.Type || equality.Semantic.DeepEqual(binding.CredentialsRef, old.CredentialsRef) {
-			return nil, nil
-		}
-		return checkReference(ctx, reader, binding.CredentialsRef, field.NewPath("credentialsRef"))
-	}}
-}
-
-// NewSecretBinding returns the validator for SecretBindings of type local, with the rules for CredentialsBindings.
-//
-// reader reads from the API server. Needed permissions: get on Secrets.
-func NewSecretBinding(reader client.Reader) extensionswebhook.Validator {
-	return &validator[gardencorev1beta1.SecretBinding]{func(ctx context.Context, binding, old *gardencorev1beta1.SecretBinding) (field.ErrorList, error) {
-		if !v1beta1helper.SecretBindingHasType(binding, localv1alpha1.Type) || old.SecretRef.Name != "" && binding.SecretRef == old.SecretRef {
-			return nil, nil
-		}
-		return checkReference(ctx, reader, secretReference(binding), field.NewPath("secretRef"))
-	}}
-}
-
-func secretReference(binding *gardencorev1beta1.SecretBinding) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: binding.SecretRef.Namespace, Name: binding.SecretRef.Name}
-}
-
-// checkReference checks what a binding refers to.
-func checkReference(ctx context.Context, reader client.Reader, ref corev1.ObjectReference, path *field.Path) (field.ErrorList, error) {
-	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	if ref.Kind == "WorkloadIdentity" {
-		identity := &securityv1alpha1.WorkloadIdentity{}
-		errs, err := get(ctx, reader, key, identity, ref.Kind, path)
-		if typ := identity.Spec.TargetSystem.Type; errs == nil && err == nil && typ != localv1alpha1.Type {
-			errs = append(errs, field.Invalid(path, key.String(), fmt.Sprintf("spec.targetSystem.type of the WorkloadIdentity is %q: refer to one of type %s", typ, localv1alpha1.Type)))
-		}
-		return errs, err
-	}
-	data, errs, err := dataOf(ctx, reader, ref, path)
-	for _, problem := range checkCredentials(data, field.NewPath("data")) {
-		errs = append(errs, field.Invalid(path, key.String(), fmt.Sprintf("%s of the %s: %s", problem.Field, ref.Kind, problem.Detail)))
-	}
-	return errs, err
-}
-
-// dataOf returns what is in a Secret or InternalSecret.
-func dataOf(ctx context.Context, reader client.Reader, ref corev1.ObjectReference, path *field.Path) (map[string][]byte, field.ErrorList, error) {
-	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	switch ref.Kind {
-	case "Secret":
-		secret := &corev1.Secret{}
-		missing, err := get(ctx, reader, key, secret, ref.Kind, path)
-		return secret.Data, missing, err
-	case "InternalSecret":
-		secret := &gardencorev1beta1.InternalSecret{}
-		missing, err := get(ctx, reader, key, secret, ref.Kind, path)
-		return secret.Data, missing, err
-	}
-	return nil, nil, nil
-}
-
 // kubeconfigOf returns the kubeconfig in the credentials of a shoot, whose machines are in that cluster; without one they are in the seed.
 func kubeconfigOf(ctx context.Context, reader client.Reader, shoot *gardencorev1beta1.Shoot) ([]byte, error) {
 	var (
@@ -177,24 +110,30 @@ func kubeconfigOf(ctx context.Context, reader client.Reader, shoot *gardencorev1
 	case shoot.Spec.SecretBindingName != nil:
 		binding := &gardencorev1beta1.SecretBinding{}
 		err = reader.Get(ctx, client.ObjectKey{Namespace: shoot.Namespace, Name: *shoot.Spec.SecretBindingName}, binding)
-		ref = secretReference(binding)
+		ref = corev1.ObjectReference{Kind: "Secret", Namespace: binding.SecretRef.Namespace, Name: binding.SecretRef.Name}
 	}
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	data, _, err := dataOf(ctx, reader, ref, field.NewPath("spec", "credentialsBindingName"))
-	return data[kubernetes.KubeConfig], err
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	switch ref.Kind {
+	case "Secret":
+		secret := &corev1.Secret{}
+		err = client.IgnoreNotFound(reader.Get(ctx, key, secret))
+		return secret.Data[kubernetes.KubeConfig], err
+	case "InternalSecret":
+		secret := &gardencorev1beta1.InternalSecret{}
+		err = client.IgnoreNotFound(reader.Get(ctx, key, secret))
+		return secret.Data[kubernetes.KubeConfig], err
+	}
+	return nil, nil
 }
 
-// NewSeed returns the validator for Seeds of type local, and for Seeds whose backups are: there is nothing to configure,
-// credentials of backups name a folder or none, and a local seed says where its nodes are, as machines reach load
-// balancers and registries there.
-//
-// reader reads from the API server. Needed permissions: get on Secrets.
-func NewSeed(reader client.Reader) extensionswebhook.Validator {
-	return &validator[gardencorev1beta1.Seed]{func(ctx context.Context, seed, old *gardencorev1beta1.Seed) (field.ErrorList, error) {
+// NewSeed returns the validator for Seeds of type local, and for Seeds whose backups are: there is nothing to configure, and a local seed
+// says where its nodes are, as machines reach load balancers and registries there.
+func NewSeed() extensionswebhook.Validator {
+	return &validator[gardencorev1beta1.Seed]{func(_ context.Context, seed, old *gardencorev1beta1.Seed) (errs field.ErrorList, _ error) {
 		var (
-			errs              field.ErrorList
 			spec              = field.NewPath("spec")
 			provider, was     = seed.Spec.Provider, old.Spec.Provider
 			noNodes, hadNodes = ptr.Deref(seed.Spec.Networks.Nodes, "") == "", ptr.Deref(old.Spec.Networks.Nodes, "") != ""
@@ -208,27 +147,8 @@ func NewSeed(reader client.Reader) extensionswebhook.Validator {
 			}
 		}
 		if backup := seed.Spec.Backup; backup != nil && backup.Provider == localv1alpha1.Type && !equality.Semantic.DeepEqual(backup, old.Spec.Backup) {
-			found, err := checkBackup(ctx, reader, backup, spec.Child("backup"))
-			return append(errs, found...), err
+			errs = append(errs, validation.Empty(backup.ProviderConfig, spec.Child("backup", "providerConfig"))...)
 		}
 		return errs, nil
 	}}
-}
-
-func checkBackup(ctx context.Context, reader client.Reader, backup *gardencorev1beta1.Backup, at *field.Path) (field.ErrorList, error) {
-	errs := validation.Empty(backup.ProviderConfig, at.Child("providerConfig"))
-	ref := backup.CredentialsRef
-	if ref == nil {
-		return errs, nil
-	}
-	at = at.Child("credentialsRef")
-	data, missing, err := dataOf(ctx, reader, *ref, at)
-	errs = append(errs, missing...)
-	if value, ok := data[hostPathKey]; ok {
-		if p := string(value); !path.IsAbs(p) || path.Clean(p) != p || p == "/" {
-			errs = append(errs, field.Invalid(at, ref.Namespace+"/"+ref.Name, fmt.Sprintf(
-				"data[%s] of the Secret is no absolute path below /: write that of backup.hostPath in the values of the extension, or take it out", hostPathKey)))
-		}
-	}
-	return errs, err
 }

@@ -9,7 +9,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -80,82 +79,28 @@ func TestWorkloadIdentities(t *testing.T) {
 	})
 }
 
-func secretBinding() *gardencorev1beta1.SecretBinding {
-	return &gardencorev1beta1.SecretBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "old"}, Provider: &gardencorev1beta1.SecretBindingProvider{Type: "local"},
-		SecretRef: corev1.SecretReference{Namespace: namespace, Name: "credentials"},
-	}
-}
-
-func TestBindings(t *testing.T) {
-	var (
-		broken   = credentialsSecret(data("kubeconfig", "x"))
-		internal = &gardencorev1beta1.InternalSecret{ObjectMeta: broken.ObjectMeta, Data: broken.Data}
-		ours     = &securityv1alpha1.WorkloadIdentity{ObjectMeta: broken.ObjectMeta, Spec: securityv1alpha1.WorkloadIdentitySpec{TargetSystem: securityv1alpha1.TargetSystem{Type: "local"}}}
-		theirs   = changed(ours, func(w *securityv1alpha1.WorkloadIdentity) { w.Spec.TargetSystem.Type = "other" })
-		to       = func(kind string) *securityv1alpha1.CredentialsBinding {
-			return changed(binding(), func(b *securityv1alpha1.CredentialsBinding) { b.CredentialsRef.Kind = kind })
-		}
-	)
-	run(t, map[string]test[*securityv1alpha1.CredentialsBinding]{
-		"a Secret without kubeconfig":  {validator: NewCredentialsBinding(reader(credentialsSecret(nil))), obj: binding()},
-		"another type":                 {validator: NewCredentialsBinding(silent()), obj: changed(binding(), func(b *securityv1alpha1.CredentialsBinding) { b.Provider.Type = "other" })},
-		"one that is deleted":          {validator: NewCredentialsBinding(silent()), obj: deleted(binding())},
-		"one that stays":               {validator: NewCredentialsBinding(silent()), obj: binding(), old: binding()},
-		"a Secret that is not there":   {validator: NewCredentialsBinding(reader()), obj: binding(), errs: []string{`credentialsRef: Invalid value: "garden-local/credentials": there is no such Secret: create it first`}},
-		"a Secret that can't be read":  {validator: NewCredentialsBinding(silent()), obj: binding(), errs: []string{"credentialsRef: reading Secret garden-local/credentials: no answer"}},
-		"a Secret that can't be used":  {validator: NewCredentialsBinding(reader(broken)), obj: binding(), errs: []string{`credentialsRef: Invalid value: "garden-local/credentials": data[kubeconfig] of the Secret: it can't be used`}},
-		"such an InternalSecret":       {validator: NewCredentialsBinding(reader(internal)), obj: to("InternalSecret"), errs: []string{"data[kubeconfig] of the InternalSecret"}},
-		"a WorkloadIdentity":           {validator: NewCredentialsBinding(reader(ours)), obj: to("WorkloadIdentity")},
-		"a WorkloadIdentity of others": {validator: NewCredentialsBinding(reader(theirs)), obj: to("WorkloadIdentity"), errs: []string{`spec.targetSystem.type of the WorkloadIdentity is "other"`}},
-		"no WorkloadIdentity":          {validator: NewCredentialsBinding(reader()), obj: to("WorkloadIdentity"), errs: []string{"there is no such WorkloadIdentity"}},
-	})
-	run(t, map[string]test[*gardencorev1beta1.SecretBinding]{
-		"a Secret without kubeconfig": {validator: NewSecretBinding(reader(credentialsSecret(nil))), obj: secretBinding()},
-		"no type":                     {validator: NewSecretBinding(silent()), obj: changed(secretBinding(), func(b *gardencorev1beta1.SecretBinding) { b.Provider = nil })},
-		"several types":               {validator: NewSecretBinding(reader(broken)), obj: changed(secretBinding(), func(b *gardencorev1beta1.SecretBinding) { b.Provider.Type = "other,local" }), errs: []string{"secretRef: Invalid value"}},
-		"one that stays":              {validator: NewSecretBinding(silent()), obj: secretBinding(), old: secretBinding()},
-		"a Secret that is not there":  {validator: NewSecretBinding(reader()), obj: secretBinding(), errs: []string{"secretRef: Invalid value"}},
-		"no Secret":                   {validator: NewSecretBinding(reader()), obj: changed(secretBinding(), func(b *gardencorev1beta1.SecretBinding) { b.SecretRef = corev1.SecretReference{} }), errs: []string{"secretRef: Invalid value"}},
-	})
-}
-
 func TestSeeds(t *testing.T) {
 	type s = gardencorev1beta1.Seed
 	var (
 		good = changed(seed(), func(s *s) {
 			s.Spec.Backup = &gardencorev1beta1.Backup{Provider: "local", CredentialsRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: namespace, Name: "credentials"}}
 		})
-		config = raw("X", "")
-		with   = func(pairs ...string) *test[*gardencorev1beta1.Seed] {
-			return &test[*gardencorev1beta1.Seed]{validator: NewSeed(reader(credentialsSecret(data(pairs...)))), obj: good}
-		}
-		v       = NewSeed(reader(credentialsSecret(nil)))
+		config  = raw("X", "")
+		v       = NewSeed()
 		noNodes = changed(good, func(s *s) { s.Spec.Networks.Nodes = nil })
-		failing = func(test *test[*gardencorev1beta1.Seed], errs ...string) test[*gardencorev1beta1.Seed] {
-			test.errs = errs
-			return *test
-		}
 	)
 	run(t, map[string]test[*gardencorev1beta1.Seed]{
-		"a good one":                           {validator: v, obj: good},
-		"no backup":                            {validator: NewSeed(silent()), obj: seed()},
-		"a backup of another type":             {validator: NewSeed(silent()), obj: changed(good, func(s *s) { s.Spec.Backup.Provider, s.Spec.Backup.ProviderConfig = "other", config })},
-		"a seed of another type":               {validator: v, obj: changed(noNodes, func(s *s) { s.Spec.Provider.Type, s.Spec.Provider.ProviderConfig = "other", config })},
-		"one that is deleted":                  {validator: NewSeed(silent()), obj: deleted(noNodes)},
-		"one that stays":                       {validator: NewSeed(silent()), obj: noNodes, old: noNodes},
-		"one from before the rules":            {validator: NewSeed(silent()), obj: changed(noNodes, func(s *s) { s.Spec.Networks.BlockCIDRs = []string{"1.2.3.4/32"} }), old: noNodes},
-		"no nodes":                             {validator: v, obj: noNodes, errs: []string{"spec.networks.nodes: Required value: write the range of the seed's nodes"}},
-		"nodes that go":                        {validator: v, obj: noNodes, old: good, errs: []string{"spec.networks.nodes: Required value"}},
-		"a providerConfig":                     {validator: v, obj: changed(good, func(s *s) { s.Spec.Provider.ProviderConfig = config }), errs: []string{"spec.provider.providerConfig: Forbidden"}},
-		"a providerConfig of the backup":       {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.ProviderConfig = config }), errs: []string{"spec.backup.providerConfig: Forbidden"}},
-		"backups without credentials":          {validator: NewSeed(silent()), obj: changed(good, func(s *s) { s.Spec.Backup.CredentialsRef = nil })},
-		"backups with a WorkloadIdentity":      {validator: NewSeed(silent()), obj: changed(good, func(s *s) { s.Spec.Backup.CredentialsRef.Kind = "WorkloadIdentity" })},
-		"a Secret that is not there":           {validator: NewSeed(reader()), obj: good, errs: []string{"spec.backup.credentialsRef: Invalid value"}},
-		"a Secret that can't be read":          {validator: NewSeed(silent()), obj: good, errs: []string{"spec.backup.credentialsRef: reading Secret"}},
-		"a Secret that names the folder":       *with("hostPath", "/etc/gardener/local-backupbuckets"),
-		"a Secret that names a relative path":  failing(with("hostPath", "buckets"), "spec.backup.credentialsRef: Invalid value", "data[hostPath] of the Secret is no absolute path"),
-		"a Secret that names the root":         failing(with("hostPath", "/"), "is no absolute path below /"),
-		"a Secret that names a path in detour": failing(with("hostPath", "/a/../etc"), "is no absolute path below /"),
+		"a good one":                     {validator: v, obj: good},
+		"no backup":                      {validator: v, obj: seed()},
+		"a backup of another type":       {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.Provider, s.Spec.Backup.ProviderConfig = "other", config })},
+		"a seed of another type":         {validator: v, obj: changed(noNodes, func(s *s) { s.Spec.Provider.Type, s.Spec.Provider.ProviderConfig = "other", config })},
+		"one that is deleted":            {validator: v, obj: deleted(noNodes)},
+		"one that stays":                 {validator: v, obj: noNodes, old: noNodes},
+		"one from before the rules":      {validator: v, obj: changed(noNodes, func(s *s) { s.Spec.Networks.BlockCIDRs = []string{"1.2.3.4/32"} }), old: noNodes},
+		"no nodes":                       {validator: v, obj: noNodes, errs: []string{"spec.networks.nodes: Required value: write the range of the seed's nodes"}},
+		"nodes that go":                  {validator: v, obj: noNodes, old: good, errs: []string{"spec.networks.nodes: Required value"}},
+		"a providerConfig":               {validator: v, obj: changed(good, func(s *s) { s.Spec.Provider.ProviderConfig = config }), errs: []string{"spec.provider.providerConfig: Forbidden"}},
+		"a providerConfig of the backup": {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.ProviderConfig = config }), errs: []string{"spec.backup.providerConfig: Forbidden"}},
+		"backups without credentials":    {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.CredentialsRef = nil })},
 	})
 }

@@ -142,14 +142,6 @@ func FuzzSeed(f *testing.F) {
 	fuzz(f, "validate/seeds", core, "Seed", rests...)
 }
 
-func FuzzCredentialsBinding(f *testing.F) {
-	fuzz(f, "validate/credentialsbindings", security, "CredentialsBinding", `"provider":{"type":"local"},"credentialsRef":{"apiVersion":"v1","kind":"Secret","namespace":"garden-local","name":"a"}`)
-}
-
-func FuzzSecretBinding(f *testing.F) {
-	fuzz(f, "validate/secretbindings", core, "SecretBinding", `"provider":{"type":"local"},"secretRef":{"namespace":"garden-local","name":"a"}`)
-}
-
 func FuzzWorkloadIdentity(f *testing.F) {
 	fuzz(f, "validate/workloadidentities", security, "WorkloadIdentity", `"spec":{"targetSystem":{"type":"local"}}`)
 }

@@ -61,8 +61,8 @@ func NewNamespacedCloudProfile(reader client.Reader) extensionswebhook.Validator
 		}
 		spec := field.NewPath("spec")
 		parent := &gardencorev1beta1.CloudProfile{}
-		if missing, err := get(ctx, reader, client.ObjectKey{Name: profile.Spec.Parent.Name}, parent, "CloudProfile", spec.Child("parent", "name")); missing != nil || err != nil {
-			return missing, err
+		if err := reader.Get(ctx, client.ObjectKey{Name: profile.Spec.Parent.Name}, parent); err != nil {
+			return nil, fmt.Errorf("%s: reading CloudProfile %s: %w", spec.Child("parent", "name"), profile.Spec.Parent.Name, err)
 		}
 		if parent.Spec.Type != localv1alpha1.Type {
 			return nil, nil

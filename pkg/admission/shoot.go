@@ -178,8 +178,8 @@ func (v *shootValidator) checkNodes(ctx context.Context, shoot, old *gardencorev
 		return errs, nil
 	}
 	seed := &gardencorev1beta1.Seed{}
-	if missing, err := get(ctx, v.reader, client.ObjectKey{Name: *shoot.Spec.SeedName}, seed, "Seed", spec.Child("seedName")); missing != nil || err != nil {
-		return append(errs, missing...), err
+	if err := v.reader.Get(ctx, client.ObjectKey{Name: *shoot.Spec.SeedName}, seed); err != nil {
+		return nil, fmt.Errorf("%s: reading Seed %s: %w", spec.Child("seedName"), *shoot.Spec.SeedName, err)
 	}
 	inSeed := validation.NodesInSeed(networks, seed, path)
 	if len(inSeed) == 0 {

@@ -47,6 +47,13 @@ func seed() *gardencorev1beta1.Seed {
 	}
 }
 
+func secretBinding() *gardencorev1beta1.SecretBinding {
+	return &gardencorev1beta1.SecretBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "old"}, Provider: &gardencorev1beta1.SecretBindingProvider{Type: "local"},
+		SecretRef: corev1.SecretReference{Namespace: namespace, Name: "credentials"},
+	}
+}
+
 func binding() *securityv1alpha1.CredentialsBinding {
 	return &securityv1alpha1.CredentialsBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "binding"}, Provider: securityv1alpha1.CredentialsBindingProvider{Type: "local"},
@@ -113,7 +120,7 @@ func TestShoots(t *testing.T) {
 		"no seed yet": {validator: NewShoot(reader(cloudProfile())), obj: changed(inSeed, func(s *s) { s.Spec.SeedName = nil })},
 		"another seed": {validator: v, obj: inSeed, old: changed(inSeed, func(s *s) { s.Spec.SeedName = new("other") }),
 			errs: []string{"it overlaps spec.networks.pods of the Seed seed"}},
-		"a seed that is not there": {validator: NewShoot(reader(cloudProfile())), obj: good, errs: []string{`spec.seedName: Invalid value: "/seed": there is no such Seed`}},
+		"a seed that is not there": {validator: NewShoot(reader(cloudProfile())), obj: good, errs: []string{"spec.seedName: reading Seed seed: ", "not found"}},
 		"nodes among the pods of a seed in which they are not": {obj: inSeed,
 			validator: NewShoot(reader(cloudProfile(), seed(), binding(), credentialsSecret(map[string][]byte{"kubeconfig": kubeconfig("https://elsewhere")})))},
 		"the same by a SecretBinding": {obj: changed(inSeed, func(s *s) { s.Spec.CredentialsBindingName, s.Spec.SecretBindingName = nil, new("old") }),

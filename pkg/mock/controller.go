@@ -154,7 +154,6 @@ func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 			}
 			return string(nameOf(o)) + " succeeded, without any infrastructure"
 		},
-		RepeatErrors: true, // The next attempt waits from the time of the last error on.
 		Reported:     r.reported,
 		Gone:         r.behaviours.forget,
 		Clock:        opts.Clock,
@@ -174,9 +173,6 @@ type actuator struct{ *kindReconciler }
 func (a actuator) Reconcile(ctx context.Context, o *operation) error {
 	return a.operate(ctx, o, a.apply)
 }
-
-// Restore implements reconciler.Actuator.
-func (a actuator) Restore(ctx context.Context, o *operation) error { return a.operate(ctx, o, a.apply) }
 
 // Migrate implements reconciler.Actuator.
 func (a actuator) Migrate(ctx context.Context, o *operation) error {

@@ -98,7 +98,7 @@ func (r *Reconciler[T]) fail(ctx context.Context, op *Operation[T], cause, err e
 		last        = status.GetLastOperation()
 		lastError   = status.GetLastError()
 	)
-	isSaid := !r.RepeatErrors && !op.Asked && last != nil && last.Type == op.Type && last.State == gardencorev1beta1.LastOperationStateError &&
+	isSaid := !op.Asked && last != nil && last.Type == op.Type && last.State == gardencorev1beta1.LastOperationStateError &&
 		lastError != nil && lastError.Description == description && slices.Equal(lastError.Codes, codes) &&
 		status.GetObservedGeneration() == op.read.generation && op.isUnchanged()
 	if !isSaid {

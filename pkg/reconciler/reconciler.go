@@ -140,9 +140,6 @@ type Options[T extensionsv1alpha1.Object] struct {
 	// Describe returns what lastOperation says of an operation that has succeeded (err is nil) or failed. Default: as the
 	// extension library.
 	Describe func(op *Operation[T], err error) string
-	// RepeatErrors has an error written anew, with its time, by each attempt that ends in it. By default it is written once,
-	// as long as it is the same.
-	RepeatErrors bool
 	// Reported is called once the object says what has become of an attempt, with what the Actuator has returned. It may be nil.
 	Reported func(op *Operation[T], err error)
 	// Gone is called when an object of ours is gone. It may be nil.
@@ -333,11 +330,12 @@ func (r *Reconciler[T]) act(ctx context.Context, op *Operation[T]) error {
 		defer cancel()
 		ctx = bounded
 	}
+	restorer, isRestorer := r.Actuator.(Restorer[T])
 	switch {
 	case op.Type == gardencorev1beta1.LastOperationTypeMigrate:
 		return r.Actuator.Migrate(ctx, op)
-	case op.Type == gardencorev1beta1.LastOperationTypeRestore:
-		return r.Actuator.Restore(ctx, op)
+	case op.Type == gardencorev1beta1.LastOperationTypeRestore && isRestorer:
+		return restorer.Restore(ctx, op)
 	case op.Type != gardencorev1beta1.LastOperationTypeDelete:
 		return r.Actuator.Reconcile(ctx, op)
 	case op.Force:
@@ -349,16 +347,20 @@ func (r *Reconciler[T]) act(ctx context.Context, op *Operation[T]) error {
 // Actuator does what there is to do for the objects of one kind. The package comment says what its errors mean. All methods
 // have to go on where an earlier attempt was stopped, and to be fine with what that has done.
 type Actuator[T extensionsv1alpha1.Object] interface {
-	// Reconcile is called for a creation and for every reconciliation. The object has its finalizer.
+	// Reconcile is called for a creation and for every reconciliation, and in the destination seed of a control plane migration unless the
+	// Actuator is a Restorer. The object has its finalizer.
 	Reconcile(ctx context.Context, op *Operation[T]) error
-	// Restore is called in the destination seed of a control plane migration. The object has its finalizer.
-	Restore(ctx context.Context, op *Operation[T]) error
 	// Migrate is called in the source seed. The object is deleted after it, without Delete being called.
 	Migrate(ctx context.Context, op *Operation[T]) error
 	// Delete is called for an object that has the finalizer.
 	Delete(ctx context.Context, op *Operation[T]) error
 	// ForceDelete is called in place of Delete if a user does not care for what is left behind.
 	ForceDelete(ctx context.Context, op *Operation[T]) error
+}
+
+// Restorer is an Actuator that does something else than to reconcile in the destination seed of a control plane migration.
+type Restorer[T extensionsv1alpha1.Object] interface {
+	Restore(ctx context.Context, op *Operation[T]) error
 }
 
 // Operation is one attempt at an operation on an object.

@@ -823,23 +823,16 @@ func TestWhatIsWrongAtFirstSightGetsNoFinalizer(t *testing.T) {
 	e.Expect(e.calls).To(HaveExactElements("migrate"))
 }
 
-func TestAnErrorIsRepeatedOnlyIfThatIsWanted(t *testing.T) {
-	for _, repeat := range []bool{false, true} {
-		infra := newInfrastructure()
-		e := newEnv(t, newCluster(nil), infra)
-		e.opts.RepeatErrors = repeat
-		e.do = func(context.Context, *Operation[infrastructureType]) error { return errors.New("no answer") }
-		for range 2 {
-			_, err := e.tryReconcile(infra)
-			e.Expect(err).To(HaveOccurred())
-			e.pass(time.Minute)
-		}
-		said := start
-		if repeat {
-			said = start.Add(time.Minute)
-		}
-		e.Expect(infra.Status.LastOperation.LastUpdateTime.Time).To(BeTemporally("==", said.Truncate(time.Second)))
+func TestAnErrorThatStaysTheSameIsWrittenOnce(t *testing.T) {
+	infra := newInfrastructure()
+	e := newEnv(t, newCluster(nil), infra)
+	e.do = func(context.Context, *Operation[infrastructureType]) error { return errors.New("no answer") }
+	for range 2 {
+		_, err := e.tryReconcile(infra)
+		e.Expect(err).To(HaveOccurred())
+		e.pass(time.Minute)
 	}
+	e.Expect(infra.Status.LastOperation.LastUpdateTime.Time).To(BeTemporally("==", start.Truncate(time.Second)))
 }
 
 func TestAnObjectThatIsGoneIsNotDeletedAgainThoughTheCacheHasIt(t *testing.T) {

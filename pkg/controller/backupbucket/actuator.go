@@ -156,9 +156,6 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	return err
 }
 
-// Restore is not asked for: no bucket moves to another seed.
-func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
-
 // Migrate is not asked for.
 func (*actuator) Migrate(context.Context, *attempt) error { return nil }
 

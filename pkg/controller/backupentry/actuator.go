@@ -96,9 +96,6 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	return a.writeSecret(ctx, op)
 }
 
-// Restore does the same as Reconcile.
-func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
-
 // Migrate leaves the data where it is, hence no name matters.
 func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
 	found, err := a.credentials.Release(ctx, op.Object.Name, op.Object.Spec.SecretRef)

@@ -309,9 +309,6 @@ func isOutdated(pod, wanted *corev1.Pod) bool {
 	return podProblem(pod) != "" && pod.Annotations[AnnotationImage] != wanted.Annotations[AnnotationImage]
 }
 
-// Restore implements reconciler.Actuator.
-func (a *actuator) Restore(ctx context.Context, op *operation) error { return a.Reconcile(ctx, op) }
-
 // Migrate implements reconciler.Actuator. Gardener does not ask for it, as a bastion is for a few hours: nothing is kept.
 func (a *actuator) Migrate(ctx context.Context, op *operation) error {
 	if op.Force {

@@ -246,12 +246,6 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) error {
 	return nil
 }
 
-// Restore does the same as Reconcile: objects in the shoot are still there, and Gardener has put the persisted secrets
-// there before.
-func (a *actuator) Restore(ctx context.Context, op *operation) error {
-	return a.Reconcile(ctx, op)
-}
-
 // Migrate removes what is in the seed. The shoot goes on without this seed, so what is in it stays, but for the webhooks:
 // these call the seed. The secrets stay, too: Gardener takes those that move on from here only later, and the others go
 // with the namespace.
@@ -609,7 +603,7 @@ const (
 	emptyShoot ending = iota
 	// leaveShoot keeps them, but for the webhooks, and waits until GRM has let go of them. It keeps the secrets as well.
 	leaveShoot
-	// abandonShoot keeps them and waits for nothing.
+	// abandonShoot waits for nothing. Gardener takes the finalizers off the ManagedResources then.
 	abandonShoot
 )
 
@@ -620,7 +614,7 @@ type removal func(ctx context.Context, key client.ObjectKey) (gone bool, err err
 // Called again, it goes on where it was.
 func (a *actuator) remove(ctx context.Context, op *operation, ending ending) error {
 	fromShoot := a.Resources.Delete
-	if ending != emptyShoot {
+	if ending == leaveShoot {
 		fromShoot = a.Resources.Orphan
 	}
 	for _, step := range []struct {
@@ -644,11 +638,6 @@ func (a *actuator) remove(ctx context.Context, op *operation, ending ending) err
 				return err
 			}
 			a.emptied.Add(op.Object.UID, nil)
-		}
-	}
-	if ending == abandonShoot {
-		if err := a.removeResource(ctx, op, ending, WebhooksName, a.Resources.Orphan); err != nil {
-			return err
 		}
 	}
 	return a.removeResource(ctx, op, ending, WebhooksName, a.deleteWebhooks)

@@ -203,9 +203,6 @@ func (a *actuator) withdraw(ctx context.Context, op *attempt, request dns.Reques
 	return nil
 }
 
-// Restore implements reconciler.Actuator. There is no state to restore: all of a record is in its spec.
-func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
-
 // Delete implements reconciler.Actuator. It deletes what was written, not what the spec says, which may have
 // become invalid since. A record that was never written has nothing to delete.
 func (a *actuator) Delete(ctx context.Context, op *attempt) error {

@@ -171,21 +171,14 @@ func (s *scenario) status(t *testing.T) extensionsv1alpha1.DNSRecordStatus {
 }
 
 func TestReconcileHandsTheRecordToTheProvider(t *testing.T) {
-	for name, call := range map[string]func(*scenario) error{
-		"reconcile": func(s *scenario) error { return s.Reconcile(context.Background(), s.attempt()) },
-		"restore":   func(s *scenario) error { return s.Restore(context.Background(), s.attempt()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			s := newScenario(t, object())
-			g.Expect(call(s)).To(Succeed())
-			g.Expect(s.coreDNS.applied).To(ConsistOf(HaveField("Record", And(
-				HaveField("Owner", owner), HaveField("Name", "api.local.gardener.cloud"), HaveField("TTL", int64(60))))))
-			g.Expect(s.updates.applied).To(BeEmpty())
-			g.Expect(s.updates.removed).To(BeEmpty())
-			g.Expect(s.patches).To(BeZero())
-		})
-	}
+	g := NewWithT(t)
+	s := newScenario(t, object())
+	g.Expect(s.Reconcile(t.Context(), s.attempt())).To(Succeed())
+	g.Expect(s.coreDNS.applied).To(ConsistOf(HaveField("Record", And(
+		HaveField("Owner", owner), HaveField("Name", "api.local.gardener.cloud"), HaveField("TTL", int64(60))))))
+	g.Expect(s.updates.applied).To(BeEmpty())
+	g.Expect(s.updates.removed).To(BeEmpty())
+	g.Expect(s.patches).To(BeZero())
 }
 
 func TestTheProviderConfigTellsTheProvider(t *testing.T) {

@@ -123,9 +123,6 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	return reconciler.CheckCluster(ctx, a.reader, ex, op.Cluster)
 }
 
-// Restore does the same as Reconcile: objects in a shoot are still there, and are found there.
-func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
-
 // Delete deletes the ManagedResource. As long as GRM is deleting the objects, it gives the worker back: when the
 // ManagedResource is gone, the watch on it brings the Extension here again.
 func (a *actuator) Delete(ctx context.Context, op *attempt) error {

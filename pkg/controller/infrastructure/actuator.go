@@ -156,10 +156,6 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	return err
 }
 
-// Restore does the same as Reconcile. What is in a cluster other than the seed is still there; in a new seed there is
-// nothing yet.
-func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
-
 // Migrate leaves everything where it is. Machines in a cluster other than the seed go on as if nothing had happened, and
 // their namespace, policies and addresses with them: the next seed finds them by the same names. Machines in the seed
 // run until gardenlet, which does that last, deletes the shoot's namespace; until then they are to have their policies.

@@ -102,9 +102,6 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	return nil
 }
 
-// Restore implements reconciler.Actuator. Everything comes from the spec, so that there is no state to restore.
-func (a *actuator) Restore(ctx context.Context, op *attempt) error { return a.Reconcile(ctx, op) }
-
 // Delete implements reconciler.Actuator. The Secret with the user data has the object as its owner.
 func (*actuator) Delete(context.Context, *attempt) error { return nil }
 

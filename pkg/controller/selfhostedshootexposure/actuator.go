@@ -213,9 +213,6 @@ func endpoints(wanted []extensionsv1alpha1.ControlPlaneEndpoint, pods []corev1.P
 	return found
 }
 
-// Restore implements reconciler.Actuator.
-func (a *actuator) Restore(ctx context.Context, op *operation) error { return a.Reconcile(ctx, op) }
-
 // Migrate implements reconciler.Actuator. The load balancer stays: a self-hosted shoot has no seed that it could leave.
 func (*actuator) Migrate(context.Context, *operation) error { return nil }
 

@@ -186,7 +186,7 @@ type actuator struct {
 
 type operation = reconciler.Operation[*extensionsv1alpha1.Worker]
 
-var _ reconciler.Actuator[*extensionsv1alpha1.Worker] = &actuator{}
+var _ reconciler.Restorer[*extensionsv1alpha1.Worker] = &actuator{}
 
 // Reconcile implements reconciler.Actuator. It takes all steps of a reconciliation up to the first for which something else has to
 // happen before. What it puts into the status is written when it returns.
@@ -590,11 +590,12 @@ func latestSet(deployment *machinev1alpha1.MachineDeployment, sets map[string][]
 	return helper.GetMachineSetWithMachineClass(deployment.Name, deployment.Spec.Template.Spec.Class.Name, sets)
 }
 
-func beingUpdated(machines []machinev1alpha1.Machine) int32 {
+// beingUpdated counts the machines that somebody has selected, but for those with one of these reasons.
+func beingUpdated(machines []machinev1alpha1.Machine, except ...string) int32 {
 	var count int32
 	for i := range machines {
 		condition := worker.GetMachineCondition(&machines[i], machinev1alpha1.NodeInPlaceUpdate)
-		if condition != nil && condition.Reason != machinev1alpha1.CandidateForUpdate {
+		if condition != nil && !slices.Contains(append(except, machinev1alpha1.CandidateForUpdate), condition.Reason) {
 			count++
 		}
 	}
@@ -699,14 +700,10 @@ func (a *actuator) isUpdating(ctx context.Context, w *extensionsv1alpha1.Worker)
 	}
 	hashes, err := updatedInPlace(w, cluster, existing.deployments.Items)
 	// The condition of a machine that has been updated stays.
-	machines := slices.DeleteFunc(slices.Clone(existing.machines.Items), func(m machinev1alpha1.Machine) bool {
-		condition := worker.GetMachineCondition(&m, machinev1alpha1.NodeInPlaceUpdate)
-		return condition != nil && condition.Reason == machinev1alpha1.UpdateSuccessful
-	})
-	return beingUpdated(machines) > 0 || err == nil && !maps.Equal(hashes, inPlaceHashes(w))
+	return beingUpdated(existing.machines.Items, machinev1alpha1.UpdateSuccessful) > 0 || err == nil && !maps.Equal(hashes, inPlaceHashes(w))
 }
 
-// Restore implements reconciler.Actuator.
+// Restore implements reconciler.Restorer.
 func (a *actuator) Restore(ctx context.Context, op *operation) error {
 	if err := a.restore(ctx, op); err != nil {
 		return transient(err)

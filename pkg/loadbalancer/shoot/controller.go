@@ -427,16 +427,15 @@ func (r *reconciler) checkBounds(ctx context.Context, existing, desired *corev1.
 	if err := r.seed.List(ctx, served, client.InNamespace(r.namespace), client.HasLabels{LabelUID}); err != nil {
 		return err
 	}
-	others, total := 0, rules(desired)
+	total := rules(desired)
 	for i := range served.Items {
 		if other := &served.Items[i]; other.Name != desired.Name {
-			others++
 			total += rules(other)
 		}
 	}
 	switch {
-	case existing == nil && others >= maxServices:
-		return waiting{error: fmt.Errorf("the shoot has %d load balancers already, which are all that it may have: delete another one", others)}
+	case existing == nil && len(served.Items) >= maxServices:
+		return waiting{error: fmt.Errorf("the shoot has %d load balancers already, which are all that it may have: delete another one", len(served.Items))}
 	case total > maxRules && (existing == nil || rules(desired) > rules(existing)):
 		return waiting{error: fmt.Errorf("all load balancers of the shoot may have %d rules, one for each port and source range, and these would be %d: use fewer ports or ranges", maxRules, total)}
 	}

@@ -268,11 +268,10 @@ func (d *driver) DeleteMachine(ctx context.Context, req *mcmdriver.DeleteMachine
 	if err != nil {
 		return nil, err
 	}
-	if _, err := t.remove(ctx, "Service", machine.PodName(name), name); err != nil {
-		return nil, err
-	}
-	if _, err := t.remove(ctx, "Secret", userDataName(name), name); err != nil {
-		return nil, err
+	for kind, objectName := range map[string]string{"Service": machine.PodName(name), "Secret": userDataName(name)} {
+		if _, err := t.remove(ctx, kind, objectName, name); err != nil {
+			return nil, err
+		}
 	}
 	if pod != nil {
 		if err := t.untilGone(ctx, pod); err != nil {

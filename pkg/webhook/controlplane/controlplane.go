@@ -195,7 +195,7 @@ func ensureDriverPolicy(vpa *vpaautoscalingv1.VerticalPodAutoscaler) {
 
 // ensureRegistries merges the mirrors into the containerd section, which gardener-node-agent writes to the machine. An
 // upstream that is configured already, by an extension for registry caches for example, keeps all that is set and its
-// hosts come first; ours are asked after them. Mirrors have no readiness probe: they are outside of the shoot and there
+// hosts come first; ours are asked after them. Mirrors get no readiness probe: they are outside of the shoot and there
 // before any machine, and a probe would hold up the machine's configuration.
 func ensureRegistries(config *extensionsv1alpha1.CRIConfig, mirrors []configv1alpha1.RegistryMirror) {
 	if config == nil || config.Name != extensionsv1alpha1.CRINameContainerD || config.Containerd == nil {
@@ -210,9 +210,6 @@ func ensureRegistries(config *extensionsv1alpha1.CRIConfig, mirrors []configv1al
 		registry := &config.Containerd.Registries[i]
 		if registry.Server == nil && mirror.Server != "" {
 			registry.Server = new(mirror.Server)
-		}
-		if registry.ReadinessProbe == nil {
-			registry.ReadinessProbe = new(false)
 		}
 		for _, url := range mirror.Hosts {
 			if !slices.ContainsFunc(registry.Hosts, func(h extensionsv1alpha1.RegistryHost) bool { return h.URL == url }) {

@@ -150,9 +150,9 @@ func TestKubeletConfig(t *testing.T) {
 
 func TestRegistries(t *testing.T) {
 	capabilities := []extensionsv1alpha1.RegistryCapability{"pull", "resolve"}
-	first := extensionsv1alpha1.RegistryConfig{Upstream: "registry.k8s.io", Server: new("https://registry.k8s.io"), ReadinessProbe: new(false),
+	first := extensionsv1alpha1.RegistryConfig{Upstream: "registry.k8s.io", Server: new("https://registry.k8s.io"),
 		Hosts: []extensionsv1alpha1.RegistryHost{{URL: "http://registry.local.gardener.cloud:5001", Capabilities: capabilities}}}
-	second := extensionsv1alpha1.RegistryConfig{Upstream: "registry.local.gardener.cloud:5001", Server: new("http://registry.local.gardener.cloud:5001"), ReadinessProbe: new(false),
+	second := extensionsv1alpha1.RegistryConfig{Upstream: "registry.local.gardener.cloud:5001", Server: new("http://registry.local.gardener.cloud:5001"),
 		Hosts: []extensionsv1alpha1.RegistryHost{{URL: "http://10.0.0.1:5001", Capabilities: capabilities}, {URL: "https://mirror.example.com/v2/local", Capabilities: capabilities}}}
 
 	cache := extensionsv1alpha1.RegistryConfig{Upstream: "registry.k8s.io", Server: new("https://cached.example.com"), ReadinessProbe: new(true),

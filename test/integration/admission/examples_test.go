@@ -39,7 +39,7 @@ var _ = Describe("The examples", func() {
 				case "Bastion", "ManagedSeed", "Namespace":
 					// Their groups are not served here, which would need a shoot on a seed; namespaces are there.
 					continue
-				case "CloudProfile", "CredentialsBinding", "Secret":
+				case "CloudProfile", "ControllerDeployment", "CredentialsBinding", "Secret":
 					// Others refer to them.
 					Expect(c.Create(ctx, object, strict)).To(Succeed(), name)
 					DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(c.Delete(ctx, object))).To(Succeed()) })

@@ -40,7 +40,7 @@ const envGardenerAPIServer = "TEST_ASSET_GARDENER_APISERVER"
 // Plugins of gardener-apiserver that ask for controllers and objects which a Garden has and this one has not. What labels
 // objects and what calls webhooks stays.
 var withoutPlugins = []string{
-	"DeletionConfirmation", "ExtensionValidator", "ResourceReferenceManager", "SeedMutator", "SeedValidator", "ShootDNS", "ShootExposureClass", "ShootMutator",
+	"DeletionConfirmation", "ExtensionValidator", "SeedMutator", "SeedValidator", "ShootDNS", "ShootExposureClass", "ShootMutator",
 	"ShootQuotaValidator", "ShootTolerationRestriction", "ShootValidator",
 }
 

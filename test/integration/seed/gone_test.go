@@ -7,11 +7,13 @@ package seed_test
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gardener/gardener/extensions/pkg/controller/bastion"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 )
@@ -19,13 +21,16 @@ import (
 // objectsOf are one of each kind that the instance serves for a shoot.
 func objectsOf(namespace string) []extensionsv1alpha1.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "gone"}
+	taken := *meta.DeepCopy()
+	taken.Finalizers = []string{bastion.FinalizerName}
 	spec := extensionsv1alpha1.DefaultSpec{Type: "local"}
 	secretRef := corev1.SecretReference{Namespace: namespace, Name: "cloudprovider"}
 	return []extensionsv1alpha1.Object{
 		&extensionsv1alpha1.BackupEntry{ObjectMeta: metav1.ObjectMeta{Name: namespace + "--uid"}, Spec: extensionsv1alpha1.BackupEntrySpec{
 			DefaultSpec: spec, Region: "local", BucketName: "gone", SecretRef: corev1.SecretReference{Namespace: gardenNamespace, Name: "backup"},
 		}},
-		&extensionsv1alpha1.Bastion{ObjectMeta: meta, Spec: extensionsv1alpha1.BastionSpec{
+		// Taken up when the CloudProfile had machines for it.
+		&extensionsv1alpha1.Bastion{ObjectMeta: taken, Spec: extensionsv1alpha1.BastionSpec{
 			DefaultSpec: spec, UserData: []byte("#!/bin/bash"), Ingress: []extensionsv1alpha1.BastionIngressPolicy{},
 		}},
 		newControlPlane(namespace),
@@ -76,10 +81,13 @@ var _ = Describe("The objects of a shoot whose Cluster is gone", func() {
 			for _, obj := range objects {
 				Eventually(isGone(ctx, seed, obj)).Should(BeTrue(), "%T %s goes", obj, obj.GetName())
 			}
-			Expect(secrets(ctx, namespace)).To(BeEmpty())
-			list := &resourcesv1alpha1.ManagedResourceList{}
-			Expect(seed.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
-			Expect(list.Items).To(BeEmpty())
+			for list, expected := range map[client.ObjectList]types.GomegaMatcher{
+				&corev1.SecretList{}:                     HaveField("Items", ConsistOf(HaveField("Name", "cloudprovider"))),
+				&resourcesv1alpha1.ManagedResourceList{}: HaveField("Items", BeEmpty()),
+			} {
+				Expect(seed.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+				Expect(list).To(expected)
+			}
 		})
 	}
 })

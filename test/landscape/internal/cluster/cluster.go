@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/node"
@@ -120,37 +119,10 @@ func ExtensionKinds() []string {
 	}
 }
 
-// ExtensionObject is the part of an extension object that a person looks at.
-type ExtensionObject struct {
-	Kind, Namespace, Name, Class, Type string
-	// State is the state of the last operation, or what keeps the object from being up to date.
-	State string
-	// Error is the description of the last error.
-	Error string
-}
-
-// Succeeded reports whether the object is reconciled and stays so: Gardener asks for the same.
-func (o ExtensionObject) Succeeded() bool { return o.State == "Succeeded" }
-
-// Summarize reads an extension object.
-func Summarize(u *unstructured.Unstructured) ExtensionObject {
-	class, _, _ := unstructured.NestedString(u.Object, "spec", "class")
-	kind, _, _ := unstructured.NestedString(u.Object, "spec", "type")
-	status := StatusOf(u)
-	o := ExtensionObject{
-		Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName(), Type: kind,
-		// This is what Gardener takes an object without class for.
-		Class: cmp.Or(class, "shoot"),
-		State: cmp.Or(status.LastOperation.State, "Unseen"), Error: status.LastError.Description,
-	}
-	switch {
-	case o.State != "Succeeded":
-	case ptr.Deref(status.ObservedGeneration, 0) != u.GetGeneration() || u.GetAnnotations()["gardener.cloud/operation"] != "":
-		o.State = "Outdated"
-	case o.Error != "":
-		o.State = "Error"
-	}
-	return o
+// ClassOf is the class of an extension object: without one, it counts as shoot.
+func ClassOf(o *unstructured.Unstructured) string {
+	class, _, _ := unstructured.NestedString(o.Object, "spec", "class")
+	return cmp.Or(class, "shoot")
 }
 
 // Status is what objects of Gardener's kinds report, all in the same shape.

@@ -12,7 +12,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/golden"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
@@ -99,45 +98,5 @@ func TestNoImageOfThisRepositoryIsStoodInFor(t *testing.T) {
 	for _, match := range built {
 		image := "172.18.255.1:5001/local-skaffold/" + match[1] + ":v1@sha256:" + strings.Repeat("0", 64)
 		g.Expect(image).NotTo(MatchRegexp(table.StandInPattern()))
-	}
-}
-
-func TestSummarize(t *testing.T) {
-	for _, test := range []struct{ name, object, state, class string }{
-		{name: "an object nobody has seen", object: "spec: {class: garden}", state: "Unseen", class: "garden"},
-		{name: "an object without class", object: "spec: {}", state: "Unseen", class: "shoot"},
-		{
-			name:   "a reconciled object",
-			object: "{metadata: {generation: 2}, spec: {class: garden}, status: {observedGeneration: 2, lastOperation: {state: Succeeded}}}",
-			state:  "Succeeded", class: "garden",
-		},
-		{
-			name:   "an object that changed since",
-			object: "{metadata: {generation: 3}, spec: {class: garden}, status: {observedGeneration: 2, lastOperation: {state: Succeeded}}}",
-			state:  "Outdated", class: "garden",
-		},
-		{
-			name:   "an object that is to be reconciled again",
-			object: "{metadata: {generation: 2, annotations: {gardener.cloud/operation: reconcile}}, spec: {class: garden}, status: {observedGeneration: 2, lastOperation: {state: Succeeded}}}",
-			state:  "Outdated", class: "garden",
-		},
-		{
-			name:   "an object with an error",
-			object: "{metadata: {generation: 2}, spec: {class: garden}, status: {observedGeneration: 2, lastOperation: {state: Succeeded}, lastError: {description: refused}}}",
-			state:  "Error", class: "garden",
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			g := NewWithT(t)
-			content, err := yaml.YAMLToJSON([]byte(test.object))
-			g.Expect(err).NotTo(HaveOccurred())
-			u := &unstructured.Unstructured{}
-			// The kind is what UnmarshalJSON insists on.
-			g.Expect(u.UnmarshalJSON(append([]byte(`{"kind":"DNSRecord",`), content[1:]...))).To(Succeed())
-			got := Summarize(u)
-			g.Expect(got.State).To(Equal(test.state))
-			g.Expect(got.Class).To(Equal(test.class))
-			g.Expect(got.Succeeded()).To(Equal(test.state == "Succeeded"))
-		})
 	}
 }

@@ -33,8 +33,8 @@ var (
 // garden waits until the Garden is up.
 func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, error) {
 	garden := client.InNamespace("garden")
-	named := func(fragment string) func([]unstructured.Unstructured) (bool, string) {
-		return func(objects []unstructured.Unstructured) (bool, string) { return available(objects, fragment) }
+	named := func(name string) []client.ListOption {
+		return []client.ListOption{garden, client.MatchingFields{"metadata.name": name}}
 	}
 	instance, err := l.artifact(gardenInstance)
 	if err != nil {
@@ -47,16 +47,16 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 	// Before the Garden is done with all the rest, its API is.
 	gardenlet := func(ctx context.Context) { l.ahead.begin(ctx, "gardenlet", "gardenlet", l.deployGardenlet(silent)) }
 	result, err := l.wait(ctx, progress, append(built, []milestone{
-		{title: "gardener-operator is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-operator")},
+		{title: "gardener-operator is available", kind: deployments, options: named("gardener-operator"), reached: rolledOut},
 		{title: "the extension's pod is available", kind: deployments, reached: runs(instance)},
 		{title: "BackupBucket Succeeded", kind: cluster.ExtensionKind("BackupBucket"), reached: succeeded(1)},
 		{title: "DNSRecords Succeeded", kind: cluster.ExtensionKind("DNSRecord"), options: []client.ListOption{garden}, reached: succeeded(5)},
 		{title: "BackupEntry Succeeded", kind: cluster.ExtensionKind("BackupEntry"), reached: succeeded(1)},
-		{title: "etcd-main is available", kind: statefulSets, options: []client.ListOption{garden}, reached: named("virtual-garden-etcd-main")},
-		{title: "virtual kube-apiserver is available", kind: deployments, options: []client.ListOption{garden}, reached: named("virtual-garden-kube-apiserver")},
-		{title: "gardener-apiserver is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-apiserver")},
-		{title: "gardener-admission-controller is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-admission-controller"), then: gardenlet},
-		{title: "the extension's admission is available", kind: deployments, options: []client.ListOption{garden}, reached: named("gardener-extension-admission-local")},
+		{title: "etcd-main is available", kind: statefulSets, options: named("virtual-garden-etcd-main"), reached: rolledOut},
+		{title: "virtual kube-apiserver is available", kind: deployments, options: named("virtual-garden-kube-apiserver"), reached: rolledOut},
+		{title: "gardener-apiserver is available", kind: deployments, options: named("gardener-apiserver"), reached: rolledOut},
+		{title: "gardener-admission-controller is available", kind: deployments, options: named("gardener-admission-controller"), reached: rolledOut, then: gardenlet},
+		{title: "the extension's admission is available", kind: deployments, options: named("gardener-extension-admission-local"), reached: rolledOut},
 		{title: "Extension Succeeded", kind: cluster.ExtensionKind("Extension"), options: []client.ListOption{garden}, reached: succeeded(1)},
 		{title: "Garden Succeeded", kind: gardens, reached: reconciled, phase: true},
 		{title: "Garden healthy", kind: gardens, reached: healthy},

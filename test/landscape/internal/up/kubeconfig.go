@@ -139,7 +139,7 @@ func (l Landscape) next() {
 		{"make status", "what runs, and how it is"},
 		{fmt.Sprintf("%s --kubeconfig %s get pods -A", kubectl, l.Layout.Kubeconfig()), "the runtime cluster, which is the seed as well"},
 	}
-	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
+	if exists(l.Layout.VirtualKubeconfig()) {
 		lines = append(lines, [2]string{fmt.Sprintf("%s --kubeconfig %s get seeds,shoots -A", kubectl, l.Layout.VirtualKubeconfig()), "the virtual garden"})
 	}
 	if local := l.Layout.ShootKubeconfig("local"); l.until == lastStep {

@@ -74,21 +74,6 @@ type milestone struct {
 	then func(ctx context.Context)
 }
 
-// available reports whether there is a Deployment whose name has the fragment, and whether all of these are available.
-func available(objects []unstructured.Unstructured, fragment string) (bool, string) {
-	found := 0
-	for _, object := range objects {
-		if !strings.Contains(object.GetName(), fragment) {
-			continue
-		}
-		found++
-		if have, want := replicas(&object); have < want {
-			return false, fmt.Sprintf("Deployment %s/%s has %d of %d replicas", object.GetNamespace(), object.GetName(), have, want)
-		}
-	}
-	return found > 0, fmt.Sprintf("%d Deployments whose name has %s", found, fragment)
-}
-
 // runs wants Deployments of all these images, references by digest, and no Pod of another version of them. Those of Shoots
 // don't count: each follows when its Shoot is reconciled.
 func runs(references ...string) func([]unstructured.Unstructured) (bool, string) {
@@ -152,12 +137,12 @@ func succeeded(atLeast int) func([]unstructured.Unstructured) (bool, string) {
 	return func(objects []unstructured.Unstructured) (bool, string) {
 		count := 0
 		for i := range objects {
-			o := cluster.Summarize(&objects[i])
-			if o.Class != "garden" {
+			o := &objects[i]
+			if cluster.ClassOf(o) != "garden" {
 				continue
 			}
-			if !o.Succeeded() {
-				return false, strings.TrimSpace(fmt.Sprintf("%s %s is %s %s", o.Kind, o.Name, o.State, o.Error))
+			if verdict, detail := judge(o); verdict != good {
+				return false, fmt.Sprintf("%s %s: %s", o.GetKind(), o.GetName(), detail)
 			}
 			count++
 		}

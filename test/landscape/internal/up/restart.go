@@ -89,8 +89,8 @@ func (l Landscape) existing() (func(), error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("stopping and starting the landscape needs root: run it with sudo")
 	}
-	if _, err := os.Stat(l.snapshotPath()); err != nil {
-		return nil, fmt.Errorf("there is no landscape; bring it up with make up: %w", err)
+	if !exists(l.snapshotPath()) {
+		return nil, errors.New("there is no landscape; bring it up with make up")
 	}
 	return l.lock()
 }
@@ -150,7 +150,7 @@ func isReady(pod *corev1.Pod) bool {
 
 // gardener waits until Gardener is healthy as far as the landscape has it, and the Nodes of Shoots say so themselves.
 func (l Landscape) gardener(ctx context.Context, progress step.Progress) (string, error) {
-	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); errors.Is(err, os.ErrNotExist) {
+	if !exists(l.Layout.VirtualKubeconfig()) {
 		return "there is no Garden", nil
 	}
 	since, err := l.since()

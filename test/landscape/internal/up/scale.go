@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -446,16 +445,12 @@ func (s *scale) read(ctx context.Context, c client.Client) (scaleReading, error)
 
 // requests are the counters of the programs, and of the seed's API server.
 func (s *scale) requests(ctx context.Context, c client.Client) (map[string]float64, error) {
-	config, err := cluster.Config(s.Layout.Kubeconfig())
-	if err != nil {
-		return nil, err
-	}
-	clientset, err := kubernetes.NewForConfig(config)
+	in, err := connect(s.Layout.Kubeconfig())
 	if err != nil {
 		return nil, err
 	}
 	get := func(path, metric string) (float64, error) {
-		content, err := clientset.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+		content, err := in.clientset.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
 		if err != nil {
 			return 0, fmt.Errorf("reading %s: %w", path, err)
 		}

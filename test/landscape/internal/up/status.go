@@ -46,7 +46,7 @@ func (l Landscape) Status(ctx context.Context) error {
 		return err
 	}
 	_, _ = fmt.Fprintf(l.Out, "export KUBECONFIG=%s\n%s get dnsrecords -n garden\n", l.Layout.Kubeconfig(), l.Layout.Kubectl())
-	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
+	if exists(l.Layout.VirtualKubeconfig()) {
 		_, _ = fmt.Fprintf(l.Out, "%s --kubeconfig %s get seeds,shoots -A\n", l.Layout.Kubectl(), l.Layout.VirtualKubeconfig())
 	}
 	_, _ = fmt.Fprintf(l.Out, "dig +short @%s api.virtual-garden.local.gardener.cloud\nlogs: %s\n", l.Layout.HostDNS(), l.Layout.State("logs"))
@@ -105,7 +105,7 @@ func (l Landscape) statusClusters(ctx context.Context, r *report) map[string]str
 		return nil
 	}
 	s.runtime = runtime
-	if _, err := os.Stat(l.Layout.VirtualKubeconfig()); err == nil {
+	if exists(l.Layout.VirtualKubeconfig()) {
 		virtual, err := l.client(virtualGarden)
 		if err != nil {
 			reach.add(bad, "cluster", string(virtualGarden), err.Error())

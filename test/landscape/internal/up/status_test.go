@@ -62,6 +62,9 @@ func TestJudge(t *testing.T) {
 			object: object(controllerInstallations, "x", "", condition("Progressing", "True"), condition("Healthy", "True"))},
 		{name: "a generation that nobody has seen is on its way", want: busy, detail: "newest generation",
 			object: with(with(object(shoots, "x", "Succeeded"), int64(2), "metadata", "generation"), int64(1), "status", "observedGeneration")},
+		{name: "a request for an operation is on its way", want: busy, detail: "asked for",
+			object: with(object(seeds, "x", "Succeeded"), "reconcile", "metadata", "annotations", "gardener.cloud/operation")},
+		{name: "an error after success is bad", want: bad, object: with(object(seeds, "x", "Succeeded"), "refused", "status", "lastError", "description")},
 		{name: "a healthy object is fine", object: object(seeds, "x", "Succeeded", condition("A", "True")), want: good},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -77,17 +80,20 @@ func TestActivityExcusesOnlyWhatBelongsToIt(t *testing.T) {
 	g := NewWithT(t)
 	a := activity{shoots: map[string]bool{"shoot--local--new": true, "shoot--local--old": false}}
 	at := func(namespace, name, state string) mark {
-		return a.markExtension(cluster.ExtensionObject{Namespace: namespace, Name: name, State: state})
+		o := object(cluster.ExtensionKind("Worker"), name, state)
+		o.SetNamespace(namespace)
+		verdict, _ := a.judge(o)
+		return verdict
 	}
 	g.Expect(at("shoot--local--new", "x", "Processing")).To(Equal(busy))
 	g.Expect(at("shoot--local--new", "x", "Error")).To(Equal(bad))
 	g.Expect(at("shoot--local--new", "x", "Succeeded")).To(Equal(good))
-	g.Expect(at("shoot--local--old", "x", "Unseen")).To(Equal(bad))
-	g.Expect(at("", "shoot--local--new--0123", "Unseen")).To(Equal(busy))
+	g.Expect(at("shoot--local--old", "x", "")).To(Equal(bad))
+	g.Expect(at("", "shoot--local--new--0123", "")).To(Equal(busy))
 	g.Expect(at("garden", "x", "Processing")).To(Equal(bad))
 	a.landscape = true
 	g.Expect(at("garden", "x", "Processing")).To(Equal(busy))
-	g.Expect(at("shoot--local--old", "x", "Unseen")).To(Equal(bad))
+	g.Expect(at("shoot--local--old", "x", "")).To(Equal(bad))
 }
 
 func TestReportPutsProblemsFirst(t *testing.T) {
@@ -180,7 +186,7 @@ func TestSurveyFindsWhatIsNotHealthy(t *testing.T) {
 	)
 	g.Expect(pods).To(Equal(map[string]string{"0123": "shoot--local--local/machine"}))
 	g.Expect(r.marked(bad)).To(ConsistOf(
-		row{bad, "Infrastructure", "shoot--local--local/local", "Unseen"},
+		row{bad, "Infrastructure", "shoot--local--local/local", "nothing is reported yet"},
 		row{bad, "Pod", "shoot--local--local/machine", "container a: CrashLoopBackOff after 7 restarts: back-off"},
 	), "the Shoot is reconciled, so nothing of it may be unhealthy")
 	g.Expect(r.marked(busy)).To(ConsistOf(

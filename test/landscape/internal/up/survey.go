@@ -112,21 +112,23 @@ func (s *survey) virtualGarden(ctx context.Context) error {
 
 // extensions shows the extension objects by class.
 func (s *survey) extensions(ctx context.Context) error {
-	byClass := map[string][]cluster.ExtensionObject{}
+	byClass := map[string][]*unstructured.Unstructured{}
 	for _, kind := range cluster.ExtensionKinds() {
 		objects, err := cluster.List(ctx, s.runtime, cluster.ExtensionKind(kind))
 		if err != nil {
 			return err
 		}
 		for i := range objects {
-			o := cluster.Summarize(&objects[i])
-			byClass[o.Class] = append(byClass[o.Class], o)
+			class := cluster.ClassOf(&objects[i])
+			byClass[class] = append(byClass[class], &objects[i])
 		}
 	}
 	for _, class := range slices.Sorted(maps.Keys(byClass)) {
 		section := s.report.section("EXTENSION OBJECTS OF CLASS " + class)
 		for _, o := range byClass[class] {
-			section.add(s.active.markExtension(o), o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), o.Type+" "+o.State+" "+o.Error)
+			verdict, detail := s.active.judge(o)
+			kind, _, _ := unstructured.NestedString(o.Object, "spec", "type")
+			section.add(verdict, o.GetKind(), nameOf(o), kind+" "+detail)
 		}
 	}
 	return nil
@@ -269,7 +271,7 @@ func judge(o *unstructured.Unstructured) (mark, string) {
 	verdict, wrong := judgeConditions(status.Conditions, o.GetKind() == "Etcd")
 	detail := strings.TrimPrefix(operationOf(status)+"; "+strings.Join(wrong, ", "), "; ")
 	switch {
-	case operation == "Error" || operation == "Failed" || operation == "Aborted":
+	case hasFailed(operation) || operation == "Succeeded" && status.LastError.Description != "":
 		return bad, detail
 	case operation == "Processing" || operation == "Pending":
 		return busy, detail
@@ -279,8 +281,14 @@ func judge(o *unstructured.Unstructured) (mark, string) {
 		return busy, "nothing is reported yet"
 	case observed != nil && *observed < o.GetGeneration():
 		return busy, "the newest generation isn't seen yet; " + detail
+	case o.GetAnnotations()["gardener.cloud/operation"] != "":
+		return busy, "an operation is asked for; " + detail
 	}
 	return verdict, detail
+}
+
+func hasFailed(operation string) bool {
+	return operation == "Error" || operation == "Failed" || operation == "Aborted"
 }
 
 // operationOf is the last operation with what went wrong in it.
@@ -363,13 +371,11 @@ func (a activity) mark(namespace, name string) mark {
 	return bad
 }
 
-// markExtension is the one for an extension object. One that nobody works on for somebody is as bad as a failed one.
-func (a activity) markExtension(o cluster.ExtensionObject) mark {
-	switch {
-	case o.Succeeded():
-		return good
-	case slices.Contains([]string{"Error", "Failed", "Aborted"}, o.State):
-		return bad
+// judge judges an extension object. One that is not ready though nobody works on its shoot is as bad as a failed one.
+func (a activity) judge(o *unstructured.Unstructured) (mark, string) {
+	verdict, detail := judge(o)
+	if verdict != good && !hasFailed(cluster.StatusOf(o).LastOperation.State) {
+		verdict = a.mark(o.GetNamespace(), o.GetName())
 	}
-	return a.mark(o.Namespace, o.Name)
+	return verdict, detail
 }

@@ -163,29 +163,6 @@ func TestSucceeded(t *testing.T) {
 	}
 }
 
-func deployment(name string, replicas, available int64) unstructured.Unstructured {
-	return unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"name": name}, "spec": map[string]any{"replicas": replicas}, "status": map[string]any{"availableReplicas": available},
-	}}
-}
-
-func TestAvailable(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		objects []unstructured.Unstructured
-		want    bool
-	}{
-		{name: "is not reached without the Deployment", objects: []unstructured.Unstructured{deployment("other", 1, 1)}},
-		{name: "is not reached before its pod is available", objects: []unstructured.Unstructured{deployment("the-extension", 1, 0)}},
-		{name: "is reached with all pods", objects: []unstructured.Unstructured{deployment("the-extension", 1, 1), deployment("other", 1, 0)}, want: true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got, why := available(test.objects, "the-extension")
-			NewWithT(t).Expect(got).To(Equal(test.want), why)
-		})
-	}
-}
-
 func TestNeedsGrowWithTheSteps(t *testing.T) {
 	g := NewWithT(t)
 	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
