@@ -51,7 +51,7 @@ const (
 const secrets = "It has the keys and passwords of all clusters, and everything that is in them: give it to nobody who may not have these."
 
 // fleeting is what is below the state folder and of no use on another machine, or after the processes have ended.
-var fleeting = []string{"containerd", "run", "logs", "before.json", "start.json", "restoring"}
+var fleeting = []string{"containerd", "run", "logs", "before.json", "start.json", "restoring", "artefacts"}
 
 var snapshotName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
 

@@ -225,7 +225,10 @@ func (l Landscape) usersState() []string {
 // handOver gives the invoker what is theirs: what was built, where Skaffold works, the kubeconfigs, the logs of processes and their
 // records.
 func (l Landscape) handOver() error {
-	theirs := append(l.usersState(), filepath.Join(l.Layout.Root, "bin"))
+	// Tests of theirs write there.
+	artefacts := l.Layout.State("artefacts")
+	made := os.MkdirAll(artefacts, 0o755) // #nosec G301 -- no secrets.
+	theirs := append(l.usersState(), filepath.Join(l.Layout.Root, "bin"), artefacts)
 	for _, pattern := range []string{l.Layout.State("logs", "*.log*"), l.Layout.State("run", "*.json")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -233,7 +236,7 @@ func (l Landscape) handOver() error {
 		}
 		theirs = append(theirs, files...)
 	}
-	if err := l.Invoker.Own(theirs...); err != nil {
+	if err := errors.Join(made, l.Invoker.Own(theirs...)); err != nil {
 		return fmt.Errorf("giving what was built to the user who called sudo: %w", err)
 	}
 	return nil
