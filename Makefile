@@ -153,7 +153,7 @@ push-programs: $(LANDSCAPE)
 	@[ -n "$(REF)" ] || { echo "make push-programs: say where to: REF=host/repository:tag" >&2; exit 1; }
 	@$(LANDSCAPE) push-programs '$(REF)'
 
-## times: measure times, memory and CPU time from nothing to nothing, as root or with sudo, where nothing is to build; half an hour to an hour; DOCS=1 writes docs/development/times.md
+## times: measure times, memory and CPU time from nothing to nothing, as root or with sudo, after make up and make down; half an hour to an hour; DOCS=1 writes docs/development/times.md
 .PHONY: times
 times: $(LANDSCAPE)
 	@$(LANDSCAPE) times $(if $(DOCS),--docs)
@@ -173,7 +173,7 @@ status: $(LANDSCAPE)
 explain: $(LANDSCAPE)
 	@$(LANDSCAPE) explain --target '$(TARGET)' $(OF)
 
-## doctor: check whether this machine can take a landscape, and change nothing
+## doctor: check whether this machine can take a landscape, as root or with sudo, and change nothing
 .PHONY: doctor
 doctor: $(LANDSCAPE)
 	@$(LANDSCAPE) doctor $(if $(UNTIL),--until $(UNTIL)) $(if $(NETWORK),--network $(NETWORK))
@@ -199,7 +199,7 @@ gardener-up: $(filter kind-up,$(MAKECMDGOALS)) $(LANDSCAPE)
 dns-setup:
 	@skaffold/kind/dns setup
 
-## kind-down: delete the kind clusters, their registry and what all three left on this machine; KIND_CACHES=1 deletes kept images, too
+## kind-down: delete the kind clusters, their registry and what kind-up, gardener-up and dns-setup left on this machine; KIND_CACHES=1 deletes kept images, too
 .PHONY: kind-down
 kind-down: $(TOOLS)/kind
 	@skaffold/kind/dns remove
@@ -251,7 +251,7 @@ fuzz: FUZZTIME ?= 5s
 fuzz:
 	@hack/fuzz $(FUZZTIME) $(MODULES)
 
-## nightly: all tests that take too long for .ci/run, hours; continues where it was, NIGHTLY=clean starts anew
+## nightly: all tests, hours; continues where it was, NIGHTLY=clean starts anew
 .PHONY: nightly
 nightly:
 	@hack/nightly $(if $(filter clean,$(NIGHTLY)),--clean)
@@ -272,7 +272,7 @@ e2e: $(LANDSCAPE)
 e2e-gardener: $(LANDSCAPE)
 	@AS_USER='$(AS_USER)' TARGET='$(TARGET)' test/gardener/run '$(or $(FILTER),default)' '$(FOCUS)'
 
-## test-machines: run the commands above in virtual machines with a stock Debian, docs/development/tested-machines.md; VARIANT=debian-12,docker
+## test-machines: run make up and make down in virtual machines with a stock Debian, docs/development/tested-machines.md; VARIANT=debian-12,docker
 .PHONY: test-machines
 test-machines: export VARIANT := $(VARIANT)
 test-machines: export DOCS := $(DOCS)
@@ -339,7 +339,7 @@ benchmarks:
 
 ##@ code
 
-## check: everything a reviewer need not look at: lint, charts, shell, generated code, modules
+## check: lint, charts, shell scripts, generated code, modules, licences
 .PHONY: check
 check: check-generate check-modules check-licences check-shell check-workflows check-conventions check-lint check-charts check-skaffold
 	@echo "check: known vulnerabilities are left out; make check-vulnerabilities needs access to the Go vulnerability database"

@@ -114,7 +114,10 @@ func (w withoutMake) Write(p []byte) (int, error) {
 		words[0] = "landscape"
 		for i, word := range words[2:] {
 			name, value, _ := strings.Cut(word, "=")
-			if words[2+i] = value; name != "NAME" && name != "INSTANCE" {
+			switch words[2+i] = value; {
+			case name == "NAME" && words[1] == "snapshots":
+				words[2+i] = "--delete " + value
+			case name != "NAME" && name != "INSTANCE":
 				words[2+i] = "--" + strings.ToLower(name) + " " + value
 			}
 		}
@@ -125,7 +128,7 @@ func (w withoutMake) Write(p []byte) (int, error) {
 }
 
 // makeCall matches a call of make whose target is a command of this program.
-var makeCall = regexp.MustCompile(`\bmake (up|down|start|stop|status|save|dev|debug|times|scale)\b((?: [A-Z]+=[^\s;)]*[^\s;):,.])*)`)
+var makeCall = regexp.MustCompile(`\bmake (up|down|start|stop|status|save|snapshots|doctor|dev|debug|times|scale)\b((?: [A-Z]+=[^\s;)]*[^\s;):,.])*)`)
 
 func command() *cobra.Command {
 	root := &cobra.Command{
@@ -169,7 +172,7 @@ What others changed on the machine meanwhile is listed and left alone. Debian pa
 		},
 		&cobra.Command{
 			Use:   "start",
-			Short: "Start again what stop, or the end of the machine, has stopped",
+			Short: "Start a landscape again after stop, or after the machine has started anew",
 			Long:  "Starts a landscape again as it was, and waits until it is healthy. It builds and deploys nothing; up does.",
 			Args:  cobra.NoArgs,
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Start(cmd.Context()) }),
@@ -255,7 +258,7 @@ instances again.`,
 		}),
 		&cobra.Command{
 			Use:   "policies",
-			Short: "Print what a cluster needs in which images of the landscape run",
+			Short: "Print the admission policies that clusters with the landscape's images need",
 			Long: `Prints the admission policies by which the pods of stubs are ready, and pods do without what this machine lacks. The landscape's
 own clusters have them. A Shoot that hosts itself needs them, as soon as its API server answers.`,
 			Example: "  landscape policies | kubectl apply --server-side -f -",
@@ -547,7 +550,7 @@ answer, status, objects without Secrets, events and logs.`,
 }
 
 func extensionCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "extension", Short: "Add the extension of somebody else to the landscape, or remove it, after up"}
+	cmd := &cobra.Command{Use: "extension", Short: "Add your own extension to the landscape, or remove it, after up"}
 	e := up.Extension{}
 	add := &cobra.Command{
 		Use:   "add NAME",

@@ -131,6 +131,7 @@ func TestAReleasedProgramNeedsNoMake(t *testing.T) {
 		"what make save NAME=shoots kept; make debug INSTANCE=seed":          "what landscape save shoots kept; landscape debug seed",
 		"next: make up FROM=shoots, where there is no landscape":             "next: landscape up --from shoots, where there is no landscape",
 		"make scale SHOOTS=2 NODES=20; look at `make status`":                "landscape scale --shoots 2 --nodes 20; look at `landscape status`",
+		"make snapshots NAME=x deletes it; run make doctor":                  "landscape snapshots --delete x deletes it; run landscape doctor",
 		"make room there, run make kind-up or make gardener-up, makes upset": "make room there, run make kind-up or make gardener-up, makes upset",
 	} {
 		t.Run(text, func(t *testing.T) {

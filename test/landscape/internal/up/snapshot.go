@@ -152,13 +152,10 @@ func (l Landscape) deployed() (map[string]string, error) {
 	all := map[string]string{}
 	for _, on := range []place{runtimeCluster, virtualGarden} {
 		content, err := os.ReadFile(l.deployedFile(on))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
 		if err == nil {
 			err = json.Unmarshal(content, &all)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("reading what is deployed: %w", err)
 		}
 	}
