@@ -7,6 +7,7 @@ package custom
 import (
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Reset empties the store, as the one that is registered serves all tests of the process.
@@ -41,7 +42,9 @@ func Find(configMap *corev1.ConfigMap, name, zone string) []dns.RR {
 
 // NewSaver returns a function that writes a ConfigMap into the state of a directory, if it has not been written yet.
 func NewSaver(directory string, configMap *corev1.ConfigMap) func() error {
-	s := newSnapshot(directory)
-	s.apply(configMap)
+	configMaps := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	_ = configMaps.Add(configMap)
+	s := newSnapshot(directory, configMaps)
+	s.changed.Store(true)
 	return s.save
 }

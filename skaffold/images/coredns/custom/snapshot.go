@@ -12,26 +12,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 )
 
 const snapshotFile = "state.json"
 
-// snapshot keeps the ConfigMaps that are served in a file.
+// snapshot keeps the ConfigMaps that are served in a file, or nothing if there is no path.
 type snapshot struct {
 	path string
-
-	mu         sync.Mutex
-	configMaps map[string]*corev1.ConfigMap
-	changed    bool
+	// configMaps has what is served, and changed tells that it is not in the file yet.
+	configMaps cache.Store
+	changed    atomic.Bool
 }
 
-// newSnapshot returns a snapshot in a directory, or one that keeps nothing if there is none.
-func newSnapshot(directory string) *snapshot {
-	s := &snapshot{configMaps: map[string]*corev1.ConfigMap{}}
+func newSnapshot(directory string, configMaps cache.Store) *snapshot {
+	s := &snapshot{configMaps: configMaps}
 	if directory != "" {
 		s.path = filepath.Join(directory, snapshotFile)
 	}
@@ -58,27 +57,6 @@ func (s *snapshot) load() []*corev1.ConfigMap {
 	return configMaps
 }
 
-func (s *snapshot) apply(configMap *corev1.ConfigMap) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.configMaps[configMap.Name] = configMap
-	s.changed = true
-}
-
-func (s *snapshot) delete(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.configMaps, name)
-	s.changed = true
-}
-
-// touch makes the file be written even if there is nothing any more.
-func (s *snapshot) touch() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.changed = true
-}
-
 // run writes the file when something has changed, until ctx is done.
 func (s *snapshot) run(ctx context.Context) {
 	if s.path == "" {
@@ -100,27 +78,18 @@ func (s *snapshot) run(ctx context.Context) {
 
 // save writes the file if something has changed. It is tried again if there is no room for it.
 func (s *snapshot) save() error {
-	s.mu.Lock()
-	if !s.changed {
-		s.mu.Unlock()
+	if !s.changed.Swap(false) {
 		return nil
 	}
-	s.changed = false
-	configMaps := make([]*corev1.ConfigMap, 0, len(s.configMaps))
-	for _, configMap := range s.configMaps {
-		configMaps = append(configMaps, configMap)
-	}
-	s.mu.Unlock()
-
-	err := s.write(configMaps)
+	err := s.write(s.configMaps.List())
 	if err != nil {
-		s.touch()
+		s.changed.Store(true)
 	}
 	return err
 }
 
 // write writes the file in one step: a crash leaves the old one or the new one.
-func (s *snapshot) write(configMaps []*corev1.ConfigMap) error {
+func (s *snapshot) write(configMaps []any) error {
 	data, err := json.Marshal(configMaps)
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)

@@ -79,14 +79,11 @@ func (s *Store) Restore(configMaps []*corev1.ConfigMap) {
 	s.merge()
 }
 
-// Listed tells that all ConfigMaps there are have been applied, and which these are: others are forgotten, and from now
+// Listed tells that all ConfigMaps there are have been applied, and which exist: others are forgotten, and from now
 // on every change is served at once.
-func (s *Store) Listed(names map[string]struct{}) {
+func (s *Store) Listed(exists func(name string) bool) {
 	s.mu.Lock()
-	maps.DeleteFunc(s.shards, func(name string, _ *shard) bool {
-		_, ok := names[name]
-		return !ok
-	})
+	maps.DeleteFunc(s.shards, func(name string, _ *shard) bool { return !exists(name) })
 	s.listed = true
 	s.mu.Unlock()
 	s.merge()

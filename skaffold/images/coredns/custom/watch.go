@@ -7,7 +7,7 @@ package custom
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,25 +28,23 @@ const (
 // start; an API server that is away is waited for. With a directory the state is kept there as well: a container that
 // restarts while the API server is away serves what it served before.
 func Watch(ctx context.Context, store *Store, client kubernetes.Interface, namespace, directory string) error {
-	snapshot := newSnapshot(directory)
+	informer := cache.NewSharedIndexInformer(newListWatch(client, namespace), &corev1.ConfigMap{}, 0, cache.Indexers{})
+	snapshot := newSnapshot(directory, informer.GetStore())
 	if configMaps := snapshot.load(); len(configMaps) > 0 {
 		log.Infof("Serving %d ConfigMaps of an earlier run until the API server answers", len(configMaps))
 		store.Restore(configMaps)
 		store.SetReady()
 	}
 
-	informer := cache.NewSharedIndexInformer(newListWatch(client, namespace), &corev1.ConfigMap{}, 0, cache.Indexers{})
 	if err := informer.SetTransform(strip); err != nil {
 		return fmt.Errorf("watching the ConfigMaps in namespace %s: %w", namespace, err)
 	}
-	events := &events{store: store, snapshot: snapshot, names: map[string]struct{}{}}
-	registration, err := informer.AddEventHandler(events)
+	registration, err := informer.AddEventHandler(&events{store: store, changed: &snapshot.changed})
 	if err != nil {
 		return fmt.Errorf("watching the ConfigMaps in namespace %s: %w", namespace, err)
 	}
 	go informer.RunWithContext(ctx)
 	go store.Run(ctx)
-	go snapshot.run(ctx)
 	go func() {
 		grace := time.AfterFunc(startupGrace, func() {
 			log.Warningf("No state after %s: serving other names, and SERVFAIL for those of the zones", startupGrace)
@@ -56,18 +54,21 @@ func Watch(ctx context.Context, store *Store, client kubernetes.Interface, names
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 			return
 		}
-		events.listed()
+		store.Listed(func(name string) bool {
+			_, ok, _ := informer.GetStore().GetByKey(namespace + "/" + name) // It has no errors.
+			return ok
+		})
+		// Not before, as the file of an earlier run has more than the first part of a list.
+		snapshot.changed.Store(true)
+		snapshot.run(ctx)
 	}()
 	return nil
 }
 
-// events hands changes on to the store. Its methods are called one after the other, but for listed.
+// events hands changes on to the store.
 type events struct {
-	store    *Store
-	snapshot *snapshot
-
-	mu    sync.Mutex
-	names map[string]struct{}
+	store   *Store
+	changed *atomic.Bool
 }
 
 // OnAdd implements cache.ResourceEventHandler.
@@ -76,10 +77,7 @@ func (e *events) OnAdd(object any, _ bool) {
 	if !ok {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.names[configMap.Name] = struct{}{}
-	e.snapshot.apply(configMap)
+	e.changed.Store(true)
 	e.store.Apply(configMap)
 }
 
@@ -97,19 +95,8 @@ func (e *events) OnDelete(object any) {
 	if !ok {
 		return
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.names, configMap.Name)
-	e.snapshot.delete(configMap.Name)
+	e.changed.Store(true)
 	e.store.Delete(configMap.Name)
-}
-
-// listed is called once the first list has been handed on.
-func (e *events) listed() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.snapshot.touch()
-	e.store.Listed(e.names)
 }
 
 // strip leaves of a ConfigMap what is read of it.
