@@ -41,8 +41,8 @@ const (
 )
 
 // NewClient makes the client of an instance (a client.NewClientFunc). It reads as the default one, except that its Get of
-// an extension object or a MachineDeployment returns what this client has written itself if the cache has not seen that yet, and asks the API
-// server after two conflicts in a row: the cache may be far behind, as when a watch hangs.
+// an extension object or a MachineDeployment returns what this client has written itself if the cache has not seen that
+// yet, and asks the API server after two conflicts in a row: the cache may be far behind, as when a watch hangs.
 //
 // The extension library's reconcilers write an object several times in a reconcile and are then called once more for
 // these very writes. With a cache that lags, they would see the state before: repeat a migration, and take away the

@@ -41,9 +41,9 @@ const (
 	classSeed = "seed"
 )
 
-// Server is a controller that ensures that one CoreDNS is in the cluster, though several instances may be, unless somebody else deploys
-// it, and that this instance may write to it. It deploys by ManagedResources of class seed in namespace garden, which the garbage collector
-// removes when the Namespaces of all instances that use them are gone.
+// Server is a controller that ensures that one CoreDNS is in the cluster, though several instances may be, unless somebody
+// else deploys it, and that this instance may write to it. It deploys by ManagedResources of class seed in namespace
+// garden, which the garbage collector removes when the Namespaces of all instances that use them are gone.
 type Server struct {
 	Options
 }

@@ -98,7 +98,8 @@ func (*driver) GetVolumeIDs(context.Context, *mcmdriver.GetVolumeIDsRequest) (*m
 // runs. What it returns is the pod's name, which is the Node's as well, and the pod's addresses. Codes:
 //
 //   - InvalidArgument: the class is not of this provider or its providerSpec is wrong, there is no user data, the Machine's
-//     name is too long, the credentials can't be used or lead to another namespace than the class, the image's name is malformed, or the API server rejects an object.
+//     name is too long, the credentials can't be used or lead to another namespace than the class, the image's name is
+//     malformed, or the API server rejects an object.
 //   - ResourceExhausted: a ResourceQuota is used up, or no node has room for the machine, or kubelet found that out. In the
 //     latter cases the pod stays, and the machine comes up as soon as there is room.
 //   - FailedPrecondition: the image can't be pulled or its container can't be started, which kubelet goes on trying; the
