@@ -154,10 +154,10 @@ func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 			}
 			return string(nameOf(o)) + " succeeded, without any infrastructure"
 		},
-		Reported:     r.reported,
-		Gone:         r.behaviours.forget,
-		Clock:        opts.Clock,
-		Quiet:        -1, // An operation waits only because it is configured to.
+		Reported: r.reported,
+		Gone:     r.behaviours.forget,
+		Clock:    opts.Clock,
+		Quiet:    -1, // An operation waits only because it is configured to.
 	}
 	if kind.name == extensionsv1alpha1.WorkerResource {
 		options.IsAmiss, options.Wrap = r.isForgotten, r.remember
