@@ -171,7 +171,7 @@ type shoots struct {
 
 func addShoots(mgr manager.Manager, opts Options) error {
 	// The Cluster comes first, its namespace later.
-	return builder.ControllerManagedBy(mgr).Named("shoots").For(objectOf(clusterKind())).
+	return builder.ControllerManagedBy(mgr).Named("shoots").For(objectOf(clusterKind()), builder.OnlyMetadata).
 		Watches(&corev1.Namespace{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.NewPredicateFuncs(isShoot))).
 		Complete(&shoots{client: mgr.GetClient(), opts: opts})
 }
