@@ -58,6 +58,17 @@ func newClass(ctx context.Context, name string, change ...func(*localv1alpha1.Ma
 	return class
 }
 
+// newOrphan creates the pod of a machine without a Machine.
+func newOrphan(ctx context.Context, namespace, name string) *corev1.Pod {
+	GinkgoHelper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.PodName(name), Labels: machine.Labels(name)},
+		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "machine", Image: "machine"}}},
+	}
+	Expect(seed.Create(ctx, pod)).To(Succeed())
+	return pod
+}
+
 // newDeployment creates a MachineDeployment, which is scaled to zero when the spec ends. Whether nothing is left then is looked
 // at when the suite ends, as machine-controller-manager takes half a minute for it.
 func newDeployment(ctx context.Context, name, class string, replicas int32) *machinev1alpha1.MachineDeployment {
@@ -355,8 +366,7 @@ var _ = Describe("machines", func() {
 		for _, obj := range restored {
 			Expect(seed.Create(ctx, obj)).To(Succeed())
 		}
-		orphan := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: remote, Name: machine.PodName("left") + "-userdata", Labels: machine.Labels("left")}}
-		Expect(seed.Create(ctx, orphan)).To(Succeed())
+		orphan := newOrphan(ctx, remote, "left")
 		mcm.start()
 		driver.start()
 		Eventually(ctx, phases("moves")).Should(HaveExactElements(running))
@@ -392,12 +402,7 @@ var _ = Describe("machines", func() {
 
 	It("that nobody wants any more are found, but those of other shoots are not", func(ctx SpecContext) {
 		newClass(ctx, "orphans")
-		secret := func(namespace string) *corev1.Secret {
-			return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.PodName("orphan") + "-userdata", Labels: machine.Labels("orphan")}}
-		}
-		mine, theirs := secret(namespace), secret("shoot--local--other")
-		Expect(seed.Create(ctx, mine)).To(Succeed())
-		Expect(seed.Create(ctx, theirs)).To(Succeed())
+		mine, theirs := newOrphan(ctx, namespace, "orphan"), newOrphan(ctx, "shoot--local--other", "orphan")
 		Eventually(ctx, func() bool { return apierrors.IsNotFound(seed.Get(ctx, client.ObjectKeyFromObject(mine), mine)) }).Should(BeTrue())
 		Expect(seed.Get(ctx, client.ObjectKeyFromObject(theirs), theirs)).To(Succeed())
 		Expect(seed.Delete(ctx, theirs)).To(Succeed())
