@@ -67,7 +67,7 @@ func runCloudController(ctx context.Context, log logr.Logger, config *configv1al
 	watches := instance.NewWatches(0)
 	mgr, err := shoot.New(shoot.Options{
 		Log: log, Shoot: shootConfig, Seed: seedConfig, Namespace: config.Seed.Namespace, OneNode: config.Seed.OneNode, NodePorts: config.Seed.NodePorts,
-		ConcurrentSyncs: *config.ConcurrentSyncs, Server: server, Healthy: unchanged, NewInformer: watches.NewInformer,
+		Server: server, Healthy: unchanged, NewInformer: watches.NewInformer,
 	})
 	if err == nil {
 		err = mgr.Add(watches)

@@ -55,6 +55,9 @@ func Apply(config *configv1alpha1.ExtensionConfiguration) error {
 		if err != nil {
 			return fmt.Errorf("finding image %s: %w", name, err)
 		}
+		if image.Ref == nil && image.Tag == nil {
+			return fmt.Errorf("image %s of $%s has no tag", name, imagevector.OverrideEnv)
+		}
 		*ref = image.String()
 	}
 	return nil

@@ -67,6 +67,7 @@ func TestAFileThatIsWrongChangesNothing(t *testing.T) {
 	for name, tc := range map[string]struct{ content, says string }{
 		"no YAML":                    {"images: [", "did not find expected"},
 		"an image without a name":    {"images: [{repository: a/b, tag: c}]", "name"},
+		"an image without a tag":     {"images: [{name: coredns, repository: a/b}]", "has no tag"},
 		"an image without a place":   {"images: [{name: coredns, tag: c}]", "repository"},
 		"a reference and its pieces": {"images: [{name: coredns, ref: a/b:c, tag: c}]", "tag"},
 	} {

@@ -297,6 +297,9 @@ const (
 // for up, and replaces those of another version.
 func open(folder, command string) (up.Landscape, error) {
 	user, err := invoker.Current()
+	if err == nil {
+		err = user.UseDockerLogin()
+	}
 	if err != nil {
 		return up.Landscape{}, err
 	}

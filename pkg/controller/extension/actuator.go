@@ -137,7 +137,7 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 // ForceDelete deletes the ManagedResource and its Secrets, and waits for nothing: the shoot may be out of reach, so its
 // objects are left where they are. gardenlet takes the finalizer off ManagedResources that nobody serves any more.
 func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
-	if a.kind.hasLeftovers {
+	if a.kind.hasLeftovers && reconciler.IsOfShoot(op.Object) {
 		if err := a.removeLeftovers(ctx, op); err != nil {
 			return err
 		}

@@ -56,6 +56,8 @@ const (
 	eventSource = "service-controller"
 	// retryMin and retryMax bound the back-off of a Service whose reconcile failed.
 	retryMin, retryMax = 5 * time.Second, 5 * time.Minute
+	// concurrentSyncs is how many Services are reconciled at a time.
+	concurrentSyncs = 5
 	// reconciliationTimeout is far more than the few requests of a Service take.
 	reconciliationTimeout = time.Minute
 	// finalizer is the one of the service controller of k8s.io/cloud-provider, which served these Services before.
@@ -89,8 +91,6 @@ type Options struct {
 	OneNode bool
 	// NodePorts has the Services in the seed made with node ports.
 	NodePorts bool
-	// ConcurrentSyncs is how many Services are reconciled in parallel. Default 1.
-	ConcurrentSyncs int
 	// NewInformer makes the informers. Default: that of controller-runtime.
 	NewInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 	// Server serves /metrics, /healthz and /readyz.
@@ -147,7 +147,7 @@ func addController(mgr manager.Manager, seed crcluster.Cluster, opts Options) er
 	wakeAll, wakeServed := r.wakeAll(), handler.EnqueueRequestsFromMapFunc(ofSeed)
 	return builder.ControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: opts.ConcurrentSyncs,
+			MaxConcurrentReconciles: concurrentSyncs,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax),
 			ReconciliationTimeout:   reconciliationTimeout,
 			CacheSyncTimeout:        cacheSyncTimeout,
@@ -330,7 +330,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (r *reconciler) ensure(ctx context.Context, service *corev1.Service) error {
 	err := r.serve(ctx, service)
 	if err != nil {
-		err = errors.Join(err, r.prune(ctx, service))
+		// That is tried again, whatever else is waited for.
+		if err := r.prune(ctx, service); err != nil {
+			return err
+		}
 	}
 	return err
 }
@@ -343,17 +346,14 @@ func (r *reconciler) prune(ctx context.Context, service *corev1.Service) error {
 	}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		existing, err := get[discoveryv1.EndpointSlice](ctx, r.seed, r.inSeed(sliceName(nameOf(service.UID), family)))
+		if existing != nil && isFor(existing, service) {
+			pruned := existing.DeepCopy()
+			pruned.Endpoints = slices.DeleteFunc(pruned.Endpoints, func(e discoveryv1.Endpoint) bool {
+				return !slices.ContainsFunc(backends, func(b backend) bool { return slices.Equal(e.Addresses, []string{b.addresses[family].String()}) })
+			})
+			_, err = r.apply(ctx, existing, pruned, service)
+		}
 		if err != nil {
-			return err
-		}
-		if existing == nil || !isFor(existing, service) {
-			continue
-		}
-		pruned := existing.DeepCopy()
-		pruned.Endpoints = slices.DeleteFunc(pruned.Endpoints, func(e discoveryv1.Endpoint) bool {
-			return !slices.ContainsFunc(backends, func(b backend) bool { return slices.Equal(e.Addresses, []string{b.addresses[family].String()}) })
-		})
-		if _, err := r.apply(ctx, existing, pruned, service); err != nil {
 			return err
 		}
 	}
@@ -381,7 +381,7 @@ func (r *reconciler) serve(ctx context.Context, service *corev1.Service) error {
 	if err != nil {
 		return err
 	}
-	if err := r.checkBounds(ctx, existing, seed); err != nil {
+	if err := r.checkBounds(ctx, existing, seed, len(backends)); err != nil {
 		return err
 	}
 	if existing != nil && isFor(existing, service) && mustBeReplaced(existing, seed) {
@@ -422,22 +422,22 @@ func (r *reconciler) serve(ctx context.Context, service *corev1.Service) error {
 }
 
 // checkBounds refuses what would be too much for all load balancers of the shoot.
-func (r *reconciler) checkBounds(ctx context.Context, existing, desired *corev1.Service) error {
+func (r *reconciler) checkBounds(ctx context.Context, existing, desired *corev1.Service, machines int) error {
 	served := &corev1.ServiceList{}
 	if err := r.seed.List(ctx, served, client.InNamespace(r.namespace), client.HasLabels{LabelUID}); err != nil {
 		return err
 	}
-	total := rules(desired)
+	total := rules(desired, machines)
 	for i := range served.Items {
 		if other := &served.Items[i]; other.Name != desired.Name {
-			total += rules(other)
+			total += rules(other, machines)
 		}
 	}
 	switch {
 	case existing == nil && len(served.Items) >= maxServices:
 		return waiting{error: fmt.Errorf("the shoot has %d load balancers already, which are all that it may have: delete another one", len(served.Items))}
-	case total > maxRules && (existing == nil || rules(desired) > rules(existing)):
-		return waiting{error: fmt.Errorf("all load balancers of the shoot may have %d rules, one for each port and source range, and these would be %d: use fewer ports or ranges", maxRules, total)}
+	case total > maxRules && (existing == nil || rules(desired, machines) > rules(existing, machines)):
+		return waiting{error: fmt.Errorf("all load balancers of the shoot may have %d rules, one for each port and source range or machine, and these would be %d: use fewer ports or ranges", maxRules, total)}
 	}
 	return nil
 }

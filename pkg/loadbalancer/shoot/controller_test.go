@@ -61,7 +61,7 @@ func TestAShootHasABoundedNumberOfLoadBalancers(t *testing.T) {
 func TestAShootHasABoundedNumberOfRules(t *testing.T) {
 	g := NewWithT(t)
 	many := func(s *corev1.Service) {
-		s.Spec.Ports = slices.Repeat(s.Spec.Ports, maxRules/2)
+		s.Spec.Ports = slices.Repeat(s.Spec.Ports, maxRules/3) // and there is one machine
 		s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8", "172.16.0.0/12"}
 	}
 	b := newBench(t, newService(many))
@@ -69,13 +69,14 @@ func TestAShootHasABoundedNumberOfRules(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "lb-other", Labels: map[string]string{LabelUID: "other"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	}
-	b.seed.show(other)
+	pod := newPod("a", "10.0.0.1")
+	b.seed.show(pod, other)
 	g.Expect(b.mustReconcile()).To(BeEmpty())
 	g.Expect(b.reasons()).To(Equal([]string{"SyncLoadBalancerFailed"}))
 
-	b.seed.show()
+	b.seed.show(pod)
 	g.Expect(b.mustReconcile()).To(Equal([]string{"create services", "create endpointslices"}))
-	b.seed.show(other, b.inTheSeed())
+	b.seed.show(pod, other, b.inTheSeed())
 	b.shoot.show(newNode("a"), newService(many, func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }))
 	g.Expect(b.mustReconcile()).To(Equal([]string{"patch services", "patch endpointslices"}), "fewer rules than it has are fine")
 }

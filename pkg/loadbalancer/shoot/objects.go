@@ -127,16 +127,17 @@ func sourceRanges(service *corev1.Service) ([]string, error) {
 const (
 	// maxRanges is how many source ranges a Service may have.
 	maxRanges = 256
-	// maxRules is how many pairs of a port and a source range all Services of a shoot may have: each is a rule on each node of the seed.
-	maxRules = 4096
+	// maxRules is how many rules each node of the seed may have for all Services of a shoot: one for each pair of a port and a source range
+	// or a machine.
+	maxRules = 16384
 	// maxServices is how many Services of a shoot are served: each has an address of the seed's Services, of which all control planes
 	// need some.
 	maxServices = 256
 )
 
 // rules returns how many rules each node of the seed has for a Service.
-func rules(service *corev1.Service) int {
-	return len(service.Spec.Ports) * max(1, len(service.Spec.LoadBalancerSourceRanges))
+func rules(service *corev1.Service, machines int) int {
+	return len(service.Spec.Ports) * (max(1, len(service.Spec.LoadBalancerSourceRanges)) + machines)
 }
 
 // mustBeReplaced reports whether an existing Service can't be changed into the desired one: its first family stays for good.

@@ -27,7 +27,7 @@ var _ = Describe("cloud-controller", func() {
 		refused.BearerToken = "expired"
 		mgr, err := shoot.New(shoot.Options{
 			Log: logf.Log.WithName("cloud-controller"), Namespace: technicalID, Seed: inSeed, Shoot: refused,
-			ConcurrentSyncs: 1, Server: metricsserver.Options{BindAddress: "0"},
+			Server: metricsserver.Options{BindAddress: "0"},
 		})
 		Expect(err).NotTo(HaveOccurred())
 		ended := make(chan error, 1)

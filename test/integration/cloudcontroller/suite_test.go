@@ -143,7 +143,7 @@ func runBetween(inSeed, inShoot *rest.Config, change ...func(*shoot.Options)) fu
 	GinkgoHelper()
 	opts := shoot.Options{
 		Log: logf.Log.WithName("cloud-controller"), Namespace: technicalID, Seed: inSeed, Shoot: inShoot,
-		ConcurrentSyncs: 5, Server: metricsserver.Options{BindAddress: "0"},
+		Server: metricsserver.Options{BindAddress: "0"},
 	}
 	for _, change := range change {
 		change(&opts)

@@ -27,7 +27,6 @@ func TestACloudControllerGetsDefaults(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Seed).To(Equal(CloudControllerSeed{Namespace: "shoot--local--foo"}))
 	g.Expect(config.Server).To(Equal(CloudControllerServer{Port: 10258}))
-	g.Expect(config.ConcurrentSyncs).To(HaveValue(Equal(5)))
 	g.Expect([]string{config.LogLevel, config.LogFormat}).To(Equal([]string{"info", "json"}))
 }
 
@@ -43,7 +42,6 @@ func TestACloudControllerRefusesAConfigurationThatMakesNoSense(t *testing.T) {
 		"no way to the shoot":       {cloudControllerHead + "seed: {namespace: a}\n", "shoot.kubeconfig: Required value"},
 		"a port that is none":       {good + "server: {port: 70000}\n", "server.port: Invalid value"},
 		"an address that is none":   {good + "server: {bindAddress: localhost}\n", "server.bindAddress: Invalid value"},
-		"nobody who does the work":  {good + "concurrentSyncs: 0\n", "concurrentSyncs: Invalid value"},
 		"a log level that is none":  {good + "logLevel: loud\n", "logLevel: Unsupported value"},
 		"a log format that is none": {good + "logFormat: xml\n", "logFormat: Unsupported value"},
 	} {

@@ -94,7 +94,6 @@ func SetAdmissionDefaults(config *AdmissionConfiguration) {
 func SetCloudControllerDefaults(config *CloudControllerConfiguration) {
 	setLoggingDefaults(&config.Logging)
 	setDefault(&config.Server.Port, 10258)
-	setPointerDefault(&config.ConcurrentSyncs, 5)
 }
 
 func setMockDefaults(mock *MockConfiguration) {

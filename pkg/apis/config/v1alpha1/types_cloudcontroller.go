@@ -24,9 +24,6 @@ type CloudControllerConfiguration struct {
 	// Server serves /healthz, /readyz and /metrics.
 	// +optional
 	Server CloudControllerServer `json:"server,omitempty"`
-	// ConcurrentSyncs is how many Services are reconciled at a time. Default 5.
-	// +optional
-	ConcurrentSyncs *int `json:"concurrentSyncs,omitempty"`
 }
 
 // CloudControllerSeed is the cluster in which the machines of a shoot are.

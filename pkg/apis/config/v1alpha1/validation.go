@@ -99,7 +99,6 @@ func ValidateCloudController(config *CloudControllerConfiguration) field.ErrorLi
 		validateNamespace(field.NewPath("seed", "namespace"), config.Seed.Namespace),
 		each(field.NewPath("seed", "allowedCIDRs"), config.Seed.AllowedCIDRs, validateCIDR),
 		unless(config.Shoot.Kubeconfig != "", field.Required(field.NewPath("shoot", "kubeconfig"), "how else would the shoot be found")),
-		unless(*config.ConcurrentSyncs > 0, field.Invalid(field.NewPath("concurrentSyncs"), *config.ConcurrentSyncs, mustBePositive)),
 	)
 }
 

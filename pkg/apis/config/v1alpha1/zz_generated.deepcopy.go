@@ -160,11 +160,6 @@ func (in *CloudControllerConfiguration) DeepCopyInto(out *CloudControllerConfigu
 	in.Seed.DeepCopyInto(&out.Seed)
 	out.Shoot = in.Shoot
 	out.Server = in.Server
-	if in.ConcurrentSyncs != nil {
-		in, out := &in.ConcurrentSyncs, &out.ConcurrentSyncs
-		*out = new(int)
-		**out = **in
-	}
 	return
 }
 

@@ -140,11 +140,8 @@ func MissingModules(ctx context.Context) []string {
 			continue
 		}
 		path, err := exec.LookPath("modprobe")
-		// Without kmod, which `up` installs, the list of the kernel's modules has to do.
-		if err == nil && exec.CommandContext(ctx, path, "--dry-run", "--quiet", module).Run() == nil { // #nosec G204 -- modprobe.
-			continue
-		}
-		if err != nil && moduleListed(module) {
+		// Without kmod, which `up` installs, LoadModules finds out.
+		if err != nil || exec.CommandContext(ctx, path, "--dry-run", "--quiet", module).Run() == nil { // #nosec G204 -- modprobe.
 			continue
 		}
 		missing = append(missing, module)
@@ -155,15 +152,6 @@ func MissingModules(ctx context.Context) []string {
 func overlayBuiltIn() bool {
 	content, err := os.ReadFile("/proc/filesystems")
 	return err == nil && strings.Contains(string(content), "\toverlay\n")
-}
-
-func moduleListed(module string) bool {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return false
-	}
-	content, err := os.ReadFile(filepath.Join("/lib/modules", strings.TrimSpace(string(release)), "modules.dep")) // #nosec G304 -- the kernel's own list.
-	return err == nil && strings.Contains(string(content), "/"+module+".ko")
 }
 
 // unloadBridgeFilter unloads br_netfilter, which decides for the bridges of others, too, whether iptables sees their packets.

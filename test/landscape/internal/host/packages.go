@@ -83,7 +83,9 @@ func aptInstall(packages []string, options ...string) []string {
 // Removed returns why apt-get refuses to install the packages without removing others, "" if it doesn't.
 func Removed(ctx context.Context, packages []string) string {
 	args := aptInstall(packages, "--simulate")
-	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput() // #nosec G204 -- packages from the table above.
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) // #nosec G204 -- packages from the table above.
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
 	if err == nil || !bytes.Contains(out, []byte("will be REMOVED")) {
 		return ""
 	}

@@ -53,6 +53,14 @@ func Current() (Invoker, error) {
 	return Invoker{uid: numbers[0], gid: numbers[1], groups: numbers[2:], name: account.Username, home: account.HomeDir}, nil
 }
 
+// UseDockerLogin has registries asked with the credentials that the invoker has given to docker login.
+func (i Invoker) UseDockerLogin() error {
+	if i.home == "" || os.Getenv("DOCKER_CONFIG") != "" {
+		return nil
+	}
+	return os.Setenv("DOCKER_CONFIG", filepath.Join(i.home, ".docker"))
+}
+
 // Run has a command run as the invoker, with the invoker's home and so with their caches.
 func (i Invoker) Run(cmd *exec.Cmd) *exec.Cmd {
 	if i.uid == 0 {

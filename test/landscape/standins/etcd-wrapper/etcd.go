@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"golang.org/x/sys/unix"
@@ -73,20 +72,13 @@ func startEtcd(ctx context.Context, cfg *embed.Config) (*embed.Etcd, error) {
 }
 
 // waitForEnd returns nil when ctx ends, and an error when etcd does. It leaves closing etcd to the caller.
-func waitForEnd(ctx context.Context, etcd *embed.Etcd, readyTimeout time.Duration) error {
-	var late <-chan time.Time
-	if readyTimeout > 0 {
-		late = time.After(readyTimeout)
-	}
+func waitForEnd(ctx context.Context, etcd *embed.Etcd) error {
 	ready := etcd.Server.ReadyNotify()
 	for {
 		select {
 		case <-ready:
 			slog.Info("etcd is ready")
-			ready, late = nil, nil
-		case <-late:
-			slog.Warn("etcd isn't ready yet", "after", readyTimeout)
-			late = nil
+			ready = nil
 		case <-ctx.Done():
 			slog.Info("Stopping etcd")
 			return nil

@@ -25,7 +25,6 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 )
@@ -44,8 +43,6 @@ type options struct {
 	ServerName string
 	// Port is that of /readyz and /stop.
 	Port int
-	// ReadyTimeout is how long etcd may take to become ready before this is logged; 0: for ever.
-	ReadyTimeout time.Duration
 	// Marker is the file that says how the last etcd ended.
 	Marker string
 }
@@ -70,11 +67,10 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&opts.BackupRestoreTLS, "backup-restore-tls-enabled", false, "whether backup-restore serves HTTPS")
 	flags.StringVar(&opts.BackupRestoreCA, "backup-restore-ca-cert-bundle-path", "", "file with the CAs of backup-restore")
 	flags.StringVar(&opts.ServerName, "etcd-server-name", "", "name of this pod in etcd's server certificate")
-	for _, name := range []string{"etcd-client-cert-path", "etcd-client-key-path", "etcd-client-port"} {
-		flags.String(name, "", "not used: the original asks etcd with it whether it is ready")
+	for _, name := range []string{"etcd-client-cert-path", "etcd-client-key-path", "etcd-client-port", "etcd-ready-timeout"} {
+		flags.String(name, "", "not used: the original asks etcd with these whether it is ready")
 	}
 	flags.IntVar(&opts.Port, "etcd-wrapper-port", 9095, "port of /readyz and /stop")
-	flags.DurationVar(&opts.ReadyTimeout, "etcd-ready-timeout", 0, "how long etcd may take to become ready; 0: for ever")
 	if len(args) == 0 || args[0] != command {
 		return opts, fmt.Errorf("the command must be %q", command)
 	}
@@ -138,7 +134,7 @@ func run(ctx context.Context, opts options) error {
 		return err
 	}
 	server.etcd.Store(etcd)
-	err = waitForEnd(ctx, etcd, opts.ReadyTimeout)
+	err = waitForEnd(ctx, etcd)
 	server.close()
 	etcd.Close()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strings"
+	"time"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/relay"
 )
@@ -42,6 +43,7 @@ func newSites(router router) *http.Server {
 	return &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: relay.HandshakeTimeout,
+		IdleTimeout:       time.Minute,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			to, found := router.byHost(strings.ToLower(hello.ServerName))
 			if !found || to.site == nil {

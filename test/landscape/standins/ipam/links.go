@@ -93,14 +93,16 @@ func (linux) networks(bridge string) ([]netip.Prefix, error) {
 	}
 	var out []netip.Prefix
 	for _, route := range routes {
-		if route.Dst == nil || route.Dst.IP.IsUnspecified() || route.LinkIndex == link.Attrs().Index {
+		if route.Dst == nil || route.LinkIndex == link.Attrs().Index {
 			continue
 		}
 		prefix, err := prefixOf(route.Dst.IP, route.Dst.Mask)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, prefix)
+		if prefix.Bits() > 1 { // A VPN may split the default route in two.
+			out = append(out, prefix)
+		}
 	}
 	return out, nil
 }

@@ -68,7 +68,7 @@ type server struct {
 // serve takes tunnels, and requests of what shares the Pod, until ctx ends.
 func (s *server) serve(ctx context.Context, tunnel, local net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return relay.Serve(ctx, tunnel, 4*spareTunnels, s.serveTunnel) })
+	group.Go(func() error { return relay.Serve(ctx, tunnel, streams, s.serveTunnel) })
 	group.Go(func() error { return relay.Serve(ctx, local, streams, s.serveLocal) })
 	return group.Wait()
 }
