@@ -202,8 +202,8 @@ dns-setup:
 ## kind-down: delete the kind clusters, their registry and what kind-up, gardener-up and dns-setup left on this machine; KIND_CACHES=1 deletes kept images, too
 .PHONY: kind-down
 kind-down: $(TOOLS)/kind
-	@skaffold/kind/dns remove
 	@PATH=$(TOOLS):$$PATH skaffold/kind/cluster down $(if $(KIND_CACHES),--caches)
+	@skaffold/kind/dns remove
 
 ## kind-images: make the images for kind-up in your Docker without any registry, as root on Debian; it prints how to use them
 .PHONY: kind-images
@@ -320,7 +320,7 @@ bench: export TEST_ASSET_ETCD := $(BIN)/etcd
 bench: export TEST_ASSET_COREDNS := $(BIN)/coredns
 bench: export TEST_ASSET_NAMED ?= $(TOOLS)/named
 bench: need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/coredns bench-programs
-	cd test/bench && $(BENCH)/bench --programs $(BENCH) --out $(BENCH) --docs $(REPO)/docs/bench $(if $(QUICK),--quick) $(BENCH_ARGS)
+	cd test/bench && $(BENCH)/bench --programs $(BENCH) --out $(BENCH) $(if $(QUICK)$(BENCH_ARGS),,--docs $(REPO)/docs/bench) $(if $(QUICK),--quick) $(BENCH_ARGS)
 
 # Phony, as only Go knows what they depend on. All with the same flags, so that they differ in nothing but their code.
 .PHONY: bench-programs

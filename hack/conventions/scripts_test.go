@@ -96,7 +96,7 @@ func TestNightlyRunsEverythingAndThenWhatHasNotPassed(t *testing.T) {
 	out, calls, code := c.call("hack/nightly")
 	g.Expect(code).To(Equal(1), out)
 	g.Expect(calls).To(HaveExactElements(
-		"make check", "make test", "make test GARDENER=v1.150.0", "make test PACKAGES=./test/integration/faults TEST_ARGS=-count=1", "make fuzz FUZZTIME=1m", "make down", "make test-node", "make test-machines", "make test-kind",
+		"make check", "make test", "make test GARDENER=v1.150.0", "make test PACKAGES=./test/integration/faults TEST_ARGS=-count=1 -timeout 90m", "make fuzz FUZZTIME=1m", "make down", "make test-node", "make test-machines", "make test-kind",
 		"make up UNTIL=garden", "make e2e LABELS=garden || instance || machines", "make e2e LABELS=garden-deletion", "make down",
 		"make up", "make e2e LABELS=examples || docs || audit", "make e2e LABELS=gardenlet", "make e2e LABELS=workerless", "make e2e LABELS=pools",
 		"make e2e LABELS=force-delete", "make e2e LABELS=restore", "make e2e LABELS=explain", "make e2e LABELS=foreign", "make e2e LABELS=faults", "make e2e LABELS=managedseed || migration", "make e2e LABELS=garden-rotation", "make e2e LABELS=restart", "make down",

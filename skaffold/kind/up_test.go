@@ -266,6 +266,15 @@ func TestAddressesAndLimitsOfOthersStay(t *testing.T) {
 	g.Expect(m.read("inotify")).To(Equal("16384\n"))
 }
 
+func TestASecondClusterOfOthersStays(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	m.write("clusters", "gardener-local2\n")
+	out, calls, err := m.call("down")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).NotTo(ContainElement(HavePrefix("kind delete")))
+}
+
 func TestTheLandscapeKeepsTheLimitThatItNeeds(t *testing.T) {
 	g := NewWithT(t)
 	m := newMachine(t, "docker", "kind")

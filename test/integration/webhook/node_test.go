@@ -109,11 +109,7 @@ var _ = Describe("Webhooks for Nodes", Ordered, func() {
 
 	It("should set the capacity of a Node that a kubelet registers or updates, and write nothing twice", func(ctx SpecContext) {
 		register(ctx, webhooks[0], "")
-		Eventually(func(g Gomega) {
-			probe := newNode("probe")
-			g.Expect(c.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-			g.Expect(probe.Status.Capacity.Cpu().String()).To(Equal("100"))
-		}).Should(Succeed())
+		eventuallyCalled(ctx, newNode("probe"), "100")
 
 		create(ctx, "registered")
 		Expect(says(ctx, "registered")).To(Equal(ofSeed))
@@ -135,22 +131,29 @@ var _ = Describe("Webhooks for Nodes", Ordered, func() {
 
 	It("should give a shoot's Node what its machine type says", func(ctx SpecContext) {
 		register(ctx, webhooks[1], nodeShoot)
-		Eventually(func(g Gomega) {
-			probe := newNode("probe")
-			g.Expect(c.Create(ctx, probe, client.DryRunAll)).To(Succeed())
-			g.Expect(probe.Status.Capacity.Cpu().String()).To(Equal("4"))
-		}).Should(Succeed())
+		eventuallyCalled(ctx, newNode("probe"), "4")
 		create(ctx, "machine")
 		Expect(says(ctx, "machine")).To(Equal([]string{"4", "8Gi", "110", "3920m", "7Gi", "110"}))
 	})
 
 	It("should let Nodes report while nobody serves", func(ctx SpecContext) {
 		server := register(ctx, webhooks[0], "")
+		eventuallyCalled(ctx, newNode("probe"), "100")
 		server.Close()
 		create(ctx, "alone")
 		Expect(says(ctx, "alone")).To(Equal(measured))
 	})
 })
+
+// eventuallyCalled waits until the API server calls the webhook, which gives Nodes so many CPUs.
+func eventuallyCalled(ctx SpecContext, probe *corev1.Node, cpu string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		probed := probe.DeepCopy()
+		g.Expect(c.Create(ctx, probed, client.DryRunAll)).To(Succeed())
+		g.Expect(probed.Status.Capacity.Cpu().String()).To(Equal(cpu))
+	}).Should(Succeed())
+}
 
 // register serves the webhook, as for that shoot if one is given, and registers it as package webhook does, until the spec
 // ends.

@@ -1,8 +1,8 @@
+#!/usr/bin/env bash
 # SPDX-FileCopyrightText: SAP SE or an SAP affiliate company and Gardener contributors
 #
 # SPDX-License-Identifier: Apache-2.0
 
-# shellcheck shell=bash
 # Prints the state of a machine that a landscape touches, as the tools that people use show it: a line "=== NAME" before each
 # part. What a tool prints about itself alone is left out here; what changes without anybody's doing is left out in state.go.
 
