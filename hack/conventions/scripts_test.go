@@ -130,6 +130,9 @@ func TestNightlyRunsEverythingAndThenWhatHasNotPassed(t *testing.T) {
 	g.Expect(calls).To(ContainElement("make check"), "of another commit nothing is known")
 
 	g.Expect(os.WriteFile(filepath.Join(c.root, ".gitignore"), []byte("bin/\n"), 0o600)).To(Succeed())
+	c.commit()
+	_, _, _ = c.call("hack/nightly")
+	g.Expect(os.WriteFile(filepath.Join(c.root, "new_test.go"), []byte("package x\n"), 0o600)).To(Succeed())
 	for range 2 {
 		_, calls, _ = c.call("hack/nightly")
 		g.Expect(calls).To(ContainElement("make check"), "with changes that no commit has, nothing is known either")

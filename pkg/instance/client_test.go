@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -131,6 +132,14 @@ func TestDoesNotFindWhatItsOwnWriteHasLetGo(t *testing.T) {
 	g.Expect(c.Patch(t.Context(), infra, client.MergeFrom(before))).To(Succeed())
 
 	g.Expect(apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(infra), infra))).To(BeTrue())
+}
+
+func TestHowLongAWriteIsRemembered(t *testing.T) {
+	g := NewWithT(t)
+	machines := schema.GroupVersion{Group: "machine.sapcloud.io", Version: "v1alpha1"}
+	g.Expect(ttlOf(machines.WithKind("MachineDeployment"))).To(BeNumerically(">", 2*DefaultWatchTimeout), "as long as a watch may hang")
+	g.Expect(ttlOf(machines.WithKind("Machine"))).To(BeZero())
+	g.Expect(ttlOf(extensionsv1alpha1.SchemeGroupVersion.WithKind("Worker"))).To(BeNumerically(">", 0))
 }
 
 func TestRemembersOnlyExtensionObjectsAndOnlyWhatSucceeded(t *testing.T) {

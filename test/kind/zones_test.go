@@ -81,7 +81,10 @@ done`))).To(ConsistOf("0", "1", "2"), pods)
 	killed := time.Now()
 	m.run("docker kill " + node)
 	write := func(name string) {
-		g.Eventually(func() error { _, err := m.try(shoot + " create configmap " + name + " --dry-run=client --output yaml | " + shoot + " apply --filename -"); return err }).WithTimeout(time.Minute).
+		g.Eventually(func() error {
+			_, err := m.try(shoot + " create configmap " + name + " --dry-run=client --output yaml | " + shoot + " apply --filename -")
+			return err
+		}).WithTimeout(time.Minute).
 			Should(Succeed(), "a client tries again if it was sent to the lost node")
 	}
 	write("at-once")

@@ -41,6 +41,24 @@ func TestAShootMayAskForLeftoversThatADeletionDoesNotTakeAway(t *testing.T) {
 	g.Expect(c.networkPolicies()).To(HaveLen(2))
 }
 
+func TestAForcedDeletionInTheGardenTouchesNoNetworkPolicies(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	c.mustReconcile()
+	ex := c.extension()
+	ex.Annotations = map[string]string{"confirmation.gardener.cloud/force-deletion": "true"}
+	g.Expect(c.Update(t.Context(), ex)).To(Succeed())
+	c.delete()
+	c.fail = func(_ string, obj client.Object) error {
+		if _, ok := obj.(*networkingv1.NetworkPolicy); ok {
+			return errors.New("forbidden")
+		}
+		return nil
+	}
+	c.mustReconcile()
+	g.Expect(c.isGone()).To(BeTrue())
+}
+
 func TestAForcedDeletionTakesTheLeftoversAway(t *testing.T) {
 	g := NewWithT(t)
 	c := newShootCluster(t, shoot(map[string]string{"test-force-delete": "true", "confirmation.gardener.cloud/force-deletion": "true"}))

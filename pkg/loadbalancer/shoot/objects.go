@@ -129,7 +129,7 @@ const (
 	maxRanges = 256
 	// maxRules is how many rules each node of the seed may have for all Services of a shoot: one for each pair of a port and a source range
 	// or a machine.
-	maxRules = 16384
+	maxRules = 4096
 	// maxServices is how many Services of a shoot are served: each has an address of the seed's Services, of which all control planes
 	// need some.
 	maxServices = 256

@@ -230,10 +230,10 @@ func (s *shoot) finishes(ctx context.Context) {
 	s.succeeds(ctx)
 }
 
-// succeeds waits for the end of an operation, for less than it takes until the Worker is looked at without an event.
+// succeeds waits for the end of an operation. Only an event ends it so soon: without one, the next attempt is a minute away.
 func (s *shoot) succeeds(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, s.outcome(ctx)).Should(HavePrefix("Succeeded: "))
+	Eventually(ctx, s.outcome(ctx)).WithTimeout(4 * time.Second).Should(HavePrefix("Succeeded: "))
 }
 
 // kinds are all that machines are made of.

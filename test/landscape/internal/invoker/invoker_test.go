@@ -7,6 +7,7 @@ package invoker_test
 import (
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -69,6 +70,29 @@ func TestRootItselfStaysRoot(t *testing.T) {
 		t.Setenv("SUDO_UID", "4294967290")
 		_, err := invoker.Current()
 		g.Expect(err).To(MatchError(ContainSubstring("SUDO_UID")))
+	}
+}
+
+func TestRegistriesAreAskedWithTheLoginOfWhoCalledSudo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root acts for somebody else")
+	}
+	account, err := user.LookupId(nobody)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for name, test := range map[string]struct{ id, before, expected string }{
+		"by sudo":                  {nobody, "", filepath.Join(account.HomeDir, ".docker")},
+		"by sudo, with its own":    {nobody, "/own", "/own"},
+		"by root, whose it may be": {"", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			t.Setenv("SUDO_UID", test.id)
+			t.Setenv("DOCKER_CONFIG", test.before)
+			current, err := invoker.Current()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(current.UseDockerLogin()).To(Succeed())
+			g.Expect(os.Getenv("DOCKER_CONFIG")).To(Equal(test.expected))
+		})
 	}
 }
 

@@ -244,12 +244,19 @@ func TestWaitReadySaysWhatIsMissingAtTheTimeout(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("not ready after 50ms: refused")))
 }
 
+// trapped starts process x, which runs until it is killed, and has set a trap.
+func trapped(t *testing.T, keeper process.Keeper, trap string) {
+	t.Helper()
+	g := NewWithT(t)
+	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", trap + "; echo armed; while :; do sleep 0.05; done"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() string { return keeper.Tail("x", 1) }).Should(Equal("armed"), "the trap has to be set first")
+}
+
 func TestStopKillsWhatIgnoresTheSignal(t *testing.T) {
 	g := NewWithT(t)
 	keeper := newKeeper(t)
-	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "trap '' TERM; echo armed; while :; do sleep 0.05; done"}})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Eventually(func() string { return keeper.Tail("x", 1) }).Should(Equal("armed"), "the trap has to be set first")
+	trapped(t, keeper, "trap '' TERM")
 	g.Expect(keeper.Stop(t.Context(), "x", 200*time.Millisecond)).To(Succeed())
 	_, running, err := keeper.Find("x")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -259,9 +266,7 @@ func TestStopKillsWhatIgnoresTheSignal(t *testing.T) {
 func TestStopThatIsInterruptedKillsNothing(t *testing.T) {
 	g := NewWithT(t)
 	keeper := newKeeper(t)
-	_, err := keeper.Ensure(t.Context(), process.Spec{Name: "x", Command: []string{"/bin/sh", "-c", "trap 'echo asked' TERM; echo armed; while :; do sleep 0.05; done"}})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Eventually(func() string { return keeper.Tail("x", 1) }).Should(Equal("armed"), "the trap has to be set first")
+	trapped(t, keeper, "trap 'echo asked' TERM")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.Expect(keeper.Stop(ctx, "x", time.Minute)).To(MatchError(context.Canceled))
