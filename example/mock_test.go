@@ -117,7 +117,7 @@ func TestGardenerTakesTheRegistrationAndTheChartItsValues(t *testing.T) {
 
 	values := map[string]any{}
 	g.Expect(json.Unmarshal(deployment.Helm.Values.Raw, &values)).To(Succeed())
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.3"})
+	renderer, err := chart.NewRenderer("v1.36.3")
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = renderer.Render(t.Context(), chart.Embedded(os.DirFS("../charts"), "provider-local"), chart.Release{Name: "provider-mock", Namespace: "extension-provider-mock"}, values)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -76,7 +76,7 @@ func (c component) with(key string, value any) component {
 
 func (c component) render(t *testing.T) ([]client.Object, error) {
 	t.Helper()
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
+	renderer, err := chart.NewRenderer("1.34.1")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	objects, err := renderer.Render(t.Context(), chart.Embedded(components.FS, c.chart), c.release, c.values)
 	if err != nil {

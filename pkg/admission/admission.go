@@ -124,7 +124,7 @@ func newWebhooks(mgr manager.Manager, reader client.Reader, nodeRanges ...netip.
 		validating("namespacedcloudprofiles", &gardencorev1beta1.NamespacedCloudProfile{}, LabelProvider, NewNamespacedCloudProfile(reader)),
 		// A scheduler and a migration choose the Seed by the subresource.
 		validating("shoots", &gardencorev1beta1.Shoot{}, LabelProvider, NewShoot(reader, nodeRanges...), "binding"),
-		validating("seeds", &gardencorev1beta1.Seed{}, LabelProvider, NewSeed()),
+		validating("seeds", &gardencorev1beta1.Seed{}, LabelProvider, NewSeed(reader)),
 		validating("workloadidentities", &securityv1alpha1.WorkloadIdentity{}, LabelProvider, NewWorkloadIdentity()),
 		validating("secrets", &corev1.Secret{}, LabelCredentials, NewSecret()),
 		validating("internalsecrets", &gardencorev1beta1.InternalSecret{}, LabelCredentials, NewInternalSecret()),

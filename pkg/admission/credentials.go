@@ -130,9 +130,12 @@ func kubeconfigOf(ctx context.Context, reader client.Reader, shoot *gardencorev1
 }
 
 // NewSeed returns the validator for Seeds of type local, and for Seeds whose backups are: there is nothing to configure, and a local seed
-// says where its nodes are, as machines reach load balancers and registries there.
-func NewSeed() extensionswebhook.Validator {
-	return &validator[gardencorev1beta1.Seed]{func(_ context.Context, seed, old *gardencorev1beta1.Seed) (errs field.ErrorList, _ error) {
+// says where its nodes are, as machines reach load balancers and registries there. The Secret for backups has to be there: gardenlet would
+// report that it is missing in an event only.
+//
+// reader reads from the API server. Needed permissions: get on Secrets.
+func NewSeed(reader client.Reader) extensionswebhook.Validator {
+	return &validator[gardencorev1beta1.Seed]{func(ctx context.Context, seed, old *gardencorev1beta1.Seed) (errs field.ErrorList, _ error) {
 		var (
 			spec              = field.NewPath("spec")
 			provider, was     = seed.Spec.Provider, old.Spec.Provider
@@ -148,6 +151,11 @@ func NewSeed() extensionswebhook.Validator {
 		}
 		if backup := seed.Spec.Backup; backup != nil && backup.Provider == localv1alpha1.Type && !equality.Semantic.DeepEqual(backup, old.Spec.Backup) {
 			errs = append(errs, validation.Empty(backup.ProviderConfig, spec.Child("backup", "providerConfig"))...)
+			if ref := backup.CredentialsRef; ref != nil && ref.Kind == "Secret" {
+				if err := reader.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &corev1.Secret{}); err != nil {
+					return nil, fmt.Errorf("%s: reading Secret %s/%s: %w", spec.Child("backup", "credentialsRef"), ref.Namespace, ref.Name, err)
+				}
+			}
 		}
 		return errs, nil
 	}}

@@ -86,21 +86,24 @@ func TestSeeds(t *testing.T) {
 			s.Spec.Backup = &gardencorev1beta1.Backup{Provider: "local", CredentialsRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: namespace, Name: "credentials"}}
 		})
 		config  = raw("X", "")
-		v       = NewSeed()
+		v       = NewSeed(reader(credentialsSecret(nil)))
 		noNodes = changed(good, func(s *s) { s.Spec.Networks.Nodes = nil })
 	)
 	run(t, map[string]test[*gardencorev1beta1.Seed]{
-		"a good one":                     {validator: v, obj: good},
-		"no backup":                      {validator: v, obj: seed()},
-		"a backup of another type":       {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.Provider, s.Spec.Backup.ProviderConfig = "other", config })},
-		"a seed of another type":         {validator: v, obj: changed(noNodes, func(s *s) { s.Spec.Provider.Type, s.Spec.Provider.ProviderConfig = "other", config })},
-		"one that is deleted":            {validator: v, obj: deleted(noNodes)},
-		"one that stays":                 {validator: v, obj: noNodes, old: noNodes},
-		"one from before the rules":      {validator: v, obj: changed(noNodes, func(s *s) { s.Spec.Networks.BlockCIDRs = []string{"1.2.3.4/32"} }), old: noNodes},
-		"no nodes":                       {validator: v, obj: noNodes, errs: []string{"spec.networks.nodes: Required value: write the range of the seed's nodes"}},
-		"nodes that go":                  {validator: v, obj: noNodes, old: good, errs: []string{"spec.networks.nodes: Required value"}},
-		"a providerConfig":               {validator: v, obj: changed(good, func(s *s) { s.Spec.Provider.ProviderConfig = config }), errs: []string{"spec.provider.providerConfig: Forbidden"}},
-		"a providerConfig of the backup": {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.ProviderConfig = config }), errs: []string{"spec.backup.providerConfig: Forbidden"}},
-		"backups without credentials":    {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.CredentialsRef = nil })},
+		"a good one":                      {validator: v, obj: good},
+		"no backup":                       {validator: v, obj: seed()},
+		"a backup of another type":        {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.Provider, s.Spec.Backup.ProviderConfig = "other", config })},
+		"a seed of another type":          {validator: v, obj: changed(noNodes, func(s *s) { s.Spec.Provider.Type, s.Spec.Provider.ProviderConfig = "other", config })},
+		"one that is deleted":             {validator: v, obj: deleted(noNodes)},
+		"one that stays":                  {validator: v, obj: noNodes, old: noNodes},
+		"one from before the rules":       {validator: v, obj: changed(noNodes, func(s *s) { s.Spec.Networks.BlockCIDRs = []string{"1.2.3.4/32"} }), old: noNodes},
+		"no nodes":                        {validator: v, obj: noNodes, errs: []string{"spec.networks.nodes: Required value: write the range of the seed's nodes"}},
+		"nodes that go":                   {validator: v, obj: noNodes, old: good, errs: []string{"spec.networks.nodes: Required value"}},
+		"a providerConfig":                {validator: v, obj: changed(good, func(s *s) { s.Spec.Provider.ProviderConfig = config }), errs: []string{"spec.provider.providerConfig: Forbidden"}},
+		"a providerConfig of the backup":  {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.ProviderConfig = config }), errs: []string{"spec.backup.providerConfig: Forbidden"}},
+		"backups with a WorkloadIdentity": {validator: NewSeed(silent()), obj: changed(good, func(s *s) { s.Spec.Backup.CredentialsRef.Kind = "WorkloadIdentity" })},
+		"a Secret that is not there":      {validator: NewSeed(reader()), obj: good, errs: []string{"spec.backup.credentialsRef: reading Secret", "not found"}},
+		"a Secret that can't be read":     {validator: NewSeed(silent()), obj: good, errs: []string{"spec.backup.credentialsRef: reading Secret"}},
+		"backups without credentials":     {validator: v, obj: changed(good, func(s *s) { s.Spec.Backup.CredentialsRef = nil })},
 	})
 }

@@ -22,7 +22,7 @@ func TestRenderingsAreCounted(t *testing.T) {
 	m, err := metrics.New(registry)
 	g.Expect(err).NotTo(HaveOccurred())
 	counting := renderer(t).WithMetrics(m.Charts)
-	other, err := counting.For(chart.Capabilities{KubeVersion: "1.35.0"})
+	other, err := counting.For("1.35.0")
 	g.Expect(err).NotTo(HaveOccurred())
 
 	values := map[string]any{"replicas": 3}

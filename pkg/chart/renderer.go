@@ -39,12 +39,6 @@ import (
 // objects in memory take about five times as much.
 const maxRendered = 500
 
-// Capabilities are what a chart may ask of the cluster for which it is rendered.
-type Capabilities struct {
-	// KubeVersion is the Kubernetes version of that cluster, for example "1.34.1" or "v1.34.1".
-	KubeVersion string
-}
-
 // Release names what a chart is rendered for.
 type Release struct {
 	// Name and Namespace are .Release.Name and .Release.Namespace in the templates. Objects that name no namespace stay
@@ -76,9 +70,9 @@ type Renderer struct {
 	metrics      *metrics.Charts
 }
 
-// NewRenderer returns a Renderer for clusters with these capabilities.
-func NewRenderer(capabilities Capabilities) (*Renderer, error) {
-	return (&Renderer{cache: lru.New(maxRendered)}).For(capabilities)
+// NewRenderer returns a Renderer for clusters with this Kubernetes version, for example "1.34.1" or "v1.34.1".
+func NewRenderer(kubeVersion string) (*Renderer, error) {
+	return (&Renderer{cache: lru.New(maxRendered)}).For(kubeVersion)
 }
 
 // WithMetrics returns a Renderer that shares the memory of this one and counts what it does.
@@ -86,11 +80,11 @@ func (r *Renderer) WithMetrics(m *metrics.Charts) *Renderer {
 	return &Renderer{capabilities: r.capabilities, cache: r.cache, metrics: m}
 }
 
-// For returns a Renderer for clusters with other capabilities that shares memory and metrics with this one.
-func (r *Renderer) For(capabilities Capabilities) (*Renderer, error) {
-	version, err := chartutil.ParseKubeVersion(capabilities.KubeVersion)
+// For returns a Renderer for clusters with another Kubernetes version that shares memory and metrics with this one.
+func (r *Renderer) For(kubeVersion string) (*Renderer, error) {
+	version, err := chartutil.ParseKubeVersion(kubeVersion)
 	if err != nil {
-		return nil, fmt.Errorf("parsing Kubernetes version %q: %w", capabilities.KubeVersion, err)
+		return nil, fmt.Errorf("parsing Kubernetes version %q: %w", kubeVersion, err)
 	}
 
 	helm := chartutil.DefaultCapabilities.Copy()

@@ -93,7 +93,7 @@ var release = chart.Release{Name: "rel", Namespace: "ns"}
 
 func renderer(t *testing.T) *chart.Renderer {
 	t.Helper()
-	r, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
+	r, err := chart.NewRenderer("1.34.1")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return r
 }
@@ -153,7 +153,7 @@ var random = map[string]string{"templates/random.yaml": "apiVersion: v1\nkind: C
 func TestNothingIsRenderedTwiceForTheSameInputs(t *testing.T) {
 	g := NewWithT(t)
 	r := renderer(t)
-	other, err := r.For(chart.Capabilities{KubeVersion: "1.35.0"})
+	other, err := r.For("1.35.0")
 	g.Expect(err).NotTo(HaveOccurred())
 
 	draw := func(r *chart.Renderer, source chart.Source, release chart.Release, values map[string]any) string {
@@ -267,7 +267,7 @@ func TestChartsThatCannotBeRenderedAreAnError(t *testing.T) {
 }
 
 func TestCapabilitiesWithoutAVersionAreAnError(t *testing.T) {
-	_, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "latest"})
+	_, err := chart.NewRenderer("latest")
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring(`parsing Kubernetes version "latest"`)))
 }
 
@@ -285,7 +285,7 @@ func TestACancelledContextEndsARendering(t *testing.T) {
 }
 
 func BenchmarkRender(b *testing.B) {
-	r, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
+	r, err := chart.NewRenderer("1.34.1")
 	if err != nil {
 		b.Fatal(err)
 	}

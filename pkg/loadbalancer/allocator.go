@@ -35,6 +35,10 @@ const Class = "local.provider.extensions.gardener.cloud/load-balancer"
 // others of a seed are the seed instance's.
 const AnnotationInstance = "local.provider.extensions.gardener.cloud/load-balancer-instance"
 
+// ConditionReady is the type of the condition of a Service by which pkg/controller/service reports whether it has the addresses and the
+// fixed node ports that it should have. Others that serve load balancers need not have it.
+const ConditionReady = "LoadBalancerReady"
+
 // Reasons why a Service has not all that it should have.
 const (
 	// ReasonExhausted means that all addresses of a family in the pools are in use.

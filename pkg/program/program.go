@@ -136,7 +136,7 @@ func newRenderer(inst *instance.Instance) (*chart.Renderer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server for its version: %w", err)
 	}
-	return chart.NewRenderer(chart.Capabilities{KubeVersion: version.GitVersion})
+	return chart.NewRenderer(version.GitVersion)
 }
 
 // AddController adds the controller for objects of a kind unless it is disabled. What controllers for extension objects have in

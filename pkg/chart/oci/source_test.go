@@ -47,7 +47,7 @@ func TestAPulledChartRendersAsAnyOther(t *testing.T) {
 	g := NewWithT(t)
 	registry, w := newRegistry(t), newWorld(t)
 	registry.push(t, "v1", pack(t, "1.0.0", nil))
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
+	renderer, err := chart.NewRenderer("1.34.1")
 	g.Expect(err).NotTo(HaveOccurred())
 
 	objects, err := renderer.Render(t.Context(), w.source(ref(registry.host(), "v1")), chart.Release{Name: "a", Namespace: "b"}, nil)

@@ -409,7 +409,7 @@ func addCloudController(seed, shoot *resources.ManagedResource, objects []client
 }
 
 func (a *actuator) renderLocalPathProvisioner(ctx context.Context, shoot *gardencorev1beta1.Shoot) ([]client.Object, error) {
-	renderer, err := a.Renderer.For(chart.Capabilities{KubeVersion: shoot.Spec.Kubernetes.Version})
+	renderer, err := a.Renderer.For(shoot.Spec.Kubernetes.Version)
 	if err != nil {
 		return nil, err
 	}

@@ -123,7 +123,7 @@ func hibernate(shoot *gardencorev1beta1.Shoot) {
 func newOptions(t testing.TB) Options {
 	t.Helper()
 	g := NewWithT(t)
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
+	renderer, err := chart.NewRenderer("1.34.1")
 	g.Expect(err).NotTo(HaveOccurred())
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
 	g.Expect(err).NotTo(HaveOccurred())

@@ -44,9 +44,6 @@ import (
 const (
 	// ControllerName is the name of the controller.
 	ControllerName = "service"
-	// ConditionReady is the type of the condition of a Service which reports whether it has the addresses and the fixed node
-	// ports that it should have. With status False, its reason is one of those of package loadbalancer or of this one.
-	ConditionReady = "LoadBalancerReady"
 	// reasonAssigned is the reason of the status True.
 	reasonAssigned = "Assigned"
 	// actionAssign is the action that events name.
@@ -292,7 +289,7 @@ func isOutdated(err error) bool { return apierrors.IsConflict(err) || apierrors.
 // writeStatus writes addresses, and the condition if it is known, if they differ from those of the Service, and an Event for a
 // problem that is new.
 func (r *reconciler) writeStatus(ctx context.Context, service *corev1.Service, ingress []corev1.LoadBalancerIngress, problem *loadbalancer.Problem, isKnown bool) error {
-	condition := metav1.Condition{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: reasonAssigned, Message: "It has all addresses and fixed node ports"}
+	condition := metav1.Condition{Type: loadbalancer.ConditionReady, Status: metav1.ConditionTrue, Reason: reasonAssigned, Message: "It has all addresses and fixed node ports"}
 	if problem != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, problem.Reason, problem.Message
 	}

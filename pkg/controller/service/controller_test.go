@@ -193,7 +193,7 @@ func (b *bench) address(t *testing.T, service *corev1.Service) string {
 
 func (b *bench) condition(t *testing.T, service *corev1.Service) metav1.Condition {
 	t.Helper()
-	condition := meta.FindStatusCondition(b.get(t, service).Status.Conditions, ConditionReady)
+	condition := meta.FindStatusCondition(b.get(t, service).Status.Conditions, loadbalancer.ConditionReady)
 	NewWithT(t).Expect(condition).NotTo(BeNil())
 	return *condition
 }
@@ -548,7 +548,7 @@ func TestOtherConditionsStay(t *testing.T) {
 	s.Status.Conditions = []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue, Reason: "Because"}}
 	b := newBench(t, "10.1.0.0/31", s)
 	g.Expect(b.run(t, s)).To(BeZero())
-	g.Expect(b.get(t, s).Status.Conditions).To(ConsistOf(HaveField("Type", "Other"), HaveField("Type", ConditionReady)))
+	g.Expect(b.get(t, s).Status.Conditions).To(ConsistOf(HaveField("Type", "Other"), HaveField("Type", loadbalancer.ConditionReady)))
 }
 
 func TestNodePortsOfOthers(t *testing.T) {

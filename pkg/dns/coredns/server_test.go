@@ -56,7 +56,7 @@ func ownedBy(names ...string) []metav1.OwnerReference {
 func newServer(t *testing.T, c client.Client, instance, home, image string) *Server {
 	t.Helper()
 	g := NewWithT(t)
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
+	renderer, err := chart.NewRenderer("1.34.1")
 	g.Expect(err).NotTo(HaveOccurred())
 	return &Server{Options{
 		SetupOptions: SetupOptions{
@@ -260,7 +260,7 @@ func TestAnInstanceMayChangeItsOwnConfigMapsOnly(t *testing.T) {
 
 func TestTheChartRefusesValuesThatDoNotBelongIntoACorefile(t *testing.T) {
 	g := NewWithT(t)
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "1.34.1"})
+	renderer, err := chart.NewRenderer("1.34.1")
 	g.Expect(err).NotTo(HaveOccurred())
 	for name, change := range map[string]func(map[string]any){
 		"a zone":        func(v map[string]any) { v["zones"] = []string{"local {\nforward"} },

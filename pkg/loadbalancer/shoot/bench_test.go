@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
 const seedName = "lb-" + uid
@@ -200,7 +202,7 @@ func (b *bench) give(address, reason string) {
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
 	}
 	if reason != "" {
-		service.Status.Conditions = []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "there are none left"}}
+		service.Status.Conditions = []metav1.Condition{{Type: loadbalancer.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "there are none left"}}
 	}
 	NewWithT(b.t).Expect(b.seed.Status().Update(b.t.Context(), service)).To(Succeed())
 	b.catchUp()

@@ -26,10 +26,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 )
 
-// conditionReady is the condition by which pkg/controller/service tells why a Service has no address. Others that serve
-// load balancers need not have it.
-const conditionReady = "LoadBalancerReady"
-
 // wantsLoadBalancer reports whether a Service of the shoot is served here. Those of a class are left to others.
 func wantsLoadBalancer(service *corev1.Service) bool {
 	return service.DeletionTimestamp == nil && service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil
@@ -181,7 +177,7 @@ func hasFamily(seed *corev1.Service, family discoveryv1.AddressType) bool {
 
 // noAddress says why the seed's Service has no address, as far as whoever serves it says so.
 func noAddress(seed *corev1.Service) waiting {
-	condition := meta.FindStatusCondition(seed.Status.Conditions, conditionReady)
+	condition := meta.FindStatusCondition(seed.Status.Conditions, loadbalancer.ConditionReady)
 	if condition == nil || condition.Status != metav1.ConditionFalse {
 		return waiting{fmt.Errorf("the seed's Service %s has no address: whoever serves Services of type LoadBalancer in the seed has not given it one", client.ObjectKeyFromObject(seed)), seed.CreationTimestamp.Time}
 	}

@@ -25,7 +25,7 @@ import (
 // chart of CoreDNS.
 func TestNetworkPolicyLabels(t *testing.T) {
 	g := NewWithT(t)
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.0"})
+	renderer, err := chart.NewRenderer("v1.36.0")
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := renderer.Render(t.Context(), chart.Embedded(components.FS, components.CoreDNS), chart.Release{Name: "coredns", Namespace: dnsNamespace}, map[string]any{"image": "coredns"})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
-	servicecontroller "github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 	"github.com/gardener/gardener-extension-provider-local/test/probe"
 )
@@ -128,7 +127,7 @@ var _ = Describe("Services of type LoadBalancer that were there before the seed"
 			if before, ok := balancersBefore[client.ObjectKeyFromObject(&service).String()]; ok {
 				// The condition tells that the instance has looked at it.
 				Eventually(get(ctx, &service)).Should(HaveField("Status.Conditions", ContainElement(And(
-					HaveField("Type", servicecontroller.ConditionReady), HaveField("Status", metav1.ConditionTrue)))))
+					HaveField("Type", loadbalancer.ConditionReady), HaveField("Status", metav1.ConditionTrue)))))
 				Expect(describe(&service)).To(Satisfy(before.isKeptBy))
 			}
 		}

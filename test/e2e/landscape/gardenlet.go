@@ -189,7 +189,7 @@ func (l *Landscape) render(ctx context.Context, ref string, values map[string]an
 
 	version, err := l.Clientset.Discovery().ServerVersion()
 	Expect(err).NotTo(HaveOccurred())
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: version.GitVersion})
+	renderer, err := chart.NewRenderer(version.GitVersion)
 	Expect(err).NotTo(HaveOccurred())
 	objects, err := renderer.Render(ctx, source, chart.Release{Name: registration, Namespace: InstanceNamespace}, values)
 	Expect(err).NotTo(HaveOccurred())

@@ -115,7 +115,7 @@ func account(garden *envtest.Environment, namespace, name string) *rest.Config {
 // installChart creates the permissions of a chart, and reads the configuration of the program.
 func installChart(ctx context.Context, name, namespace string, gardener map[string]any) {
 	GinkgoHelper()
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.3"})
+	renderer, err := chart.NewRenderer("v1.36.3")
 	Expect(err).NotTo(HaveOccurred())
 	objects, err := renderer.Render(ctx, chart.Embedded(os.DirFS(filepath.Join("..", "..", "..", "charts", "admission-local")), name),
 		chart.Release{Name: "provider-local", Namespace: namespace}, map[string]any{"gardener": gardener, "image": "operator-extension:test"})

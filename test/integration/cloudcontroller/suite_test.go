@@ -88,7 +88,7 @@ func start(dualStack bool) *environment.Environment {
 func install(ctx SpecContext, seedEnv, shootEnv *environment.Environment) (*rest.Config, *rest.Config) {
 	GinkgoHelper()
 	Expect(seedEnv.CreateNamespaces(ctx, technicalID)).To(Succeed())
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.3"})
+	renderer, err := chart.NewRenderer("v1.36.3")
 	Expect(err).NotTo(HaveOccurred())
 	objects, err := renderer.Render(ctx, chart.Embedded(components.FS, components.CloudController), chart.Release{Name: "cloud-controller", Namespace: technicalID}, map[string]any{
 		"image":        "gardenlet-extension:test",

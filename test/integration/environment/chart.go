@@ -39,7 +39,7 @@ func (e *Environment) InstallChart(ctx context.Context, namespace string, values
 	if err != nil {
 		return nil, err
 	}
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.3"})
+	renderer, err := chart.NewRenderer("v1.36.3")
 	if err != nil {
 		return nil, err
 	}

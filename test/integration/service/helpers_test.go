@@ -20,6 +20,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/service"
+	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
 const (
@@ -127,7 +128,7 @@ func condition(ctx context.Context, s *corev1.Service) func() (string, error) {
 		if err := seed.Get(ctx, client.ObjectKeyFromObject(s), s); err != nil {
 			return "", err
 		}
-		c := meta.FindStatusCondition(s.Status.Conditions, service.ConditionReady)
+		c := meta.FindStatusCondition(s.Status.Conditions, loadbalancer.ConditionReady)
 		if c == nil {
 			return "", nil
 		}

@@ -173,7 +173,7 @@ func countingClient(requests *atomic.Int64) (client.Client, error) {
 
 // objectSets are a single small object, the objects of a chart, and large ones.
 func objectSets(ctx context.Context) ([]objectSet, error) {
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.3"})
+	renderer, err := chart.NewRenderer("v1.36.3")
 	if err != nil {
 		return nil, err
 	}

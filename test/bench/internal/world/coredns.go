@@ -68,7 +68,7 @@ func (w *World) coreDNS(ctx context.Context, config *configv1alpha1.ExtensionCon
 }
 
 func renderCorefile(ctx context.Context, namespace string, zones []string) (string, error) {
-	renderer, err := chart.NewRenderer(chart.Capabilities{KubeVersion: "v1.36.3"})
+	renderer, err := chart.NewRenderer("v1.36.3")
 	if err != nil {
 		return "", err
 	}
