@@ -28,6 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
 const (
@@ -38,8 +40,8 @@ const (
 	watchTimeout = 15 * time.Minute
 	// bodyMax is the size in bytes of the largest answer that is read, and of what is read of one watch.
 	bodyMax = 8 << 20
-	// elementsMax is how many commas that may have. Each stands for an element of a list or a field, which may be empty, and takes a
-	// kilobyte and more in memory. The pod of a machine has some 300.
+	// elementsMax is how many list elements and fields that may have. Each may be empty, and takes a kilobyte and more in memory. The pod
+	// of a machine has some 500.
 	elementsMax = 1 << 17
 	// errorMax is the size in bytes of what is read of an answer that is an error, and messageMax of what is logged of it.
 	errorMax, messageMax = 64 << 10, 2 << 10
@@ -105,7 +107,7 @@ type checkedBody struct {
 	lines *bufio.Reader
 	// checked is what has not been read yet.
 	checked []byte
-	// elements is how many commas there were.
+	// elements is how many there were at most.
 	elements int
 }
 
@@ -116,7 +118,7 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 		if hugeNumber.Match(line) {
 			return 0, errors.New("the server's answer has a number that is too long, or whose exponent is too large")
 		}
-		if b.elements += bytes.Count(line, []byte(",")); b.elements > elementsMax {
+		if b.elements += limits.Elements(line); b.elements > elementsMax {
 			return 0, fmt.Errorf("the server's answer has more than %d elements", elementsMax)
 		}
 		if b.checked = line; len(line) == 0 {

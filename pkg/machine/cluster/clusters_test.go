@@ -301,10 +301,11 @@ func TestMistakesHaveACodeOfGardener(t *testing.T) {
 		message    string
 	}{
 		"an empty kubeconfig":       {[]byte{}, "it is empty"},
-		"one that is no YAML":       {[]byte("\t{"), "yaml"},
+		"one that is no YAML":       {[]byte("\t{"), "not YAML with apiVersion v1 and kind Config"},
 		"one that says nothing":     {[]byte("{}"), "no configuration"},
-		"one of another kind":       {[]byte("apiVersion: v1\nkind: Pod\n"), "Pod"},
-		"one that is far too large": {[]byte(strings.Repeat("#", kubeconfigMax+1)), "262145 bytes"},
+		"one with many elements":    {[]byte("users: [" + strings.Repeat("~,", 5000) + "~]"), "at most 4096"},
+		"one of another kind":       {[]byte("apiVersion: v1\nkind: Pod\n"), "kind Config"},
+		"one that is far too large": {[]byte(strings.Repeat("#", 256<<10+1)), "262145 bytes"},
 		"one with aliases":          {[]byte("apiVersion: v1\nkind: Config\npreferences: &a {}\nextensions: [*a]\n"), "aliases"},
 		"a CA in a file": {with(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 			c.CertificateAuthority, c.InsecureSkipTLSVerify = file, false

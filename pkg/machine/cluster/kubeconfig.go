@@ -5,7 +5,6 @@
 package cluster
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -22,10 +21,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gardener/gardener/pkg/client/kubernetes"
-)
 
-// kubeconfigMax is the size in bytes of the largest kubeconfig that is looked at. A usual one has a few KiB.
-const kubeconfigMax = 256 << 10
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
+)
 
 const dialTimeout = 10 * time.Second
 
@@ -45,16 +43,13 @@ func parse(kubeconfig []byte, guard guard) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, errors.New("it is empty")
 	}
-	if len(kubeconfig) > kubeconfigMax {
-		return nil, fmt.Errorf("it has %d bytes, more than the %d that are looked at", len(kubeconfig), kubeconfigMax)
-	}
-	// With aliases, YAML of a few kilobytes becomes gigabytes of JSON.
-	if bytes.ContainsRune(kubeconfig, '&') && bytes.ContainsRune(kubeconfig, '*') {
-		return nil, errors.New("it has YAML anchors (&) and aliases (*): write out what they stand for")
+	if err := limits.CheckYAML(kubeconfig); err != nil {
+		return nil, err
 	}
 	raw, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		return nil, err
+		// The error has tokens and keys of a kubeconfig with two users of one name.
+		return nil, errors.New("it is not YAML with apiVersion v1 and kind Config, or two of its clusters, users or contexts have one name")
 	}
 	if err := validate(raw); err != nil {
 		return nil, err

@@ -36,8 +36,8 @@ const (
 	// bytesInFlight is how many bytes the requests may have that a webhook serves at a time. Decoded, they take several times
 	// as much.
 	bytesInFlight = 16 << 20
-	// elementsInFlight is how many commas the requests may have that the webhooks of one Server serve at a time. Each stands for an
-	// element of a list or a field, which may be empty, and takes a kilobyte and more in memory.
+	// elementsInFlight is how many list elements and fields the requests may have that the webhooks of one Server serve at a time. Each
+	// may be empty, and takes a kilobyte and more in memory.
 	elementsInFlight = 128 << 10
 	// minBytes is what a request counts at least: a webhook serves at most bytesInFlight/minBytes requests at a time.
 	minBytes = 128 << 10
@@ -104,7 +104,7 @@ func (s *Server) Handler(next http.Handler, maxBytes int64, timeout time.Duratio
 			http.Error(w, "reading the request: "+err.Error(), code)
 			return
 		}
-		elements := int64(bytes.Count(body, []byte(",")))
+		elements := int64(Elements(body))
 		if elements > elementsInFlight {
 			http.Error(w, fmt.Sprintf("the request has %d list elements and fields, at most %d are allowed", elements, elementsInFlight), http.StatusRequestEntityTooLarge)
 			return
@@ -119,14 +119,26 @@ func (s *Server) Handler(next http.Handler, maxBytes int64, timeout time.Duratio
 	})
 }
 
+// Elements returns how many list elements and fields JSON has at most.
+func Elements(data []byte) int { return count(data, ",[{") }
+
+// count returns how many bytes of data are one of set.
+func count(data []byte, set string) (found int) {
+	for i := range len(set) {
+		found += bytes.Count(data, []byte(set[i:i+1]))
+	}
+	return found
+}
+
 // CheckYAML refuses YAML that is long, has many elements or has aliases, before it is decoded. With aliases a document of some kilobytes
 // can become gigabytes. What may be one is refused without a look at quotes: those who write these documents use none.
 func CheckYAML(data []byte) error {
 	if len(data) > maxYAML {
 		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(data), maxYAML)
 	}
-	if elements := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte(",")); elements > maxYAMLElements {
-		return fmt.Errorf("it has %d lines and list elements, at most %d are allowed", elements, maxYAMLElements)
+	// Before each element is one of these. What ends a line is not always \n.
+	if elements := count(data, ",:?-[{"); elements > maxYAMLElements {
+		return fmt.Errorf("it has up to %d list elements and fields, at most %d are allowed", elements, maxYAMLElements)
 	}
 	if bytes.Contains(data, []byte("&")) && bytes.Contains(data, []byte("*")) {
 		return errors.New("YAML with anchors (&) and aliases (*) is not allowed")

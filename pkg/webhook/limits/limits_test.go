@@ -176,7 +176,7 @@ func TestAllWebhooksTogetherServeSoManyElements(t *testing.T) {
 	server := NewServer()
 	serve := func(elements int, next http.HandlerFunc) *httptest.ResponseRecorder {
 		response := httptest.NewRecorder()
-		body := `[` + strings.Repeat("{},", elements) + `{}]`
+		body := strings.Repeat("1, ", elements) + "1"
 		server.Handler(next, LargeObject, time.Second).ServeHTTP(response, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)))
 		return response
 	}
@@ -184,11 +184,15 @@ func TestAllWebhooksTogetherServeSoManyElements(t *testing.T) {
 
 	g.Expect(serve(most+1, never)).To(And(HaveField("Code", http.StatusRequestEntityTooLarge), HaveField("Body.String()", ContainSubstring("list elements"))))
 	g.Expect(serve(most-1, func(_ http.ResponseWriter, r *http.Request) {
-		g.Expect(io.ReadAll(r.Body)).To(HaveLen(3*most + 1))
+		g.Expect(io.ReadAll(r.Body)).To(HaveLen(3*most - 2))
 		g.Expect(serve(1, func(http.ResponseWriter, *http.Request) {})).To(HaveField("Code", http.StatusOK))
 		g.Expect(serve(2, never)).To(And(HaveField("Code", http.StatusServiceUnavailable), HaveField("HeaderMap", HaveKeyWithValue("Retry-After", []string{"1"}))))
 	})).To(HaveField("Code", http.StatusOK))
 	g.Expect(serve(most, func(http.ResponseWriter, *http.Request) {})).To(HaveField("Code", http.StatusOK), "all are given back")
+}
+
+func TestElementsCountDepthAsWell(t *testing.T) {
+	NewWithT(t).Expect(Elements([]byte(`{"a": [{}, 1]}`))).To(Equal(4))
 }
 
 func TestYAMLIsShortAndHasNoAliases(t *testing.T) {
@@ -198,5 +202,10 @@ func TestYAMLIsShortAndHasNoAliases(t *testing.T) {
 	g.Expect(CheckYAML([]byte("a: &a x\nb: *a"))).To(MatchError(ContainSubstring("aliases")))
 	g.Expect(CheckYAML([]byte(strings.Repeat("-\n", 4097)))).To(MatchError(ContainSubstring("at most 4096 are allowed")))
 	g.Expect(CheckYAML([]byte("[" + strings.Repeat("1,", 4097) + "1]"))).To(MatchError(ContainSubstring("at most 4096 are allowed")))
+	for _, lineBreak := range []string{"\r", "\u0085", "\u2028", "\u2029"} {
+		g.Expect(CheckYAML([]byte(strings.Repeat("-"+lineBreak, 4097)))).To(MatchError(ContainSubstring("at most 4096 are allowed")))
+	}
+	g.Expect(CheckYAML([]byte(strings.Repeat("[", 4097)))).To(MatchError(ContainSubstring("at most 4096 are allowed")), "depth counts")
+	g.Expect(CheckYAML([]byte(strings.Repeat("- ", 4097)))).To(MatchError(ContainSubstring("at most 4096 are allowed")))
 	g.Expect(CheckYAML(make([]byte, 1<<19))).To(MatchError(ContainSubstring("at most 262144 are allowed")))
 }
