@@ -148,6 +148,7 @@ func TestNodes(t *testing.T) {
 		{"are starting", []client.Object{newMachineDeployment(2), ready, newMachineOf("young", pending, "False")}, "Progressing", "starting: Node young"},
 		{"are coming", []client.Object{newMachineDeployment(3), ready, newMachineOf("b", pending, "")}, "Progressing", "1 of 3 Nodes have registered"},
 		{"are too many for now", []client.Object{newMachineDeployment(1), ready, newMachineOf("b", running, "True")}, "Progressing", "2 Nodes are registered, 1 are wanted"},
+		{"are too many in a rolling update, though one is starting", []client.Object{newMachineDeployment(1), ready, newMachineOf("b", pending, "False")}, "Progressing", "2 Nodes are registered, 1 are wanted"},
 		{"are ready though one leaves", []client.Object{newMachineDeployment(1), ready, leaving}, "True", "All health checks successful"},
 		{"cannot come as a machine has failed", []client.Object{broken, ready}, "False", "machine machine-1 failed: no room"},
 		{"are ready but their MachineDeployment isn't", []client.Object{unavailable, ready}, "Progressing", "MachineDeployment pool is unhealthy: too few (Because)"},

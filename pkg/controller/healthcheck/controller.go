@@ -336,11 +336,13 @@ func CacheOptions() map[client.Object]cache.ByObject {
 			Transform: strip,
 		},
 		&resourcesv1alpha1.ManagedResource{}: {Transform: strip},
+		&machinev1alpha1.Machine{}:           {Transform: strip},
 	}
 }
 
 // strip keeps the part of a Deployment on which its health depends, and removes from a ManagedResource only what no write of
-// its spec can lose: the status is a subresource.
+// its spec can lose: the status is a subresource. From a Machine, whose spec nobody writes, it removes what the owner of the shoot can
+// make large: the template has the annotations of the pool, and machine-controller-manager copies the conditions of the Node.
 func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
@@ -348,6 +350,18 @@ func strip(object any) (any, error) {
 		o.Spec = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}
 	case *resourcesv1alpha1.ManagedResource:
 		o.ManagedFields, o.Status.Resources = nil, nil
+	case *machinev1alpha1.Machine:
+		o.ManagedFields, o.Spec.NodeTemplateSpec = nil, machinev1alpha1.NodeTemplateSpec{}
+		var conditions []corev1.NodeCondition
+		for _, c := range o.Status.Conditions {
+			if c.Type == corev1.NodeReady || c.Type == machinev1alpha1.NodeInPlaceUpdate {
+				conditions = append(conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: reconciler.Shorten(c.Reason)})
+			}
+		}
+		if len(conditions) == 0 && len(o.Status.Conditions) > 0 {
+			conditions = make([]corev1.NodeCondition, 1) // The Node has registered.
+		}
+		o.Status.Conditions = conditions
 	}
 	return object, nil
 }
@@ -500,10 +514,11 @@ func nodesHealth(deployments []machinev1alpha1.MachineDeployment, machines []mac
 		return unhealthy("not ready: Node %s", names(nodeNotReady))
 	case registered < wanted:
 		return progressing(scaleUpThreshold, "%d of %d Nodes have registered", registered, wanted)
-	case len(nodes[nodeStarting]) > 0:
-		return progressing(scaleUpThreshold, "starting: Node %s", names(nodeStarting))
+	// A rolling update has such Nodes and starting ones all the time.
 	case registered > wanted:
 		return progressing(scaleDownThreshold, "%d Nodes are registered, %d are wanted", registered, wanted)
+	case len(nodes[nodeStarting]) > 0:
+		return progressing(scaleUpThreshold, "starting: Node %s", names(nodeStarting))
 	}
 	for i := range deployments {
 		if err := health.CheckMachineDeployment(&deployments[i]); err != nil {

@@ -382,7 +382,7 @@ func TestCacheOptions(t *testing.T) {
 	for obj, options := range CacheOptions() {
 		transforms[typeOf(obj)] = options
 	}
-	g.Expect(transforms).To(HaveLen(2))
+	g.Expect(transforms).To(HaveLen(3))
 	g.Expect(transforms["*v1.Deployment"].Field.String()).To(Equal("metadata.name=machine-controller-manager"))
 
 	deployment := newDeployment(corev1.ConditionTrue)
@@ -398,6 +398,26 @@ func TestCacheOptions(t *testing.T) {
 	wanted := mr.DeepCopy()
 	wanted.Status.Resources = nil
 	g.Expect(transforms["*v1alpha1.ManagedResource"].Transform(mr)).To(Equal(wanted))
+
+	machine := &machinev1alpha1.Machine{}
+	machine.Labels = map[string]string{machinev1alpha1.NodeLabelKey: "node"}
+	machine.Spec.ProviderID = "id"
+	machine.Spec.NodeTemplateSpec.Annotations = map[string]string{"large": strings.Repeat("x", 1<<20)}
+	machine.Status.Conditions = []corev1.NodeCondition{
+		{Type: "Large", Message: strings.Repeat("x", 1<<20)},
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: strings.Repeat("x", 1<<20)},
+		{Type: machinev1alpha1.NodeInPlaceUpdate, Reason: machinev1alpha1.UpdateSuccessful},
+	}
+	g.Expect(transforms["*v1alpha1.Machine"].Transform(machine)).To(Equal(&machinev1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Labels: machine.Labels},
+		Spec:       machinev1alpha1.MachineSpec{ProviderID: "id"},
+		Status: machinev1alpha1.MachineStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: machinev1alpha1.NodeInPlaceUpdate, Reason: machinev1alpha1.UpdateSuccessful},
+		}},
+	}))
+
+	machine.Status.Conditions = []corev1.NodeCondition{{Type: "Large", Message: strings.Repeat("x", 1<<20)}}
+	g.Expect(transforms["*v1alpha1.Machine"].Transform(machine)).To(HaveField("Status.Conditions", ConsistOf(corev1.NodeCondition{})), "the Node has registered")
 
 	for _, options := range transforms {
 		g.Expect(options.Transform("a tombstone")).To(Equal("a tombstone"))
