@@ -197,12 +197,14 @@ func (f *Fleet) Delete(ctx context.Context, log logr.Logger, w *extensionsv1alph
 // removeAll deletes all Nodes of a Worker, their Leases, and the pods on them. An error says what is left.
 func removeAll(ctx context.Context, c kubernetes.Interface, worker string) error {
 	ours := metav1.ListOptions{LabelSelector: labels.Set{LabelWorker: worker}.String()}
-	nodes, err := c.CoreV1().Nodes().List(ctx, ours)
-	if err != nil {
+	names := sets.New[string]()
+	if err := eachItem(ctx, ours, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.CoreV1().Nodes().List(ctx, options)
+	}, func(obj runtime.Object) { names.Insert(obj.(*corev1.Node).Name) }); err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
 	// Nodes first, so that no pod is put on them again.
-	if len(nodes.Items) > 0 {
+	if len(names) > 0 {
 		if err := c.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, ours); err != nil {
 			return fmt.Errorf("deleting Nodes: %w", err)
 		}
@@ -210,25 +212,18 @@ func removeAll(ctx context.Context, c kubernetes.Interface, worker string) error
 	if err := c.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{}, ours); err != nil {
 		return fmt.Errorf("deleting the Leases of Nodes: %w", err)
 	}
-	if len(nodes.Items) == 0 {
+	if len(names) == 0 {
 		return nil
 	}
 
-	names := sets.New[string]()
-	for i := range nodes.Items {
-		names.Insert(nodes.Items[i].Name)
-	}
 	var tasks []flow.TaskFn
-	// By pages, and without the rest of a pod: who owns the shoot decides how large they are.
-	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	if err := eachItem(ctx, metav1.ListOptions{FieldSelector: isBound}, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
-	})
-	if err := pages.EachListItem(ctx, metav1.ListOptions{FieldSelector: isBound}, func(obj runtime.Object) error {
+	}, func(obj runtime.Object) {
 		if pod := obj.(*corev1.Pod); names.Has(pod.Spec.NodeName) {
 			bare := &corev1.Pod{ObjectMeta: identity(pod)}
 			tasks = append(tasks, func(ctx context.Context) error { return deletePod(ctx, c, bare) })
 		}
-		return nil
 	}); err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
@@ -236,13 +231,22 @@ func removeAll(ctx context.Context, c kubernetes.Interface, worker string) error
 		return err
 	}
 
-	if nodes, err = c.CoreV1().Nodes().List(ctx, ours); err != nil {
+	ours.Limit = 1
+	nodes, err := c.CoreV1().Nodes().List(ctx, ours)
+	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
 	if len(nodes.Items) > 0 {
-		return fmt.Errorf("%d Nodes are still there, the first is %s with the finalizers %v", len(nodes.Items), nodes.Items[0].Name, nodes.Items[0].Finalizers)
+		return fmt.Errorf("Node %s is still there, with the finalizers %v", nodes.Items[0].Name, nodes.Items[0].Finalizers)
 	}
 	return nil
+}
+
+// eachItem visits the items of a list by small pages: who owns the shoot decides how large they are.
+func eachItem(ctx context.Context, options metav1.ListOptions, list pager.ListPageFunc, visit func(runtime.Object)) error {
+	pages := pager.New(list)
+	pages.PageSize, pages.PageBufferSize = 20, 1
+	return pages.EachListItem(ctx, options, func(obj runtime.Object) error { visit(obj); return nil })
 }
 
 // Connector returns the access to the API server of the shoot with a namespace in the seed, as it is at present.
@@ -255,11 +259,11 @@ func keyOf(config *rest.Config) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %v", config.Host, tls.CAData, tls.CertData, tls.KeyData, tls.ServerName, tls.Insecure)))
 }
 
-// newClient returns a client without a rate limit: its users limit the number of requests under way.
+// newClient returns a client. Its rate is twice what the Leases of all Nodes take, so that a shoot which undoes what is written doesn't have
+// it written without end.
 func newClient(config *rest.Config, namespace string, connect Connector) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1
-	config.RateLimiter = nil
+	config.QPS, config.Burst, config.RateLimiter = 500, 2*nodesMax, nil
 	config.UserAgent = "gardener-extension-provider-local/mock-nodes"
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
