@@ -90,7 +90,14 @@ func (r Record) CheckReserved(domains []string) error {
 	}
 	domain, ok := ZoneOf(strings.TrimPrefix(r.Name, "*."), domains)
 	if !ok {
-		return nil
+		// A wildcard is for names of domains below it as well.
+		i := slices.IndexFunc(domains, func(domain string) bool {
+			return strings.HasPrefix(r.Name, "*.") && strings.HasSuffix("."+strings.ToLower(strings.TrimSuffix(domain, ".")), r.Name[1:])
+		})
+		if i < 0 {
+			return nil
+		}
+		domain = domains[i]
 	}
 	technicalID, _ := strings.CutPrefix(r.Owner.Namespace, v1beta1constants.TechnicalIDPrefix+"-")
 	if project, shoot, ok := strings.Cut(technicalID, "--"); ok {

@@ -62,6 +62,8 @@ func TestReservedDomainsAreNotForShootsToChoose(t *testing.T) {
 		{"the API server of the garden", dns.Record{Name: "api.virtual-garden.local.gardener.cloud"}, true},
 		{"the reserved domain itself", dns.Record{Name: "virtual-garden.local.gardener.cloud"}, true},
 		{"a wildcard of a reserved domain", dns.Record{Name: "*.ingress.local.seed.local.gardener.cloud"}, true},
+		{"a wildcard above a reserved domain", dns.Record{Name: "*.local.gardener.cloud"}, true},
+		{"a name above a reserved domain", dns.Record{Name: "local.gardener.cloud"}, false},
 		{"the internal domain of another shoot", dns.Record{Name: "api.victim.p.internal.local.gardener.cloud"}, true},
 		{"a name that only begins as the shoot's own", dns.Record{Name: "api.s.px.internal.local.gardener.cloud"}, true},
 		{"below the shoot's own name", dns.Record{Name: "api.x.s.p.internal.local.gardener.cloud"}, true},

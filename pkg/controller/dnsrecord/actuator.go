@@ -45,6 +45,8 @@ type Options struct {
 	DefaultProvider configv1alpha1.DNSProvider
 	// DefaultTTL is the TTL in seconds of a record without one.
 	DefaultTTL int64
+	// Zones are those that CoreDNS serves.
+	Zones []string
 	// ReservedDomains are domains that shoots may not choose names in, beside those of their seed.
 	ReservedDomains []string
 }
@@ -57,13 +59,15 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.DNSRecord] {
+	actuator := newActuator(opts, mgr.GetClient(), mgr.GetAPIReader())
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.DNSRecord]{
 		Shared:    opts.Shared,
 		Client:    mgr.GetClient(),
 		Types:     []string{dns.Type},
 		ExistsFor: class.All(),
 		Finalizer: dnsrecord.FinalizerName,
-		Actuator:  newActuator(opts, mgr.GetClient(), mgr.GetAPIReader()),
+		Actuator:  actuator,
+		IsAmiss:   actuator.isAmiss,
 	})
 }
 
@@ -119,6 +123,18 @@ func newActuator(opts Options, c, reader client.Reader) *actuator {
 		Options: opts, client: c, reader: reader,
 		retry: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryServer, retryServerMax),
 	}
+}
+
+// isAmiss tells of a DNSRecord that was served whether the configuration of the instance has another provider for it by now, or none.
+func (a *actuator) isAmiss(_ context.Context, object *extensionsv1alpha1.DNSRecord) bool {
+	name, _, err := dns.ProviderOf(object, a.DefaultProvider)
+	record, errRecord := dns.Parse(object, a.DefaultTTL)
+	if err != nil || errRecord != nil || record.CheckReserved(a.ReservedDomains) != nil {
+		return true
+	}
+	byUpdates := name == configv1alpha1.DNSProviderRFC2136
+	_, err = record.Zone(a.Zones)
+	return !byUpdates && err != nil || byUpdates != (localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus).Provider == localv1alpha1.DNSProviderRFC2136)
 }
 
 // Reconcile implements reconciler.Actuator: a DNSRecord is Succeeded once it resolves, and nothing is left where it was

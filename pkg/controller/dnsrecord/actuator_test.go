@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
@@ -31,6 +33,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
@@ -192,6 +195,39 @@ func TestTheProviderConfigTellsTheProvider(t *testing.T) {
 		HaveField("Serving", "rfc2136"),
 		HaveField("Written", written().Written),
 	)))
+}
+
+func TestAfterAChangeOfTheConfigurationARecordIsDueThatSucceeded(t *testing.T) {
+	for name, test := range map[string]struct {
+		object *extensionsv1alpha1.DNSRecord
+		served localv1alpha1.DNSRecordStatus
+		change func(*Options)
+		due    bool
+	}{
+		"not without a change":                     {object(), localv1alpha1.DNSRecordStatus{}, func(*Options) {}, false},
+		"not of one that servers have":             {servedBy(updates), written(), func(o *Options) { o.Zones = nil }, false},
+		"to another provider":                      {object(), localv1alpha1.DNSRecordStatus{}, func(o *Options) { o.DefaultProvider = updates }, true},
+		"and back":                                 {object(), written(), func(*Options) {}, true},
+		"but not if it names its provider":         {servedBy(coreDNS), localv1alpha1.DNSRecordStatus{}, func(o *Options) { o.DefaultProvider = updates }, false},
+		"that takes its zone away":                 {object(), localv1alpha1.DNSRecordStatus{}, func(o *Options) { o.Zones = []string{"example.org"} }, true},
+		"that reserves its domain":                 {object(), localv1alpha1.DNSRecordStatus{}, func(o *Options) { o.ReservedDomains = []string{"local.gardener.cloud"} }, true},
+		"with which its providerConfig is invalid": {servedBy("none"), localv1alpha1.DNSRecordStatus{}, func(*Options) {}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			opts := Options{DefaultProvider: coreDNS, DefaultTTL: 60, Zones: []string{"local.gardener.cloud"}}
+			test.change(&opts)
+			test.object.Namespace = "shoot--p--s"
+			test.object.Spec.Type = dns.Type
+			keepStatus(test.object, test.served)
+			test.object.Status.LastOperation = &gardencorev1beta1.LastOperation{State: gardencorev1beta1.LastOperationStateSucceeded, LastUpdateTime: metav1.Now()}
+			classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"shoot"}, "shoot")
+			g.Expect(err).NotTo(HaveOccurred())
+			opts.Shared = reconciler.Shared{Classes: classes}
+			starts := predicate.And(newReconciler(fakeManager{}, opts).Predicates()...)
+			g.Expect(starts.Create(event.CreateEvent{Object: test.object})).To(Equal(test.due))
+		})
+	}
 }
 
 func TestAProviderThatDoesNotRunIsToldWithARemedy(t *testing.T) {
