@@ -201,8 +201,6 @@ func TestDashboardAndAlertsAskForMetricsThatThereAre(t *testing.T) {
 	registry := &naming{names: &known}
 	_, err := metrics.New(registry)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = metrics.NewMachines(registry)
-	g.Expect(err).NotTo(HaveOccurred())
 	puller, err := oci.New(oci.Options{Registerer: registry, Directory: t.TempDir()})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(puller.Close()).To(Succeed()) })

@@ -121,8 +121,8 @@ defaults.
 {{- with omit .Values.backup "prepareDirectory" }}{{ $_ := set $config "backup" . }}{{ end -}}
 {{- $coreDNS := omit .Values.dns.coreDNS "image" -}}
 {{- with include "provider-local.image" .Values.dns.coreDNS.image }}{{ $_ := set $coreDNS "image" . }}{{ end -}}
-{{- $priority := dig "runtimeCluster" "priorityClassName" "" (.Values.gardener | default dict) -}}
-{{- if and (eq (include "provider-local.place" .) "garden") $priority (not $coreDNS.priorityClassName) -}}
+{{- $priority := eq (include "provider-local.place" .) "garden" | ternary (dig "runtimeCluster" "priorityClassName" "" (.Values.gardener | default dict)) "gardener-system-900" -}}
+{{- if and $priority (not $coreDNS.priorityClassName) -}}
 {{- $_ := set $coreDNS "priorityClassName" $priority -}}
 {{- end -}}
 {{- $gardener := .Values.gardener | default dict -}}
