@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
@@ -31,7 +30,6 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/driver"
-	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 // inClusterConfig is what --control-kubeconfig says for the cluster in which the program runs.
@@ -112,12 +110,7 @@ func newMachineDriver(server *options.MCServer, allowedCIDRs []string) (mcmdrive
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the seed: %w", err)
 	}
-	// What machine-controller-manager runs serves the metrics of the default registry.
-	m, err := metrics.NewMachines(prometheus.DefaultRegisterer)
-	if err != nil {
-		return nil, err
-	}
-	return driver.New(cluster.New(seed, config, allowed...), seed, m), nil
+	return driver.New(cluster.New(seed, config, allowed...), seed), nil
 }
 
 // controlConfig returns the access to the seed by the rules that machine-controller-manager has for these flags.

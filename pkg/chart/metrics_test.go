@@ -21,7 +21,8 @@ func TestRenderingsAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := metrics.New(registry)
 	g.Expect(err).NotTo(HaveOccurred())
-	counting := renderer(t).WithMetrics(m.Charts)
+	counting := renderer(t)
+	counting.Metrics = m.Charts
 	other, err := counting.For("1.35.0")
 	g.Expect(err).NotTo(HaveOccurred())
 

@@ -17,7 +17,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -67,17 +66,13 @@ func (e *ValuesError) Unwrap() error { return e.Err }
 type Renderer struct {
 	capabilities *chartutil.Capabilities
 	cache        *lru.Cache
-	metrics      *metrics.Charts
+	// Metrics count what it does; nil for none.
+	Metrics *metrics.Charts
 }
 
 // NewRenderer returns a Renderer for clusters with this Kubernetes version, for example "1.34.1" or "v1.34.1".
 func NewRenderer(kubeVersion string) (*Renderer, error) {
 	return (&Renderer{cache: lru.New(maxRendered)}).For(kubeVersion)
-}
-
-// WithMetrics returns a Renderer that shares the memory of this one and counts what it does.
-func (r *Renderer) WithMetrics(m *metrics.Charts) *Renderer {
-	return &Renderer{capabilities: r.capabilities, cache: r.cache, metrics: m}
 }
 
 // For returns a Renderer for clusters with another Kubernetes version that shares memory and metrics with this one.
@@ -89,7 +84,7 @@ func (r *Renderer) For(kubeVersion string) (*Renderer, error) {
 
 	helm := chartutil.DefaultCapabilities.Copy()
 	helm.KubeVersion = *version
-	return &Renderer{capabilities: helm, cache: r.cache, metrics: r.metrics}, nil
+	return &Renderer{capabilities: helm, cache: r.cache, Metrics: r.Metrics}, nil
 }
 
 // Render renders the chart. It returns *unstructured.Unstructured: those of the folder crds and those of the templates, by file
@@ -113,16 +108,15 @@ func (r *Renderer) Render(ctx context.Context, source Source, release Release, v
 		return nil, describe(err)
 	}
 	if objects, ok := r.cache.Get(key); ok {
-		r.metrics.Cached()
+		r.Metrics.Cached()
 		return copied(objects.([]client.Object)), nil
 	}
 
 	if err := ctx.Err(); err != nil {
 		return nil, describe(err)
 	}
-	start := time.Now()
 	objects, err := r.objects(archive, release, normalized)
-	r.metrics.Rendered(time.Since(start), err)
+	r.Metrics.Rendered(err)
 	if err != nil {
 		return nil, describe(err)
 	}

@@ -101,16 +101,13 @@ func resultOf(err error) string {
 
 // Charts are the metrics of pkg/chart.
 type Charts struct {
-	renders  *prometheus.CounterVec
-	duration prometheus.Histogram
+	renders *prometheus.CounterVec
 }
 
 func newCharts(b *builder) *Charts {
 	return &Charts{
 		renders: b.counters("chart_renders_total",
 			"Requests for a rendered chart, by result: cached (the same was rendered before), rendered or error.", "result"),
-		duration: b.histogram("chart_render_duration_seconds", "Time to render a chart that was not rendered before.",
-			prometheus.ExponentialBuckets(0.001, 2, 12)),
 	}
 }
 
@@ -121,15 +118,14 @@ func (c *Charts) Cached() {
 	}
 }
 
-// Rendered tells how long a chart took to render, or to fail.
-func (c *Charts) Rendered(took time.Duration, err error) {
-	switch {
-	case c == nil:
-	case err != nil:
-		c.renders.WithLabelValues(resultError).Inc()
-	default:
-		c.renders.WithLabelValues("rendered").Inc()
-		c.duration.Observe(took.Seconds())
+// Rendered tells that a chart was rendered, or could not be.
+func (c *Charts) Rendered(err error) {
+	result := "rendered"
+	if err != nil {
+		result = resultError
+	}
+	if c != nil {
+		c.renders.WithLabelValues(result).Inc()
 	}
 }
 
@@ -291,34 +287,4 @@ func NewPulls(registerer prometheus.Registerer) (*Pulls, error) {
 		Requests:    b.counters("chart_registry_requests_total", "Requests to registries and their token servers, by status code, or \"error\" if there was no answer.", "registry", "method", "code"),
 		Stale:       b.counters("chart_stale_uses_total", "Charts that were used although the registry did not tell about them when it was time to ask, by reason.", "reason"),
 	}, b.err()
-}
-
-// Machines are the metrics of pkg/machine/driver. They are not part of a Set, as machines are made by a program of its own
-// (gardenlet-extension machine-controller), one for each shoot.
-type Machines struct {
-	operation *prometheus.HistogramVec
-}
-
-// NewMachines returns the metrics of a driver and registers them.
-func NewMachines(registerer prometheus.Registerer) (*Machines, error) {
-	b := &builder{registerer: registerer}
-	return &Machines{operation: b.histograms("machine_operation_duration_seconds",
-		"Time until a machine runs (create) or is gone (delete), by machine-controller-manager's code: OK, ResourceExhausted, DeadlineExceeded and so on.",
-		[]float64{0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600}, "operation", "code")}, b.err()
-}
-
-// MachineOperation is what is done about a machine.
-type MachineOperation string
-
-// The operations.
-const (
-	MachineCreate MachineOperation = "create"
-	MachineDelete MachineOperation = "delete"
-)
-
-// Operation tells how long it took, and machine-controller-manager's name of the code that it ended with.
-func (m *Machines) Operation(operation MachineOperation, code string, took time.Duration) {
-	if m != nil {
-		m.operation.WithLabelValues(string(operation), code).Observe(took.Seconds())
-	}
 }

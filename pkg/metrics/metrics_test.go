@@ -25,12 +25,10 @@ func all(t *testing.T) *prometheus.Registry {
 	registry := prometheus.NewPedanticRegistry()
 	m, err := metrics.New(registry)
 	g.Expect(err).NotTo(HaveOccurred())
-	machines, err := metrics.NewMachines(registry)
-	g.Expect(err).NotTo(HaveOccurred())
 
 	m.Charts.Cached()
-	m.Charts.Rendered(20*time.Millisecond, nil)
-	m.Charts.Rendered(time.Second, errors.New("no"))
+	m.Charts.Rendered(nil)
+	m.Charts.Rendered(errors.New("no"))
 	m.Classes.Filtered("DNSRecord", "shoot")
 	m.Classes.Filtered("DNSRecord", "moon")
 	m.DNS.Batch(0)
@@ -43,7 +41,6 @@ func all(t *testing.T) *prometheus.Registry {
 	m.Resources.Written(nil)
 	m.Resources.Written(errors.New("no"))
 	m.Resources.Compressed(1000, 250)
-	machines.Operation(metrics.MachineCreate, "OK", 3*time.Second)
 	return registry
 }
 
@@ -103,12 +100,10 @@ func TestTimesAndSizesFallIntoBuckets(t *testing.T) {
 		}
 	}
 	g.Expect(sums).To(Equal(map[string]float64{
-		"provider_local_chart_render_duration_seconds":      0.02,
-		"provider_local_dns_batch_names":                    30,
-		"provider_local_dns_flush_duration_seconds":         0.01,
-		"provider_local_dns_operation_duration_seconds":     1,
-		"provider_local_machine_operation_duration_seconds": 3,
-		"provider_local_managedresource_compression_ratio":  4,
+		"provider_local_dns_batch_names":                   30,
+		"provider_local_dns_flush_duration_seconds":        0.01,
+		"provider_local_dns_operation_duration_seconds":    1,
+		"provider_local_managedresource_compression_ratio": 4,
 	}))
 }
 
@@ -140,9 +135,9 @@ func TestANameThatIsTakenIsAnError(t *testing.T) {
 func TestNothingIsCountedWithoutMetrics(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(func() {
-		none, machines := &metrics.Set{}, (*metrics.Machines)(nil)
+		none := &metrics.Set{}
 		none.Charts.Cached()
-		none.Charts.Rendered(time.Second, nil)
+		none.Charts.Rendered(nil)
 		none.Classes.Filtered("Worker", "shoot")
 		none.DNS.Batch(1)
 		none.DNS.Flushed(time.Second, 1, nil)
@@ -151,7 +146,6 @@ func TestNothingIsCountedWithoutMetrics(t *testing.T) {
 		none.Resources.Unchanged()
 		none.Resources.Written(nil)
 		none.Resources.Compressed(2, 1)
-		machines.Operation(metrics.MachineCreate, "OK", time.Second)
 	}).NotTo(Panic())
 }
 

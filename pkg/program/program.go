@@ -116,9 +116,11 @@ func Run(ctx context.Context, opts instance.Options, place string, allowed []ext
 	if err != nil {
 		return err
 	}
+	writer := resources.New(inst.GetClient())
+	renderer.Metrics, writer.Metrics = m.Charts, m.Resources
 	if err := add(&Program{
 		Instance: inst, Options: opts, Config: opts.Config, Classes: classes.WithObserver(m.Classes), Metrics: m, Charts: charts,
-		Renderer: renderer.WithMetrics(m.Charts), Resources: resources.New(inst.GetClient()).WithMetrics(m.Resources), VPA: noVPA == nil, InShoot: inShoot,
+		Renderer: renderer, Resources: writer, VPA: noVPA == nil, InShoot: inShoot,
 		store: store, shootClusters: reconciler.NewClusters(inst.GetClient()), place: place,
 	}); err != nil {
 		return err
@@ -226,6 +228,7 @@ func (p *Program) addDNSRecords(shared reconciler.Shared) error {
 		Providers:       providers,
 		DefaultProvider: dns.Provider,
 		DefaultTTL:      *dns.DefaultTTL,
+		Zones:           dns.Zones,
 		ReservedDomains: dns.ReservedDomains,
 	})
 }

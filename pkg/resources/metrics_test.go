@@ -43,7 +43,8 @@ func TestAppliesAndCompressionAreCounted(t *testing.T) {
 	m, err := metrics.New(registry)
 	g.Expect(err).NotTo(HaveOccurred())
 	c := newCluster(t)
-	writer := New(c.client()).WithMetrics(m.Resources)
+	writer := New(c.client())
+	writer.Metrics = m.Resources
 
 	g.Expect(writer.Apply(t.Context(), wanted("a", "b"))).To(Succeed())
 	g.Expect(writer.Apply(t.Context(), wanted("a", "b"))).To(Succeed())
@@ -53,7 +54,9 @@ func TestAppliesAndCompressionAreCounted(t *testing.T) {
 	// As its Secret is gone, it is written although nothing else has changed.
 	secret := c.secret(c.managedResource().Spec.SecretRefs[0].Name)
 	g.Expect(c.Delete(t.Context(), secret)).To(Succeed())
-	g.Expect(New(c.client()).WithMetrics(m.Resources).Apply(t.Context(), wanted("a", "b"))).To(Succeed())
+	restarted := New(c.client())
+	restarted.Metrics = m.Resources
+	g.Expect(restarted.Apply(t.Context(), wanted("a", "b"))).To(Succeed())
 
 	got := counts(t, registry)
 	for name, value := range map[string]float64{"written": 2, "unchanged": 1, "error": 1} {

@@ -95,7 +95,8 @@ type Writer struct {
 	client     client.Client
 	compressor *compressor
 	remembered *lru.Cache
-	metrics    *metrics.Resources
+	// Metrics count what it does; nil for none.
+	Metrics *metrics.Resources
 }
 
 // remembered is how a ManagedResource was after it was written last, or found to be as wanted.
@@ -121,13 +122,6 @@ func New(client client.Client) *Writer {
 	}
 }
 
-// WithMetrics returns a Writer that shares the memory of this one and counts what it does.
-func (w *Writer) WithMetrics(m *metrics.Resources) *Writer {
-	counting := *w
-	counting.metrics = m
-	return &counting
-}
-
 // Apply creates or updates the ManagedResource and the Secret with its objects. It writes nothing if nothing changed,
 // and writes again what was changed or deleted in the cluster. It does not wait until the objects are applied.
 //
@@ -140,10 +134,10 @@ func (w *Writer) Apply(ctx context.Context, mr ManagedResource) error {
 		unchanged, err = w.apply(ctx, want)
 	}
 	if unchanged {
-		w.metrics.Unchanged()
+		w.Metrics.Unchanged()
 		return nil
 	}
-	w.metrics.Written(err)
+	w.Metrics.Written(err)
 	if err != nil {
 		return fmt.Errorf("applying ManagedResource %s: %w", mr.key(), err)
 	}
@@ -475,6 +469,6 @@ func (w *Writer) createSecret(ctx context.Context, want *plan) error {
 	if err := w.client.Create(ctx, secret); err != nil {
 		return fmt.Errorf("creating secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	w.metrics.Compressed(len(text), len(data))
+	w.Metrics.Compressed(len(text), len(data))
 	return nil
 }

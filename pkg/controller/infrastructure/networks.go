@@ -174,16 +174,13 @@ func loadBalancerPrefixes(config configv1alpha1.LoadBalancersConfiguration) ([]n
 		addresses = append(addresses, service.Addresses...)
 	}
 
-	var out []netip.Prefix
+	ranges := slices.Clone(config.Pools)
 	for _, address := range addresses {
-		parsed, err := netip.ParseAddr(address)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, netip.PrefixFrom(parsed, parsed.BitLen()))
+		ranges = append(ranges, address+"-"+address)
 	}
-	for _, pool := range config.Pools {
-		parsed, err := configv1alpha1.ParseAddressRange(pool)
+	var out []netip.Prefix
+	for _, addresses := range ranges {
+		parsed, err := configv1alpha1.ParseAddressRange(addresses)
 		if err != nil {
 			return nil, err
 		}

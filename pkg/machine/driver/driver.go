@@ -42,12 +42,10 @@ import (
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 	mcmdriver "github.com/gardener/machine-controller-manager/pkg/util/provider/driver"
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/codes"
-	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/status"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
-	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
 
 const (
@@ -64,11 +62,10 @@ const (
 )
 
 // New returns a driver for machines in these clusters. It reads Machines in the seed, so that CreateMachine ends as soon as its
-// Machine is to be deleted: machine-controller-manager does not do both at a time. It measures how long machines take to come
-// and to go. One that takes several calls is counted with each: the code of the last one is OK.
-func New(clusters cluster.Clusters, machines client.WithWatch, m *metrics.Machines) mcmdriver.Driver {
+// Machine is to be deleted: machine-controller-manager does not do both at a time.
+func New(clusters cluster.Clusters, machines client.WithWatch) mcmdriver.Driver {
 	return &driver{
-		clusters: clusters, machines: machines, metrics: m, clock: clock.RealClock{},
+		clusters: clusters, machines: machines, clock: clock.RealClock{},
 		createTimeout: createTimeout, deleteTimeout: deleteTimeout, unschedulableGrace: unschedulableGrace,
 	}
 }
@@ -76,7 +73,6 @@ func New(clusters cluster.Clusters, machines client.WithWatch, m *metrics.Machin
 type driver struct {
 	clusters cluster.Clusters
 	machines client.WithWatch
-	metrics  *metrics.Machines
 	clock    clock.PassiveClock
 
 	createTimeout, deleteTimeout, unschedulableGrace time.Duration
@@ -111,15 +107,12 @@ func (*driver) GetVolumeIDs(context.Context, *mcmdriver.GetVolumeIDsRequest) (*m
 //   - Aborted: the pod was deleted or ended, the Machine is to be deleted, or somebody changed an object at the same time.
 //   - Unavailable: the API server can't be reached or asks for patience.
 func (d *driver) CreateMachine(ctx context.Context, req *mcmdriver.CreateMachineRequest) (_ *mcmdriver.CreateMachineResponse, err error) {
-	name, start := req.Machine.Name, time.Now()
+	name := req.Machine.Name
 	ctx, cancel := context.WithTimeout(ctx, d.createTimeout)
 	defer cancel()
 	ctx, stop := d.whileWanted(ctx, req.Machine)
 	defer stop()
-	defer func() {
-		err = asStatus(ctx, err, "creating machine %s", name)
-		d.metrics.Operation(metrics.MachineCreate, codeName(err), time.Since(start))
-	}()
+	defer func() { err = asStatus(ctx, err, "creating machine %s", name) }()
 
 	spec, userData, err := inputs(req)
 	if err != nil {
@@ -253,13 +246,10 @@ func (d *driver) checkFresh(pod *corev1.Pod) error {
 //   - InvalidArgument: the class is not of this provider, or its credentials don't lead to its machines.
 //   - PermissionDenied, Unauthenticated: as the API server says.
 func (d *driver) DeleteMachine(ctx context.Context, req *mcmdriver.DeleteMachineRequest) (_ *mcmdriver.DeleteMachineResponse, err error) {
-	name, start := req.Machine.Name, time.Now()
+	name := req.Machine.Name
 	ctx, cancel := context.WithTimeout(ctx, d.deleteTimeout)
 	defer cancel()
-	defer func() {
-		err = asStatus(ctx, err, "deleting machine %s", name)
-		d.metrics.Operation(metrics.MachineDelete, codeName(err), time.Since(start))
-	}()
+	defer func() { err = asStatus(ctx, err, "deleting machine %s", name) }()
 
 	t, err := d.target(ctx, req.MachineClass)
 	if err != nil {
@@ -466,11 +456,4 @@ func (t *target) untilGone(ctx context.Context, pod client.Object) error {
 		return newStatus(codes.DeadlineExceeded, "pod %s/%s on node %q has not gone in time: %v", pod.GetNamespace(), pod.GetName(), node, err)
 	}
 	return err
-}
-
-// codeName returns one of the names that machine-controller-manager has for its codes: of no error OK, and of one that is none
-// of its own Unknown.
-func codeName(err error) string {
-	known, _ := status.FromError(err)
-	return known.Code().String()
 }

@@ -144,7 +144,7 @@ func deleteRequest() *mcmdriver.DeleteMachineRequest {
 
 // newDriver returns a driver that waits for seconds at most, for a Machine that is there.
 func newDriver(c client.Client, change ...func(*driver)) mcmdriver.Driver {
-	d := New(seedOnly{c}, newClient(nil, newMachine()), nil).(*driver)
+	d := New(seedOnly{c}, newClient(nil, newMachine())).(*driver)
 	d.createTimeout, d.deleteTimeout, d.unschedulableGrace = 20*time.Second, 20*time.Second, time.Millisecond
 	for _, change := range change {
 		change(d)
