@@ -23,6 +23,14 @@ export GOWORK := off
 # sudo and su leave out where Go is, and the programs of administration.
 export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
 
+# Go's caches need one, which cloud-init and services of systemd don't set.
+export HOME := $(or $(HOME),/root)
+
+# In a clone of root's, whoever got a shell by sudo can build nothing.
+ifeq ($(shell stat -c %u .),0)
+export SUDO_UID :=
+endif
+
 # With sudo, what is built is built as the user who called it: it is theirs, and so are the caches.
 AS_USER := $(if $(and $(filter-out 0,$(SUDO_UID)),$(filter 0,$(shell id -u))),setpriv --reuid $(SUDO_UID) --regid $(SUDO_GID) --init-groups env HOME=$(shell getent passwd $(SUDO_UID) | cut -d: -f6))
 
@@ -557,7 +565,7 @@ $(LANDSCAPE):   SOURCE := test/landscape
 $(BIN)/coredns: SOURCE := skaffold/images/coredns
 .PHONY: $(LANDSCAPE) $(BIN)/coredns
 $(LANDSCAPE) $(BIN)/coredns: need-go
-	@$(AS_USER) env CGO_ENABLED=0 go build -C $(SOURCE) -trimpath -ldflags '-s -w' -o $(BIN)/.made/$(@F) .
+	@$(AS_USER) env CGO_ENABLED=0 go build -C $(SOURCE) -trimpath -ldflags '-s -w' -o $(BIN)/.made/$(@F) . || [ "$(MAKECMDGOALS)" = down -a -x $@ ]
 	@cmp -s $(BIN)/.made/$(@F) $@ || $(AS_USER) install $(BIN)/.made/$(@F) $@
 
 $(TOOLS)/%: hack/tools/%/go.mod hack/tools/%/go.sum

@@ -49,6 +49,8 @@ const (
 func main() { os.Exit(run()) }
 
 func run() int {
+	// What root's own umask keeps from others, containers and who called sudo have to read. Secrets have a mode of their own.
+	syscall.Umask(0o022)
 	// sudo and su leave out where Go is, and the programs of administration.
 	if err := os.Setenv("PATH", invoker.SearchPath(os.Getenv("PATH"))); err != nil {
 		return exitFailure

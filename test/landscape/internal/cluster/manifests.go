@@ -137,7 +137,7 @@ func render(network layout.Network, table images.Table, machine Machine, shoot b
 	for _, name := range names {
 		var out bytes.Buffer
 		if err := parsed.ExecuteTemplate(&out, name, map[string]any{
-			"ClusterDNSIP": network.ClusterDNSIP(), "ClusterDNSPort": layout.ClusterDNSPort, "NodeIP": network.NodeIP(),
+			"ClusterDNSIP": network.ClusterDNSIP(), "NodeIP": network.NodeIP(),
 			"DNSUser": node.DNSUser, "StatusControllerUser": node.StatusControllerUser, "IPAMUser": node.IPAMUser, "Provisioner": Provisioner,
 			"NodeCPU": NodeCPU, "NodeMemory": NodeMemory, "Processors": machine.Processors, "Shoot": shoot,
 			"Optional": table.Optional, "Registry": fmt.Sprintf("%s:%d", layout.RegistryHost, layout.RegistryPort),

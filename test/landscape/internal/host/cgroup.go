@@ -22,8 +22,8 @@ import (
 // kubelet's pods can never be taken for the landscape's.
 const Cgroup = "provider-local"
 
-// measured is the cgroup that Measure makes.
-const measured = Cgroup + "-measured"
+// programs is the cgroup that EnterCgroup makes.
+const programs = Cgroup + "-programs"
 
 const cgroupRoot = "/sys/fs/cgroup"
 
@@ -121,10 +121,10 @@ func cgroupOptions(mountInfo string) []string {
 	return options
 }
 
-// Measure moves this process to a cgroup of its own, which processes that it starts inherit. It returns the folders of the
-// cgroups that count the landscape's CPU time: that of pods, and this one. back moves the process to its former cgroup;
-// RemoveCgroups removes the cgroup.
-func Measure() (pods, own string, back func() error, err error) {
+// EnterCgroup moves this process to the cgroup of the landscape's programs, which those that it starts inherit: with that of a desktop's
+// terminal, systemd would end them all at the logout. It returns the folders of the cgroups that count the landscape's CPU time: that of
+// pods, and this one. back moves the process to its former cgroup; RemoveCgroups removes the cgroup.
+func EnterCgroup() (pods, own string, back func() error, err error) {
 	self, err := procfs.Self()
 	if err != nil {
 		return "", "", nil, fmt.Errorf("finding the own cgroup: %w", err)
@@ -133,10 +133,10 @@ func Measure() (pods, own string, back func() error, err error) {
 	if err != nil {
 		return "", "", nil, fmt.Errorf("finding the own cgroup: %w", err)
 	}
-	return measure(cgroupRoot, cgroups)
+	return enterCgroup(cgroupRoot, cgroups)
 }
 
-func measure(root string, cgroups []procfs.Cgroup) (pods, own string, back func() error, err error) {
+func enterCgroup(root string, cgroups []procfs.Cgroup) (pods, own string, back func() error, err error) {
 	_, unified, err := hierarchies(root)
 	if err != nil {
 		return "", "", nil, err
@@ -157,15 +157,15 @@ func measure(root string, cgroups []procfs.Cgroup) (pods, own string, back func(
 		}
 		return nil
 	}
-	own = filepath.Join(root, measured)
+	own = filepath.Join(root, programs)
 	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // #nosec G301 -- as all cgroups have.
 		return "", "", nil, fmt.Errorf("making cgroup %s: %w", own, err)
 	}
 	return filepath.Join(root, Cgroup), own, func() error { return enter(former) }, enter(own)
 }
 
-// ownCgroups returns the landscape's cgroups that exist, one per hierarchy.
-func ownCgroups(root string) ([]string, error) { return cgroupsNamed(root, Cgroup) }
+// OwnCgroups returns the cgroups with the name of the landscape's, one per hierarchy.
+func OwnCgroups() ([]string, error) { return cgroupsNamed(cgroupRoot, Cgroup) }
 
 func cgroupsNamed(root, name string) ([]string, error) {
 	paths, _, err := hierarchies(root)
@@ -191,7 +191,8 @@ func pidsBelow(roots []string) []int {
 				return nil
 			}
 			for field := range strings.FieldsSeq(string(content)) {
-				if pid, err := strconv.Atoi(field); err == nil {
+				// 0 is a process in another PID namespace, as of a container.
+				if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
 					pids = append(pids, pid)
 				}
 			}

@@ -75,7 +75,7 @@ func TestTheCgroupIsMadeInEveryHierarchy(t *testing.T) {
 			for name, content := range test.want {
 				g.Expect(os.ReadFile(filepath.Join(root, name))).To(BeEquivalentTo(content), name)
 			}
-			own, err := ownCgroups(root)
+			own, err := cgroupsNamed(root, Cgroup)
 			g.Expect(err).NotTo(HaveOccurred())
 			if unified {
 				g.Expect(own).To(ConsistOf(filepath.Join(root, Cgroup)))
@@ -110,7 +110,7 @@ func TestCgroupOptions(t *testing.T) {
 	}
 }
 
-func TestMeasureMovesThisProcessThereAndBack(t *testing.T) {
+func TestEnterCgroupMovesThisProcessThereAndBack(t *testing.T) {
 	for _, test := range []struct {
 		name, file, hierarchy string
 		cgroups               []procfs.Cgroup
@@ -126,15 +126,22 @@ func TestMeasureMovesThisProcessThereAndBack(t *testing.T) {
 			hierarchy := filepath.Join(root, test.hierarchy)
 			g.Expect(os.MkdirAll(filepath.Join(hierarchy, "user"), 0o700)).To(Succeed())
 			g.Expect(os.WriteFile(filepath.Join(root, test.file), nil, 0o600)).To(Succeed())
-			pods, own, back, err := measure(root, test.cgroups)
+			pods, own, back, err := enterCgroup(root, test.cgroups)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(pods).To(Equal(filepath.Join(hierarchy, "provider-local")))
-			g.Expect(own).To(Equal(filepath.Join(hierarchy, "provider-local-measured")))
+			g.Expect(own).To(Equal(filepath.Join(hierarchy, "provider-local-programs")))
 			g.Expect(os.ReadFile(filepath.Join(own, "cgroup.procs"))).To(BeEquivalentTo("0"))
 			g.Expect(back()).To(Succeed())
 			g.Expect(os.ReadFile(filepath.Join(hierarchy, test.former, "cgroup.procs"))).To(BeEquivalentTo("0"))
 		})
 	}
+}
+
+func TestProcessesOfContainersInACgroupHaveNoPID(t *testing.T) {
+	g := NewWithT(t)
+	root := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte("0\n17\n"), 0o600)).To(Succeed())
+	g.Expect(pidsBelow([]string{root})).To(Equal([]int{17}), "a signal to 0 would reach this process")
 }
 
 func TestWhatIsFrozenIsThawed(t *testing.T) {

@@ -44,7 +44,7 @@ func (c Cleaner) Changed() (bool, error) {
 
 // EndContainers asks every process in the landscape's cgroup to end, and kills those that are left after the grace.
 func (c Cleaner) EndContainers(ctx context.Context, grace time.Duration) error {
-	roots, err := ownCgroups(cgroupRoot)
+	roots, err := OwnCgroups()
 	if err != nil {
 		return err
 	}
@@ -240,17 +240,17 @@ func removal(saved string, isOurs func(table, chain string) bool) string {
 	return script.String()
 }
 
-// RemoveCgroups removes the landscape's cgroup, and takes back the controllers that it needed.
+// RemoveCgroups removes the landscape's cgroups, and takes back the controllers that it needed.
 func (c Cleaner) RemoveCgroups(context.Context) error {
-	roots, err := ownCgroups(cgroupRoot)
+	roots, err := OwnCgroups()
 	errs := []error{err}
 	for _, root := range roots {
 		// A cgroup's files go with it, so that it is removed like an empty folder, and it may go by itself.
 		errs = append(errs, removeTree(root, syscall.ENOENT, syscall.ENODEV))
 	}
-	measures, err := cgroupsNamed(cgroupRoot, measured)
+	own, err := cgroupsNamed(cgroupRoot, programs)
 	errs = append(errs, err)
-	for _, root := range measures {
+	for _, root := range own {
 		// It is empty, unless its `landscape times` still runs.
 		errs = append(errs, removeTree(root, syscall.ENOENT, syscall.EBUSY))
 	}
@@ -361,7 +361,7 @@ func (c Cleaner) RestoreKernel(ctx context.Context) error {
 	if !slices.Equal(c.Before.CgroupOptions, now.CgroupOptions) && len(c.Before.CgroupOptions) > 0 {
 		errs = append(errs, run(ctx, "mount", "-o", "remount,"+strings.Join(c.Before.CgroupOptions, ","), cgroupRoot))
 	}
-	if _, loaded := c.Before.Sysctls["net/bridge/bridge-nf-call-iptables"]; !loaded && !needed {
+	if _, loaded := c.Before.Sysctls[bridgeFilter]; !loaded && !needed {
 		errs = append(errs, unloadBridgeFilter(ctx))
 	}
 	return errors.Join(errs...)

@@ -26,11 +26,13 @@ func Network(ctx context.Context, network layout.Network) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !slices.Contains(names, layout.Interface) {
-		// A bridge without ports, as a container network's is: it holds addresses like a dummy device, and every kernel that
-		// can run pods has it.
-		if err := run(ctx, "ip", "link", "add", layout.Interface, "type", "bridge"); err != nil {
-			return 0, err
+	// The landscape's interface is a bridge without ports, as a container network's is: it holds addresses like a dummy device, and every
+	// kernel that can run pods has it.
+	for _, bridge := range devices() {
+		if !slices.Contains(names, bridge) {
+			if err := run(ctx, "ip", "link", "add", bridge, "type", "bridge"); err != nil {
+				return 0, err
+			}
 		}
 	}
 	if err := run(ctx, "ip", "link", "set", layout.Interface, "up"); err != nil {
@@ -60,6 +62,10 @@ func Network(ctx context.Context, network layout.Network) (int, error) {
 	if err := run(ctx, "ip", "route", "replace", "local", network.LoadBalancerPool(), "dev", layout.Interface); err != nil {
 		return added, err
 	}
+	// Docker gives the range of such a route to no network of its own.
+	if err := run(ctx, "ip", "route", "replace", network.NodeCIDR(), "dev", layout.Interface); err != nil {
+		return added, err
+	}
 	return added, prepareKernel(ctx)
 }
 
@@ -82,9 +88,14 @@ func link(path, state string) error {
 	return nil
 }
 
-// prepareKernel has the kernel forward between pods and let iptables see it, and makes the pods' cgroup.
+// prepareKernel has the kernel forward between pods and let iptables see that, and makes the pods' cgroup.
 func prepareKernel(ctx context.Context) error {
 	if err := LoadModules(ctx); err != nil {
+		return err
+	}
+	// Packets that a bridge passes on must meet kube-proxy's rules: the answer of a pod on the same bridge would otherwise come from the
+	// pod's address in place of the Service's.
+	if err := run(ctx, "ip", "link", "set", layout.PodBridge, "type", "bridge", "nf_call_iptables", "1"); err != nil {
 		return err
 	}
 	for _, parameter := range sysctls() {
@@ -108,10 +119,13 @@ func prepareKernel(ctx context.Context) error {
 	return OpenFirewall(ctx)
 }
 
+// bridgeFilter is a kernel parameter of the module br_netfilter.
+const bridgeFilter = "net/bridge/bridge-nf-call-iptables"
+
 // moduleEffects maps the kernel modules that nothing loads by itself to a file that exists once the kernel has what they bring,
 // be it built in.
 var moduleEffects = map[string]string{
-	"br_netfilter": "/proc/sys/net/bridge/bridge-nf-call-iptables",
+	"br_netfilter": "/proc/sys/" + bridgeFilter,
 	"overlay":      "/sys/module/overlay",
 }
 
@@ -127,6 +141,13 @@ func LoadModules(ctx context.Context) error {
 		}
 		if err != nil {
 			return fmt.Errorf("loading the kernel module %s: %w; install the kernel's modules, or boot the kernel whose modules are in /lib/modules", module, err)
+		}
+		// From now on, packets on bridges of virtual machines would meet the firewall of this one.
+		filters, _ := filepath.Glob(filepath.Join(filepath.Dir(effect), "bridge-nf-call-*"))
+		for _, filter := range filters {
+			if err := writeSysctl(strings.TrimPrefix(filter, "/proc/sys/"), "0"); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

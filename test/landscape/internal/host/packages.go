@@ -96,7 +96,9 @@ func Removed(ctx context.Context, packages []string) string {
 
 // Install installs the packages that are missing and returns them. It removes none, and starts no service that comes with one:
 // the landscape has a containerd of its own.
-func Install(ctx context.Context) (installed []string, err error) {
+func Install(ctx context.Context) ([]string, error) { return install(ctx, policy) }
+
+func install(ctx context.Context, policy string) (installed []string, err error) {
 	missing := Missing()
 	if len(missing) == 0 {
 		if ownPolicy(policy) {
@@ -122,21 +124,28 @@ func Install(ctx context.Context) (installed []string, err error) {
 			err = errors.Join(err, run(context.WithoutCancel(ctx), "systemctl", "disable", "--quiet", "containerd.service"))
 		}()
 	}
-	for _, args := range [][]string{{"apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", "update"}, aptInstall(missing)} {
-		cmd := exec.CommandContext(ctx, args[0], args[1:]...) // #nosec G204 -- packages from the table above.
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		// Interrupted, apt-get finishes the package that it is at.
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-		cmd.WaitDelay = time.Minute
-		if out, err := cmd.CombinedOutput(); err != nil {
-			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			return nil, fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
-		}
+	// A repository of somebody's that can't be read matters only if it has one of the packages.
+	outdated := aptGet(ctx, "apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", "update")
+	if err := aptGet(ctx, aptInstall(missing)...); err != nil {
+		return nil, errors.Join(outdated, err)
 	}
 	if still := Missing(); len(still) > 0 {
 		return nil, errors.New("still missing after installing: " + strings.Join(still, ", "))
 	}
 	return missing, nil
+}
+
+func aptGet(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) // #nosec G204 -- packages from the table above.
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	// Interrupted, apt-get finishes the package that it is at.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = time.Minute
+	if out, err := cmd.CombinedOutput(); err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
+	}
+	return nil
 }
 
 // policy is the file by which Debian decides which services packages may start, and policyMark a line of the landscape's.

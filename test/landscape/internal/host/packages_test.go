@@ -62,6 +62,19 @@ exit 100`,
 	}
 }
 
+func TestARepositoryThatIsBrokenMattersOnlyIfItHasWhatIsMissing(t *testing.T) {
+	g := NewWithT(t)
+	policy := filepath.Join(t.TempDir(), "policy-rc.d")
+	broken := `case "$*" in *update) echo "no Release file"; exit 100; esac; `
+	onlyPrograms(t, map[string]string{"apt-get": broken})
+	_, err := install(t.Context(), policy)
+	g.Expect(err).To(MatchError(And(HavePrefix("still missing after installing"), Not(ContainSubstring("no Release file")))), "it was asked to install")
+	onlyPrograms(t, map[string]string{"apt-get": broken + "echo unable to locate; exit 100"})
+	_, err = install(t.Context(), policy)
+	g.Expect(err).To(MatchError(And(ContainSubstring("no Release file"), ContainSubstring("unable to locate"))))
+	g.Expect(policy).NotTo(BeAnExistingFile())
+}
+
 func TestServicesAreKeptFromStartingUntilPackagesAreInstalled(t *testing.T) {
 	for _, test := range []struct {
 		name, before string

@@ -67,13 +67,9 @@ type sysctl struct {
 func sysctls() []sysctl {
 	return []sysctl{
 		{name: "net/ipv4/ip_forward", value: "1", forwarding: true},
-		// Packets that a bridge passes on must meet kube-proxy's rules: the answer of a pod on the same bridge would otherwise
-		// come from the pod's address in place of the Service's.
-		{name: "net/bridge/bridge-nf-call-iptables", value: "1", forwarding: true},
 		// A machine of a shoot has a systemd, a kubelet and a containerd, all of them root's.
 		{name: inotifyInstances, value: "8192", atLeast: true},
 		{name: "fs/inotify/max_user_watches", value: "524288", atLeast: true},
-		{name: "net/bridge/bridge-nf-call-ip6tables", value: "1", forwarding: true, setter: "br_netfilter"},
 		{name: "net/ipv6/conf/all/forwarding", value: "1", forwarding: true, setter: "the CNI plugin bridge"},
 		{name: "net/ipv4/conf/all/route_localnet", value: "1", setter: "the CNI plugin portmap"},
 		{name: "vm/overcommit_memory", value: "1", setter: "kubelet"},
@@ -121,7 +117,7 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 	errs = append(errs, err)
 	s := Snapshot{
 		Boot: boot, Links: sorted(Links()), Bridges: sorted(connecting("/sys/class/net")), Routes: sorted(Routes(ctx)), Namespaces: sorted(globNames("/run/netns/*")),
-		Mounts: sorted(mounts()), Rules: sorted(rules(ctx)), Tables: sorted(tables(ctx)), Cgroups: sorted(ownCgroups(cgroupRoot)),
+		Mounts: sorted(mounts()), Rules: sorted(rules(ctx)), Tables: sorted(tables(ctx)), Cgroups: sorted(OwnCgroups()),
 		Folders: sorted(existing(folders()), nil), Processes: sorted(processes(state)),
 	}
 	if own, err := landscapeProcesses(state); err == nil {
@@ -132,7 +128,7 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 		s.CgroupOptions = cgroupOptions(string(mountInfo))
 	}
 	s.Sysctls = map[string]string{}
-	names := slices.Collect(maps.Keys(implied()))
+	names := append(slices.Collect(maps.Keys(implied())), bridgeFilter)
 	for _, parameter := range sysctls() {
 		names = append(names, parameter.name)
 	}

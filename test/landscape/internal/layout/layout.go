@@ -26,8 +26,6 @@ const (
 	CNINetwork = "provider-local"
 	// NodeName is the name of the only node.
 	NodeName = "node1"
-	// ClusterDNSPort is where the DNS server behind the cluster's DNS Service listens on the node's address.
-	ClusterDNSPort = 5353
 	// SeedName is the name of the garden as its own seed, SecondSeedName that of the second kind cluster.
 	SeedName       = "local"
 	SecondSeedName = "local2"

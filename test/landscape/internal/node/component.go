@@ -55,7 +55,7 @@ type Component struct {
 	process.Spec
 	// Configs are the templates it reads; they are written before it starts.
 	Configs []string
-	// Health is the URL that answers with status 200, or the socket (unix://PATH) that takes connections, once it serves.
+	// Health is the URL that answers with status 200, or the socket (unix://PATH or tcp://ADDRESS) that takes connections, once it serves.
 	Health string
 }
 
@@ -89,8 +89,8 @@ var health = &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
 
 // Ready succeeds once the component serves.
 func (c Component) Ready(ctx context.Context) error {
-	if path, isSocket := strings.CutPrefix(c.Health, "unix://"); isSocket {
-		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if network, address, _ := strings.Cut(c.Health, "://"); network == "unix" || network == "tcp" {
+		connection, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		if err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ type values struct {
 	layout.Layout
 	layout.Network
 	NodeName, RegistryHost, Bridge, CNINetwork, IPAM, Cgroup string
-	ClusterDNSPort, RegistryPort                             int
+	RegistryPort                                             int
 }
 
 // Render renders one of the templates below files/.
@@ -144,7 +144,7 @@ func Render(name string, l layout.Layout) ([]byte, error) {
 	if err := parsed.Execute(&out, values{
 		Layout: l, Network: l.Network,
 		NodeName: layout.NodeName, RegistryHost: layout.RegistryHost, Bridge: layout.PodBridge, CNINetwork: layout.CNINetwork, IPAM: IPAM, Cgroup: host.Cgroup,
-		ClusterDNSPort: layout.ClusterDNSPort, RegistryPort: layout.RegistryPort,
+		RegistryPort: layout.RegistryPort,
 	}); err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", name, err)
 	}

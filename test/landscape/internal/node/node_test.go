@@ -5,6 +5,7 @@
 package node_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,8 +57,20 @@ func TestTheProgramsKnowTheNetwork(t *testing.T) {
 		all = append(all, c.Command...)
 	}
 	g.Expect(all).To(ContainElements("172.30.255.1:5001", "--bind-address=172.30.0.2", "--service-cluster-ip-range=172.30.32.0/20",
-		"--cluster-cidr=172.30.64.0/18", "--node-ip=172.30.0.2", "172.30.0.2:8081"))
+		"--cluster-cidr=172.30.64.0/18", "--node-ip=172.30.0.2", "172.30.0.2:10261"))
 	g.Expect(strings.Join(all, " ")).NotTo(MatchRegexp(`172\.18\.|10\.96\.|10\.244\.`))
+}
+
+func TestAComponentIsReadyOnceItsSocketTakesConnections(t *testing.T) {
+	g := NewWithT(t)
+	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "socket")} {
+		listener, err := net.Listen(network, address)
+		g.Expect(err).NotTo(HaveOccurred())
+		component := node.Component{Health: network + "://" + listener.Addr().String()}
+		g.Expect(component.Ready(t.Context())).To(Succeed())
+		g.Expect(listener.Close()).To(Succeed())
+		g.Expect(component.Ready(t.Context())).NotTo(Succeed())
+	}
 }
 
 func TestWriteConfigLeavesAFileAloneThatIsRight(t *testing.T) {

@@ -84,8 +84,8 @@ type Machine struct {
 	// Kubernetes are other processes of a Kubernetes on this machine, and Chains the iptables chains of one.
 	Kubernetes []string
 	Chains     []string
-	// Devices are network devices that bear the landscape's names but are not the landscape's.
-	Devices []string
+	// Devices are network devices that bear the landscape's names but are not the landscape's, and Cgroups such cgroups.
+	Devices, Cgroups []string
 }
 
 // Check is one thing that was looked at.
@@ -269,6 +269,9 @@ func kubernetes(m Machine) Check {
 	case len(m.Devices) > 0:
 		return bad(name, "devices", fmt.Sprintf("there is a network device %s, which is not this landscape's", strings.Join(m.Devices, ", ")),
 			"run make down in the clone that made it, or remove it with: ip link delete "+m.Devices[0])
+	case len(m.Cgroups) > 0:
+		return bad(name, "cgroups", fmt.Sprintf("there is a cgroup %s, which is not this landscape's: each of the two would kill the other's pods", m.Cgroups[0]),
+			"run make down in the clone or container that made it")
 	}
 	return ok(name, "no other")
 }
@@ -277,7 +280,9 @@ func ports(m Machine, n Needs) Check {
 	check := ok("ports", "free")
 	for _, socket := range n.Sockets {
 		for _, listener := range m.Listeners {
-			if socket.Collides(listener.Socket) {
+			// BIND listens on addresses that the machine gets later, too.
+			taken := listener.Address.Port() == 53 && socket.Address.Port() == 53 && strings.HasPrefix(listener.Owner(), "named ")
+			if taken || socket.Collides(listener.Socket) {
 				check.Found = "taken"
 				check.Problems = append(check.Problems, Problem{
 					fmt.Sprintf("%s listens on %s, which the landscape needs as %s", listener.Owner(), listener, socket),
@@ -366,6 +371,8 @@ func Read(ctx context.Context, needs Needs, own []int, up bool) (Machine, error)
 		m.Chains, err = host.KubernetesChains(ctx)
 		errs = append(errs, err)
 		m.Devices, err = host.OwnLinks()
+		errs = append(errs, err)
+		m.Cgroups, err = host.OwnCgroups()
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -66,6 +66,7 @@ func TestJudge(t *testing.T) {
 		{name: "refuses to be a second Kubernetes", change: func(m *Machine) { m.Kubernetes, m.Chains = []string{"k3s-server (PID 7)"}, []string{"KUBE-SERVICES"} }, causes: []string{"k3s-server (PID 7)"}, remedy: []string{"systemctl stop k3s"}},
 		{name: "refuses rules that another Kubernetes left", change: func(m *Machine) { m.Chains = []string{"KUBE-SERVICES"} }, causes: []string{"KUBE-SERVICES"}, remedy: []string{"kube-proxy --cleanup"}},
 		{name: "names the clone whose landscape is up, and nothing that comes of it", change: func(m *Machine) { m.OtherLandscape, m.Kubernetes = "/root/provider-local", []string{"kubelet (PID 7)"} }, causes: []string{"/root/provider-local"}, remedy: []string{"make -C /root/provider-local down"}},
+		{name: "refuses the cgroup of a container's landscape", change: func(m *Machine) { m.Cgroups = []string{"/sys/fs/cgroup/provider-local"} }, causes: []string{"each of the two would kill the other's pods"}, remedy: []string{"container that made it"}},
 		{name: "refuses devices of another clone", change: func(m *Machine) { m.Devices = []string{"pl0"} }, causes: []string{"pl0"}, remedy: []string{"make down"}},
 		{
 			name: "names who has a port", change: func(m *Machine) {

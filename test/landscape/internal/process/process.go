@@ -85,29 +85,7 @@ func (k Keeper) Ensure(ctx context.Context, spec Spec) (bool, error) {
 			return false, err
 		}
 	}
-	if err := free(spec); err != nil {
-		return false, err
-	}
 	return true, k.start(spec, digest)
-}
-
-// free reports an error that names who listens where the process is to listen.
-func free(spec Spec) error {
-	if len(spec.Sockets) == 0 {
-		return nil
-	}
-	listeners, err := Listeners()
-	if err != nil {
-		return fmt.Errorf("starting %s: %w", spec.Name, err)
-	}
-	for _, socket := range spec.Sockets {
-		for _, listener := range listeners {
-			if socket.Collides(listener.Socket) {
-				return fmt.Errorf("starting %s: %s listens on %s already; stop it", spec.Name, listener.Owner(), listener)
-			}
-		}
-	}
-	return nil
 }
 
 // listens reports an error unless the process has all of its sockets.

@@ -48,7 +48,7 @@ func (l Landscape) Measure(ctx context.Context, docs bool) error {
 		return err
 	}
 	machine.ReadTime = measurement.ReadTime()
-	pods, own, back, err := host.Measure()
+	pods, own, back, err := host.EnterCgroup()
 	if err != nil {
 		return err
 	}

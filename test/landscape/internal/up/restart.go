@@ -92,7 +92,7 @@ func (l Landscape) existing() (func(), error) {
 	if !exists(l.snapshotPath()) {
 		return nil, errors.New("there is no landscape; bring it up with make up")
 	}
-	return l.lock()
+	return l.lockApart()
 }
 
 // pods waits until containers have been started of all pods and are ready. What is said of them from before does not count.

@@ -147,7 +147,7 @@ func (l Landscape) Steps() []step.Step {
 		{Name: "certificates", Title: "certificates and kubeconfigs written", Execute: l.certificates, Remedy: "run down, and up again"},
 		{Name: "registry", Title: "registry serves on " + l.Layout.Network.Registry(), Execute: start(node.Registry), Remedy: logs},
 		{Name: "images", Title: "images of others pushed", Execute: l.images, Remedy: logs},
-		{Name: "machine-image", Title: "machine image pushed", Execute: l.machineImage, Remedy: "look whether Debian's package mirror is reached and /tmp has 1 GB free"},
+		{Name: "machine-image", Title: "machine image pushed", Execute: l.machineImage, Remedy: "look whether Debian's package mirror is reached and 1 GB is free"},
 		{Name: "etcd", Title: "etcd serves", Execute: start(node.Etcd), Remedy: logs},
 		{Name: "containerd", Title: "containerd serves", Execute: start(node.Containerd), Remedy: logs},
 		{Name: "apiserver", Title: "kube-apiserver is ready", Execute: l.apiServer, Remedy: logs},
@@ -179,7 +179,7 @@ func (l Landscape) prepare() (func(), error) {
 	if bare && os.Geteuid() != 0 {
 		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")
 	}
-	unlock, err := l.lock()
+	unlock, err := l.lockApart()
 	if err != nil {
 		return nil, err
 	}
@@ -240,6 +240,18 @@ func (l Landscape) handOver() error {
 		return fmt.Errorf("giving what was built to the user who called sudo: %w", err)
 	}
 	return nil
+}
+
+// lockApart locks the landscape for what starts its programs, which are to be in a cgroup of their own where that can be.
+func (l Landscape) lockApart() (func(), error) {
+	unlock, err := l.lock()
+	if err != nil || l.Layout.Kind != "" {
+		return unlock, err
+	}
+	if _, _, back, err := host.EnterCgroup(); err == nil {
+		return func() { _ = back(); unlock() }, nil
+	}
+	return unlock, nil
 }
 
 func (l Landscape) lock() (func(), error) {

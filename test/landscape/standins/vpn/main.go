@@ -27,8 +27,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -52,7 +50,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string) error {
-	role, rest := roleOf(args, getenv), args[1:]
+	role, rest := filepath.Base(args[0]), args[1:]
 	if getenv("IS_HA") == "true" {
 		return fmt.Errorf("%s: a highly available VPN is not stood in for", role)
 	}
@@ -78,22 +76,6 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 		return runSidecar(ctx, rest)
 	}
 	return fmt.Errorf("%q is not stood in for", args)
-}
-
-// roleOf tells who is stood in for: by the name of the program, or, if it is called by its own, by what is set for it.
-func roleOf(args []string, getenv func(string) string) string {
-	name := filepath.Base(args[0])
-	switch {
-	case slices.Contains([]string{roleServer, roleClient, roleEnvoy, roleSidecar}, name):
-		return name
-	case slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--ip-address=") }):
-		return roleSidecar
-	case getenv("IS_SHOOT_CLIENT") == "true":
-		return roleClient
-	case getenv("OPENVPN_STATUS_PATH") != "":
-		return roleServer
-	}
-	return name
 }
 
 // runSidecar puts the address of the kube-apiserver on the node. Unless it is told not to be a daemon, it stays.

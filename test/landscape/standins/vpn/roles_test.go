@@ -31,28 +31,6 @@ func environment(pairs map[string]string) func(string) string {
 	return func(name string) string { return pairs[name] }
 }
 
-func TestRoleOf(t *testing.T) {
-	for _, test := range []struct {
-		name        string
-		args        []string
-		environment map[string]string
-		expected    string
-	}{
-		{"a server by its name", []string{"/bin/vpn-server", "setup"}, nil, roleServer},
-		{"a client by its name", []string{"/bin/vpn-client"}, nil, roleClient},
-		{"Envoy by its name", []string{"envoy", "-c", "x"}, nil, roleEnvoy},
-		{"a sidecar by its name", []string{"/apiserver-proxy", "--ip-address=10.0.0.1"}, nil, roleSidecar},
-		{"a server by what is set", []string{"/vpn"}, map[string]string{"OPENVPN_STATUS_PATH": "/srv/status"}, roleServer},
-		{"a client by what is set", []string{"/vpn"}, map[string]string{"IS_SHOOT_CLIENT": "true"}, roleClient},
-		{"a sidecar by its arguments", []string{"/vpn", "--ip-address=10.0.0.1"}, nil, roleSidecar},
-		{"nobody else", []string{"/vpn"}, nil, "vpn"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			NewWithT(t).Expect(roleOf(test.args, environment(test.environment))).To(Equal(test.expected))
-		})
-	}
-}
-
 func TestRun(t *testing.T) {
 	for _, test := range []struct {
 		name, args  string
