@@ -125,7 +125,8 @@ func push(ctx context.Context, target oras.Target, folder string, part Part) (oc
 	fail := func(err error) (ocispec.Descriptor, error) {
 		return ocispec.Descriptor{}, fmt.Errorf("saving %s: %w", filepath.Join(folder, strings.Join(part.Paths, " ")), err)
 	}
-	file, err := os.CreateTemp("", "landscape-layer-*")
+	// /tmp may be in memory, and small.
+	file, err := os.CreateTemp("/var/tmp", "landscape-layer-*")
 	if err != nil {
 		return fail(err)
 	}
