@@ -26,8 +26,8 @@ export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
 # Go's caches need one, which cloud-init and services of systemd don't set.
 export HOME := $(or $(HOME),/root)
 
-# In a clone of root's, whoever got a shell by sudo can build nothing.
-ifeq ($(shell stat -c %u .),0)
+# A clone that is root's can't be built as the user who called sudo.
+ifeq ($(shell stat -c %u . 2>/dev/null),0)
 export SUDO_UID :=
 endif
 
@@ -565,8 +565,9 @@ $(LANDSCAPE):   SOURCE := test/landscape
 $(BIN)/coredns: SOURCE := skaffold/images/coredns
 .PHONY: $(LANDSCAPE) $(BIN)/coredns
 $(LANDSCAPE) $(BIN)/coredns: need-go
-	@$(AS_USER) env CGO_ENABLED=0 go build -C $(SOURCE) -trimpath -ldflags '-s -w' -o $(BIN)/.made/$(@F) . || [ "$(MAKECMDGOALS)" = down -a -x $@ ]
-	@cmp -s $(BIN)/.made/$(@F) $@ || $(AS_USER) install $(BIN)/.made/$(@F) $@
+	@$(AS_USER) env CGO_ENABLED=0 go build -C $(SOURCE) -trimpath -ldflags '-s -w' -o $(BIN)/.made/$(@F) . && \
+	{ cmp -s $(BIN)/.made/$(@F) $@ || { $(AS_USER) install $(BIN)/.made/$(@F) $@.new && $(AS_USER) mv $@.new $@; }; } || \
+	[ "$(MAKECMDGOALS)" = down -a -x $@ ]
 
 $(TOOLS)/%: hack/tools/%/go.mod hack/tools/%/go.sum
 	@echo "--- build $*"

@@ -260,13 +260,12 @@ func TestHealthChecksAskPrometheusWhereItRuns(t *testing.T) {
 
 func TestADebuggerMayStopTheInstances(t *testing.T) {
 	skaffold := newProgram(t)
-	for _, extension := range all[*operatorv1alpha1.Extension](skaffold.render(runtimeFile, "landscape,debug")) {
-		if extension.Name == "provider-local" {
-			deployment := extension.Spec.Deployment.ExtensionDeployment
-			for _, values := range []*apiextensionsv1.JSON{deployment.Values, deployment.RuntimeClusterValues} {
-				NewWithT(t).Expect(string(values.Raw)).To(And(ContainSubstring(`"debug":true`), ContainSubstring(`"leaderElect":false`)))
-			}
-		}
+	extensions := all[*operatorv1alpha1.Extension](skaffold.render(runtimeFile, "landscape,debug"))
+	i := slices.IndexFunc(extensions, func(extension *operatorv1alpha1.Extension) bool { return extension.Name == "provider-local" })
+	NewWithT(t).Expect(i).To(BeNumerically(">=", 0))
+	deployment := extensions[i].Spec.Deployment.ExtensionDeployment
+	for _, values := range []*apiextensionsv1.JSON{deployment.Values, deployment.RuntimeClusterValues} {
+		NewWithT(t).Expect(string(values.Raw)).To(And(ContainSubstring(`"debug":true`), ContainSubstring(`"leaderElect":false`)))
 	}
 }
 
@@ -281,9 +280,8 @@ func TestACheckoutOfGardenerChangesImagesAndNothingElse(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(os.WriteFile(filepath.Join(folder, deployer+"-images.yaml"), values, 0o600)).To(Succeed())
 	}
-	for _, deployment := range all[*appsv1.Deployment](skaffold.render(runtimeFile, "landscape,checkout")) {
-		g.Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("r/gardener-operator@sha256:1"))
-	}
+	g.Expect(all[*appsv1.Deployment](skaffold.render(runtimeFile, "landscape,checkout"))).To(And(Not(BeEmpty()),
+		HaveEach(HaveField("Spec.Template.Spec.Containers", HaveExactElements(HaveField("Image", "r/gardener-operator@sha256:1"))))))
 	g.Expect(all[*corev1.ConfigMap](skaffold.render(runtimeFile, "landscape,checkout"))).To(ContainElement(HaveField("Data", HaveKeyWithValue("images_overwrite.yaml", vector))))
 
 	released, _ := expectGardenlet(t, only[*seedmanagementv1alpha1.Gardenlet](t, skaffold.render(virtualFile, "landscape,network")))
@@ -408,6 +406,7 @@ func expectProfile(t *testing.T, profile *gardencorev1beta1.CloudProfile) {
 	g := NewWithT(t)
 	config, problem := localv1alpha1.CloudProfileConfigAt(profile.Spec.ProviderConfig, nil)
 	g.Expect(problem).NotTo(HaveOccurred())
+	g.Expect(config.MachineImages).To(And(Not(BeEmpty()), HaveEach(HaveField("Versions", Not(BeEmpty())))))
 	for _, image := range config.MachineImages {
 		for _, version := range image.Versions {
 			g.Expect(version.Image).To(And(HavePrefix(repository), HaveSuffix(digest)))

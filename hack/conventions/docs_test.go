@@ -198,7 +198,7 @@ func TestDocumentsNameWhatMakeAndTheLandscapeHave(t *testing.T) {
 		sources string
 		offered *regexp.Regexp
 	}{
-		"targets of make":        {regexp.MustCompile("(?m)(?:`|^(?:\\$ )?)make ([a-z][a-z0-9-]*)"), "Makefile", regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)},
+		"targets of make":        {regexp.MustCompile("(?m)(?:`|^(?:\\$ )?)(?:sudo [^`\n]*?)?make ([a-z][a-z0-9-]*)"), "Makefile", regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)},
 		"labels of suites":       {regexp.MustCompile(`LABELS='?([a-z][a-z-]*)`), "test/e2e/*/*_test.go", regexp.MustCompile(`Label\((?:"[^"]+", )?"([^"]+)"`)},
 		"steps of the landscape": {regexp.MustCompile(`UNTIL=([a-z][a-z-]*)`), "test/landscape/internal/up/up.go", regexp.MustCompile(`\{Name: "([^"]+)"`)},
 	} {

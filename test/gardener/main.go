@@ -9,6 +9,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,7 +39,11 @@ func run(path string, out io.Writer) error {
 	if err := json.Unmarshal(content, &reports); err != nil {
 		return fmt.Errorf("reading the report %s: %w", path, err)
 	}
-	_, err = io.WriteString(out, table(cases(reports)))
+	all := cases(reports)
+	if len(all) == 0 {
+		return errors.New("no case of the suite ran: FILTER and FOCUS choose none")
+	}
+	_, err = io.WriteString(out, table(all))
 	return err
 }
 

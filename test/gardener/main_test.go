@@ -42,6 +42,9 @@ func TestTheTableHasEachCaseThatRanWithItsFirstFailure(t *testing.T) {
 | Project Tests | passed | 1 of 2 | 4 | class not installed |
 `))
 
+	g.Expect(os.WriteFile(path, []byte("[{}]"), 0o600)).To(Succeed())
+	g.Expect(run(path, &out)).To(MatchError(ContainSubstring("no case")))
+
 	g.Expect(os.WriteFile(path, []byte("{"), 0o600)).To(Succeed())
 	g.Expect(run(path, &out)).To(MatchError(ContainSubstring(path)))
 }

@@ -20,14 +20,14 @@ import (
 )
 
 // ownProgram builds the program, as it starts copies of itself. It returns the landscape, which is taken down in the end, and what runs a
-// program and returns what it prints; the test is skipped where there is a landscape.
+// program and returns what it prints; the test fails where there is a landscape.
 func ownProgram(t *testing.T) (landscape up.Landscape, program string, run func(name string, args ...string) string) {
 	t.Helper()
 	g := NewWithT(t)
 	landscape, err := open("", "down")
 	g.Expect(err).NotTo(HaveOccurred())
 	if _, err := os.Stat(landscape.Layout.State()); !errors.Is(err, os.ErrNotExist) {
-		t.Skip("there is a landscape, which this test would take down")
+		t.Fatal("there is a landscape, which this test would take down: run make down first")
 	}
 	run = func(name string, args ...string) string {
 		t.Helper()

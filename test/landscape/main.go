@@ -49,7 +49,7 @@ const (
 func main() { os.Exit(run()) }
 
 func run() int {
-	// What root's own umask keeps from others, containers and who called sudo have to read. Secrets have a mode of their own.
+	// What root's own umask keeps from others, containers and whoever called sudo have to read. Secrets have a mode of their own.
 	syscall.Umask(0o022)
 	// sudo and su leave out where Go is, and the programs of administration.
 	if err := os.Setenv("PATH", invoker.SearchPath(os.Getenv("PATH"))); err != nil {
@@ -142,10 +142,6 @@ func command() *cobra.Command {
 	}
 	root.PersistentFlags().String(folderFlag, "", "`FOLDER` of the landscape; otherwise the clone that the program runs in, or, for a released program, ./"+ownFolder)
 	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), scaleCommand(), extensionCommand(), classCheckCommand(), registryCommand(), statusControllerCommand(),
-		&cobra.Command{
-			Use: "build", Short: "Build the programs and change nothing else; up does this, too", Hidden: true, Args: cobra.NoArgs,
-			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
-		},
 		&cobra.Command{
 			Use: "stand-ins [COMPONENT...]", Short: "Have a kind cluster run what the bare landscape runs (for machines without registries)", Hidden: true,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) (err error) {

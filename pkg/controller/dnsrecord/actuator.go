@@ -129,7 +129,7 @@ func newActuator(opts Options, c, reader client.Reader) *actuator {
 func (a *actuator) isAmiss(_ context.Context, object *extensionsv1alpha1.DNSRecord) bool {
 	name, _, err := dns.ProviderOf(object, a.DefaultProvider)
 	record, errRecord := dns.Parse(object, a.DefaultTTL)
-	if err != nil || errRecord != nil || record.CheckReserved(a.ReservedDomains) != nil {
+	if err != nil || errRecord != nil || a.Providers[name] == nil || record.CheckReserved(a.ReservedDomains) != nil {
 		return true
 	}
 	byUpdates := name == configv1alpha1.DNSProviderRFC2136

@@ -210,12 +210,14 @@ func TestAfterAChangeOfTheConfigurationARecordIsDueThatSucceeded(t *testing.T) {
 		"and back":                                 {object(), written(), func(*Options) {}, true},
 		"but not if it names its provider":         {servedBy(coreDNS), localv1alpha1.DNSRecordStatus{}, func(o *Options) { o.DefaultProvider = updates }, false},
 		"that takes its zone away":                 {object(), localv1alpha1.DNSRecordStatus{}, func(o *Options) { o.Zones = []string{"example.org"} }, true},
+		"that no longer runs its provider":         {servedBy(coreDNS), localv1alpha1.DNSRecordStatus{}, func(o *Options) { delete(o.Providers, coreDNS) }, true},
 		"that reserves its domain":                 {object(), localv1alpha1.DNSRecordStatus{}, func(o *Options) { o.ReservedDomains = []string{"local.gardener.cloud"} }, true},
 		"with which its providerConfig is invalid": {servedBy("none"), localv1alpha1.DNSRecordStatus{}, func(*Options) {}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			opts := Options{DefaultProvider: coreDNS, DefaultTTL: 60, Zones: []string{"local.gardener.cloud"}}
+			opts.Providers = map[configv1alpha1.DNSProvider]dns.Provider{coreDNS: &fakeProvider{}, updates: &fakeProvider{}}
 			test.change(&opts)
 			test.object.Namespace = "shoot--p--s"
 			test.object.Spec.Type = dns.Type

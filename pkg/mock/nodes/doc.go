@@ -24,7 +24,7 @@
 //
 // A shoot has three caches: of its fake Nodes, of bound pods, and of the operating system configs, without fields that are not
 // needed. One queue is served by a fixed number of workers. Another one is for Leases: each waits in it for its next renewal, which
-// is one request. The number of workers limits requests, not a rate.
+// is one request. The number of workers limits requests, and the rate only where a shoot undoes them.
 //
 // Leases are renewed every 20 seconds, not every 10 as by a kubelet: with a duration of 40 seconds one renewal may fail, and
 // thousands of Nodes cost half as much.

@@ -259,11 +259,11 @@ func keyOf(config *rest.Config) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %v", config.Host, tls.CAData, tls.CertData, tls.KeyData, tls.ServerName, tls.Insecure)))
 }
 
-// newClient returns a client. Its rate is twice what the Leases of all Nodes take, so that a shoot which undoes what is written doesn't have
-// it written without end.
+// newClient returns a client. Its rate is four times what the Leases of all Nodes take, so that a shoot which undoes what is written doesn't
+// have it written without end.
 func newClient(config *rest.Config, namespace string, connect Connector) (kubernetes.Interface, error) {
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst, config.RateLimiter = 500, 2*nodesMax, nil
+	config.QPS, config.Burst, config.RateLimiter = 1000, 2*nodesMax, nil
 	config.UserAgent = "gardener-extension-provider-local/mock-nodes"
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/miekg/dns"
 	. "github.com/onsi/ginkgo/v2"
@@ -47,9 +48,14 @@ var _ = Describe("What gardener-operator deployed", func() {
 	})
 
 	It("lives: its heartbeat is renewed", func(ctx SpecContext) {
-		lease := &coordinationv1.Lease{}
-		Expect(c.Get(ctx, client.ObjectKey{Namespace: instanceNamespace, Name: "gardener-extension-heartbeat"}, lease)).To(Succeed())
+		lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: instanceNamespace, Name: "gardener-extension-heartbeat"}
+		Expect(c.Get(ctx, key, lease)).To(Succeed())
 		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(instanceName)))
+		first := lease.Spec.RenewTime.Time
+		Eventually(func(g Gomega) {
+			g.Expect(c.Get(ctx, key, lease)).To(Succeed())
+			g.Expect(lease.Spec.RenewTime.Time).To(BeTemporally(">", first))
+		}).WithTimeout(time.Minute).Should(Succeed(), "every 30 seconds")
 	})
 
 	It("is required and healthy", func(ctx SpecContext) {

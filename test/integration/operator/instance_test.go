@@ -6,7 +6,10 @@ package operator_test
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -109,6 +112,26 @@ var _ = Describe("Extension", func() {
 })
 
 // status returns the HTTP status of url.
+// reconciled is how often the controller of DNSRecords has been called.
+func reconciled(ctx context.Context) (sum float64) {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, running.metrics+"/metrics", nil)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	lines, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	counters := regexp.MustCompile(`(?m)^controller_runtime_reconcile_total\{controller="dnsrecord",.*\} (.+)$`).FindAllStringSubmatch(string(lines), -1)
+	Expect(counters).NotTo(BeEmpty())
+	for _, counter := range counters {
+		count, err := strconv.ParseFloat(counter[1], 64)
+		Expect(err).NotTo(HaveOccurred())
+		sum += count
+	}
+	return sum
+}
+
 func status(ctx context.Context, url string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -112,6 +112,12 @@ var _ = Describe("A ControlPlane", Ordered, func() {
 			for _, secret := range list.Items {
 				out[secret.Name] = secret.ResourceVersion
 			}
+			managed := &resourcesv1alpha1.ManagedResourceList{}
+			Expect(seed.List(ctx, managed, client.InNamespace(shootNamespace))).To(Succeed())
+			Expect(managed.Items).NotTo(BeEmpty())
+			for _, mr := range managed.Items {
+				out["ManagedResource "+mr.Name] = mr.ResourceVersion
+			}
 			return out
 		}
 		before, last := versions(), controlPlane.Status.LastOperation.LastUpdateTime

@@ -91,7 +91,8 @@ func Layer(ctx context.Context, folder string, tree Tree, report func(format str
 func mmdebstrap(ctx context.Context, args []string) error {
 	args = append([]string{"--keyring=" + keyring}, args...)
 	cmd := exec.CommandContext(ctx, "mmdebstrap", args...) // #nosec G204 -- arguments from files of this repository.
-	// Times of files become the same in each run. No program may run in the /tmp of some machines, as it does in the system that is made.
+	// Times of files become the same in each run. Some machines mount /tmp with noexec, and
+	// mmdebstrap runs programs of the system that it makes.
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=0", "DEBIAN_FRONTEND=noninteractive", "TMPDIR="+filepath.Dir(args[len(args)-1]))
 	// Interrupted, it has to remove its temporary folder.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -19,11 +19,8 @@ import (
 )
 
 // Cgroup is the cgroup below which kubelet makes those of the landscape's pods. It has a name of its own, so that another
-// kubelet's pods can never be taken for the landscape's.
-const Cgroup = "provider-local"
-
-// programs is the cgroup that EnterCgroup makes.
-const programs = Cgroup + "-programs"
+// kubelet's pods can never be taken for the landscape's. programs is the cgroup that EnterCgroup makes.
+const Cgroup, programs = "provider-local", "provider-local-programs"
 
 const cgroupRoot = "/sys/fs/cgroup"
 
@@ -161,11 +158,20 @@ func enterCgroup(root string, cgroups []procfs.Cgroup) (pods, own string, back f
 	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // #nosec G301 -- as all cgroups have.
 		return "", "", nil, fmt.Errorf("making cgroup %s: %w", own, err)
 	}
-	return filepath.Join(root, Cgroup), own, func() error { return enter(former) }, enter(own)
+	if err = enter(own); err != nil {
+		err = errors.Join(err, os.Remove(own))
+	}
+	return filepath.Join(root, Cgroup), own, func() error { return enter(former) }, err
 }
 
-// OwnCgroups returns the cgroups with the name of the landscape's, one per hierarchy.
-func OwnCgroups() ([]string, error) { return cgroupsNamed(cgroupRoot, Cgroup) }
+// OccupiedCgroups returns the cgroups with the name of the landscape's in which there are processes, be it those of a container.
+func OccupiedCgroups() ([]string, error) {
+	own, err := ownCgroups()
+	return slices.DeleteFunc(own, func(root string) bool { return len(pidsBelow([]string{root}, 0)) == 0 }), err
+}
+
+// ownCgroups returns the landscape's cgroups that exist, one per hierarchy.
+func ownCgroups() ([]string, error) { return cgroupsNamed(cgroupRoot, Cgroup) }
 
 func cgroupsNamed(root, name string) ([]string, error) {
 	paths, _, err := hierarchies(root)
@@ -178,8 +184,9 @@ func cgroupsNamed(root, name string) ([]string, error) {
 	return existing(paths), nil
 }
 
-// pidsBelow returns the processes in the cgroups and all those below.
-func pidsBelow(roots []string) []int {
+// pidsBelow returns the processes in the cgroups and all those below, from least on: 0 is one in another PID namespace, as of a container,
+// and would be this one's process group for a signal.
+func pidsBelow(roots []string, least int) []int {
 	var pids []int
 	for _, root := range roots {
 		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -191,8 +198,7 @@ func pidsBelow(roots []string) []int {
 				return nil
 			}
 			for field := range strings.FieldsSeq(string(content)) {
-				// 0 is a process in another PID namespace, as of a container.
-				if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+				if pid, err := strconv.Atoi(field); err == nil && pid >= least {
 					pids = append(pids, pid)
 				}
 			}

@@ -141,7 +141,8 @@ func TestProcessesOfContainersInACgroupHaveNoPID(t *testing.T) {
 	g := NewWithT(t)
 	root := t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte("0\n17\n"), 0o600)).To(Succeed())
-	g.Expect(pidsBelow([]string{root})).To(Equal([]int{17}), "a signal to 0 would reach this process")
+	g.Expect(pidsBelow([]string{root}, 1)).To(Equal([]int{17}), "a signal to 0 would reach this process")
+	g.Expect(pidsBelow([]string{root}, 0)).To(Equal([]int{0, 17}))
 }
 
 func TestWhatIsFrozenIsThawed(t *testing.T) {

@@ -44,20 +44,20 @@ func (c Cleaner) Changed() (bool, error) {
 
 // EndContainers asks every process in the landscape's cgroup to end, and kills those that are left after the grace.
 func (c Cleaner) EndContainers(ctx context.Context, grace time.Duration) error {
-	roots, err := OwnCgroups()
+	roots, err := ownCgroups()
 	if err != nil {
 		return err
 	}
 	if grace > 0 {
-		for _, pid := range pidsBelow(roots) {
+		for _, pid := range pidsBelow(roots, 1) {
 			_ = syscall.Kill(pid, syscall.SIGTERM)
 		}
-		_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, grace, true, func(context.Context) (bool, error) { return len(pidsBelow(roots)) == 0, nil })
+		_ = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, grace, true, func(context.Context) (bool, error) { return len(pidsBelow(roots, 1)) == 0, nil })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
-	if err := killAll(ctx, 30*time.Second, func() ([]int, error) { thaw(roots); return pidsBelow(roots), nil }); err != nil {
+	if err := killAll(ctx, 30*time.Second, func() ([]int, error) { thaw(roots); return pidsBelow(roots, 1), nil }); err != nil {
 		return fmt.Errorf("killing the containers: %w", err)
 	}
 	return nil
@@ -242,7 +242,7 @@ func removal(saved string, isOurs func(table, chain string) bool) string {
 
 // RemoveCgroups removes the landscape's cgroups, and takes back the controllers that it needed.
 func (c Cleaner) RemoveCgroups(context.Context) error {
-	roots, err := OwnCgroups()
+	roots, err := ownCgroups()
 	errs := []error{err}
 	for _, root := range roots {
 		// A cgroup's files go with it, so that it is removed like an empty folder, and it may go by itself.
@@ -251,7 +251,7 @@ func (c Cleaner) RemoveCgroups(context.Context) error {
 	own, err := cgroupsNamed(cgroupRoot, programs)
 	errs = append(errs, err)
 	for _, root := range own {
-		// It is empty, unless its `landscape times` still runs.
+		// Processes that are about to end may be in it.
 		errs = append(errs, removeTree(root, syscall.ENOENT, syscall.EBUSY))
 	}
 	if c.Before != nil && c.Before.Controllers != nil {

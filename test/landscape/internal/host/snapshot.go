@@ -70,6 +70,7 @@ func sysctls() []sysctl {
 		// A machine of a shoot has a systemd, a kubelet and a containerd, all of them root's.
 		{name: inotifyInstances, value: "8192", atLeast: true},
 		{name: "fs/inotify/max_user_watches", value: "524288", atLeast: true},
+		{name: bridgeFilter, value: "1", forwarding: true, setter: "former versions of this program"},
 		{name: "net/ipv6/conf/all/forwarding", value: "1", forwarding: true, setter: "the CNI plugin bridge"},
 		{name: "net/ipv4/conf/all/route_localnet", value: "1", setter: "the CNI plugin portmap"},
 		{name: "vm/overcommit_memory", value: "1", setter: "kubelet"},
@@ -117,7 +118,7 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 	errs = append(errs, err)
 	s := Snapshot{
 		Boot: boot, Links: sorted(Links()), Bridges: sorted(connecting("/sys/class/net")), Routes: sorted(Routes(ctx)), Namespaces: sorted(globNames("/run/netns/*")),
-		Mounts: sorted(mounts()), Rules: sorted(rules(ctx)), Tables: sorted(tables(ctx)), Cgroups: sorted(OwnCgroups()),
+		Mounts: sorted(mounts()), Rules: sorted(rules(ctx)), Tables: sorted(tables(ctx)), Cgroups: sorted(ownCgroups()),
 		Folders: sorted(existing(folders()), nil), Processes: sorted(processes(state)),
 	}
 	if own, err := landscapeProcesses(state); err == nil {
@@ -128,7 +129,7 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 		s.CgroupOptions = cgroupOptions(string(mountInfo))
 	}
 	s.Sysctls = map[string]string{}
-	names := append(slices.Collect(maps.Keys(implied())), bridgeFilter)
+	names := slices.Collect(maps.Keys(implied()))
 	for _, parameter := range sysctls() {
 		names = append(names, parameter.name)
 	}

@@ -84,7 +84,7 @@ type Machine struct {
 	// Kubernetes are other processes of a Kubernetes on this machine, and Chains the iptables chains of one.
 	Kubernetes []string
 	Chains     []string
-	// Devices are network devices that bear the landscape's names but are not the landscape's, and Cgroups such cgroups.
+	// Devices are network devices that bear the landscape's names but are not the landscape's, and Cgroups such cgroups with processes.
 	Devices, Cgroups []string
 }
 
@@ -280,14 +280,16 @@ func ports(m Machine, n Needs) Check {
 	check := ok("ports", "free")
 	for _, socket := range n.Sockets {
 		for _, listener := range m.Listeners {
-			// BIND listens on addresses that the machine gets later, too.
-			taken := listener.Address.Port() == 53 && socket.Address.Port() == 53 && strings.HasPrefix(listener.Owner(), "named ")
-			if taken || socket.Collides(listener.Socket) {
+			// BIND listens on addresses that the machine gets later, too, unless it is only for the machine itself.
+			later := listener.Network == socket.Network && listener.Address.Port() == 53 && socket.Address.Port() == 53 &&
+				!listener.Address.Addr().IsLoopback() && strings.HasPrefix(listener.Owner(), "named ")
+			if later || socket.Collides(listener.Socket) {
 				check.Found = "taken"
 				check.Problems = append(check.Problems, Problem{
 					fmt.Sprintf("%s listens on %s, which the landscape needs as %s", listener.Owner(), listener, socket),
 					"stop it for as long as the landscape is up",
 				})
+				break
 			}
 		}
 	}
@@ -372,7 +374,7 @@ func Read(ctx context.Context, needs Needs, own []int, up bool) (Machine, error)
 		errs = append(errs, err)
 		m.Devices, err = host.OwnLinks()
 		errs = append(errs, err)
-		m.Cgroups, err = host.OwnCgroups()
+		m.Cgroups, err = host.OccupiedCgroups()
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {

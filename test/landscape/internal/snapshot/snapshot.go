@@ -8,6 +8,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,7 +127,7 @@ func push(ctx context.Context, target oras.Target, folder string, part Part) (oc
 		return ocispec.Descriptor{}, fmt.Errorf("saving %s: %w", filepath.Join(folder, strings.Join(part.Paths, " ")), err)
 	}
 	// /tmp may be in memory, and small.
-	file, err := os.CreateTemp("/var/tmp", "landscape-layer-*")
+	file, err := os.CreateTemp(cmp.Or(os.Getenv("TMPDIR"), "/var/tmp"), "landscape-layer-*")
 	if err != nil {
 		return fail(err)
 	}

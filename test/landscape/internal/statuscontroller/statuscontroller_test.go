@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -168,7 +167,7 @@ func TestSetAvailable(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(available).To(Equal(test.replicas))
 			selector, _, _ := unstructured.NestedString(u.Object, "status", "selector")
-			g.Expect(labels.Parse(selector)).NotTo(Equal(labels.Everything()), "VerticalPodAutoscaler reports an error without it")
+			g.Expect(selector).NotTo(BeEmpty(), "VerticalPodAutoscaler reports an error without it")
 			u.SetGeneration(4)
 			g.Expect(upToDate(u)).To(BeFalse(), "the conditions are about an older generation")
 		})
@@ -288,7 +287,7 @@ func TestACollectorHasAScaleWithASelector(t *testing.T) {
 		versions = append(versions, collector.GetResourceVersion())
 	}
 	selector, _, _ := unstructured.NestedString(collector.Object, "status", "scale", "selector")
-	g.Expect(labels.Parse(selector)).NotTo(Equal(labels.Everything()))
+	g.Expect(selector).NotTo(BeEmpty())
 	g.Expect(versions[1]).To(Equal(versions[0]), "it is written once")
 }
 

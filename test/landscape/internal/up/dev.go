@@ -77,7 +77,7 @@ func (l Landscape) Dev(ctx context.Context) error {
 
 // dropImages has the registry start anew, at which it drops the images of former edits.
 func (l Landscape) dropImages(ctx context.Context) error {
-	unlock, err := l.lock()
+	unlock, err := l.lockApart()
 	if err != nil {
 		return err
 	}

@@ -160,12 +160,6 @@ func (l Landscape) Steps() []step.Step {
 	}, gardener)
 }
 
-// Build only builds the programs, for which it needs no root.
-func (l Landscape) Build(ctx context.Context) error {
-	steps := slices.DeleteFunc(l.Steps(), func(s step.Step) bool { return s.Name != "binaries" })
-	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
-}
-
 // prepare keeps a second `up` or `down` out, makes the state folder and writes down the network.
 func (l Landscape) prepare() (func(), error) {
 	bare := l.Layout.Kind == ""
@@ -248,8 +242,9 @@ func (l Landscape) lockApart() (func(), error) {
 	if err != nil || l.Layout.Kind != "" {
 		return unlock, err
 	}
-	if _, _, back, err := host.EnterCgroup(); err == nil {
-		return func() { _ = back(); unlock() }, nil
+	if _, own, back, err := host.EnterCgroup(); err == nil {
+		// Unless programs run in it, it goes.
+		return func() { _, _ = back(), os.Remove(own); unlock() }, nil
 	}
 	return unlock, nil
 }
