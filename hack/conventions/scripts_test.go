@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -258,4 +259,37 @@ func TestTestsGetACopyOfTheInstalledNameServer(t *testing.T) {
 			g.Expect(string(content)).To(Equal(stub))
 		})
 	}
+}
+
+func TestFiltersChooseSuitesThatThereAre(t *testing.T) {
+	g := NewWithT(t)
+	names, err := filepath.Glob(filepath.Join(root, "test/e2e/*/*_test.go"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var labels []string
+	list, quoted := regexp.MustCompile(`(?:Label\(|label[A-Za-z]* +=)[^\n]*`), regexp.MustCompile(`"([a-z-]+)"`)
+	for _, name := range names {
+		content, err := os.ReadFile(name) // #nosec G304 -- of the repository
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, line := range list.FindAllString(string(content), -1) {
+			for _, label := range quoted.FindAllStringSubmatch(line, -1) {
+				labels = append(labels, label[1])
+			}
+		}
+	}
+	// Ginkgo is content with a filter that chooses nothing. In nightly, the filter follows the name of the step.
+	asked, word, count := regexp.MustCompile(`(?:LABELS=|\be2e-[a-z-]+ )('[^']+'|[a-z][a-z-]*)`), regexp.MustCompile(`[a-z][a-z-]*`), 0
+	for _, name := range []string{".ci/run", "hack/nightly", "hack/upgrade", ".github/workflows/e2e.yaml"} {
+		content, err := os.ReadFile(filepath.Join(root, name)) // #nosec G304 -- of the repository
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, filter := range asked.FindAllStringSubmatch(string(content), -1) {
+			for _, label := range word.FindAllString(filter[1], -1) {
+				if label == "make" {
+					continue
+				}
+				count++
+				g.Expect(labels).To(ContainElement(label), "%s: %s", name, filter[0])
+			}
+		}
+	}
+	g.Expect(count).To(BeNumerically(">=", 30))
 }

@@ -131,6 +131,7 @@ func TestEnterCgroupMovesThisProcessThereAndBack(t *testing.T) {
 			g.Expect(pods).To(Equal(filepath.Join(hierarchy, "provider-local")))
 			g.Expect(own).To(Equal(filepath.Join(hierarchy, "provider-local-programs")))
 			g.Expect(os.ReadFile(filepath.Join(own, "cgroup.procs"))).To(BeEquivalentTo("0"))
+			g.Expect(os.ReadFile(filepath.Join(own, "cpu.weight"))).To(BeEquivalentTo("1000"))
 			g.Expect(back()).To(Succeed())
 			g.Expect(os.ReadFile(filepath.Join(hierarchy, test.former, "cgroup.procs"))).To(BeEquivalentTo("0"))
 		})

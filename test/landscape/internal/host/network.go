@@ -139,15 +139,13 @@ func LoadModules(ctx context.Context) error {
 		if err == nil && !exists(effect) {
 			err = fmt.Errorf("%s is still missing", effect)
 		}
-		if err != nil {
-			return fmt.Errorf("loading the kernel module %s: %w; install the kernel's modules, or boot the kernel whose modules are in /lib/modules", module, err)
-		}
 		// From now on, packets on bridges of virtual machines would meet the firewall of this one.
 		filters, _ := filepath.Glob(filepath.Join(filepath.Dir(effect), "bridge-nf-call-*"))
 		for _, filter := range filters {
-			if err := writeSysctl(strings.TrimPrefix(filter, "/proc/sys/"), "0"); err != nil {
-				return err
-			}
+			err = errors.Join(err, writeSysctl(strings.TrimPrefix(filter, "/proc/sys/"), "0"))
+		}
+		if err != nil {
+			return fmt.Errorf("loading the kernel module %s: %w; install the kernel's modules, or boot the kernel whose modules are in /lib/modules", module, err)
 		}
 	}
 	return nil
