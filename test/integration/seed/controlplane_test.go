@@ -5,6 +5,7 @@
 package seed_test
 
 import (
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -116,7 +117,8 @@ var _ = Describe("A ControlPlane", Ordered, func() {
 			Expect(seed.List(ctx, managed, client.InNamespace(shootNamespace))).To(Succeed())
 			Expect(managed.Items).NotTo(BeEmpty())
 			for _, mr := range managed.Items {
-				out["ManagedResource "+mr.Name] = mr.ResourceVersion
+				// Others write the status.
+				out["ManagedResource "+mr.Name] = fmt.Sprint(mr.Generation, mr.Labels, mr.Annotations)
 			}
 			return out
 		}
