@@ -352,14 +352,12 @@ func strip(object any) (any, error) {
 		o.ManagedFields, o.Status.Resources = nil, nil
 	case *machinev1alpha1.Machine:
 		o.ManagedFields, o.Spec.NodeTemplateSpec = nil, machinev1alpha1.NodeTemplateSpec{}
-		var conditions []corev1.NodeCondition
+		// Whatever it is, the first says that the Node has registered.
+		conditions := make([]corev1.NodeCondition, min(1, len(o.Status.Conditions)))
 		for _, c := range o.Status.Conditions {
 			if c.Type == corev1.NodeReady || c.Type == machinev1alpha1.NodeInPlaceUpdate {
 				conditions = append(conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: reconciler.Shorten(c.Reason)})
 			}
-		}
-		if len(conditions) == 0 && len(o.Status.Conditions) > 0 {
-			conditions = make([]corev1.NodeCondition, 1) // The Node has registered.
 		}
 		o.Status.Conditions = conditions
 	}

@@ -412,7 +412,7 @@ func TestCacheOptions(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Labels: machine.Labels},
 		Spec:       machinev1alpha1.MachineSpec{ProviderID: "id"},
 		Status: machinev1alpha1.MachineStatus{Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: machinev1alpha1.NodeInPlaceUpdate, Reason: machinev1alpha1.UpdateSuccessful},
+			{}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: machinev1alpha1.NodeInPlaceUpdate, Reason: machinev1alpha1.UpdateSuccessful},
 		}},
 	}))
 

@@ -29,7 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
+	"github.com/gardener/gardener-extension-provider-local/pkg/bounds"
 )
 
 const (
@@ -118,7 +118,7 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 		if hugeNumber.Match(line) {
 			return 0, errors.New("the server's answer has a number that is too long, or whose exponent is too large")
 		}
-		if b.elements += limits.Elements(line); b.elements > elementsMax {
+		if b.elements += bounds.Elements(line); b.elements > elementsMax {
 			return 0, fmt.Errorf("the server's answer has more than %d elements", elementsMax)
 		}
 		if b.checked = line; len(line) == 0 {

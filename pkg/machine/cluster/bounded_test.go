@@ -105,11 +105,14 @@ func TestQuantitiesThatTakeHoursAreNotParsed(t *testing.T) {
 }
 
 func TestEmptyElementsAreNotDecoded(t *testing.T) {
-	for name, elements := range map[string]string{"on one line": "{},", "on lines of their own": "null,\n", "one within the other": strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000) + ","} {
+	for name, elements := range map[string]string{
+		"on one line": strings.Repeat("{},", 1<<18), "on lines of their own": strings.Repeat("null,\n", 1<<18),
+		"one within the other": strings.Repeat(strings.Repeat(`{"a":`, 9000)+"1"+strings.Repeat("}", 9000)+",", 20),
+	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := hostile(t, func(w http.ResponseWriter, _ *http.Request) {
-				writeJSON(w, http.StatusOK, `{"kind":"PodList","apiVersion":"v1","items":[`+strings.Repeat(elements, 7<<20/len(elements))+`{}]}`)
+				writeJSON(w, http.StatusOK, `{"kind":"PodList","apiVersion":"v1","items":[`+elements+`{}]}`)
 			})
 			pods := &corev1.PodList{}
 			g.Expect(c.List(t.Context(), pods)).To(MatchError(ContainSubstring("more than 131072 elements")))

@@ -22,7 +22,7 @@ import (
 
 	"github.com/gardener/gardener/pkg/client/kubernetes"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
+	"github.com/gardener/gardener-extension-provider-local/pkg/bounds"
 )
 
 const dialTimeout = 10 * time.Second
@@ -43,7 +43,7 @@ func parse(kubeconfig []byte, guard guard) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, errors.New("it is empty")
 	}
-	if err := limits.CheckYAML(kubeconfig); err != nil {
+	if err := bounds.CheckYAML(kubeconfig); err != nil {
 		return nil, err
 	}
 	raw, err := clientcmd.Load(kubeconfig)

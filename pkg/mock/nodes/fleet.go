@@ -237,7 +237,7 @@ func removeAll(ctx context.Context, c kubernetes.Interface, worker string) error
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
 	if len(nodes.Items) > 0 {
-		return fmt.Errorf("Node %s is still there, with the finalizers %v", nodes.Items[0].Name, nodes.Items[0].Finalizers)
+		return fmt.Errorf("node %s is still there, with the finalizers %v", nodes.Items[0].Name, nodes.Items[0].Finalizers)
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/bounds"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
@@ -272,7 +273,7 @@ func editKubeletConfig(content *extensionsv1alpha1.FileContentInline) error {
 		return err
 	}
 	config := map[string]any{}
-	if err := limits.CheckYAML(data); err != nil {
+	if err := bounds.CheckYAML(data); err != nil {
 		return err
 	}
 	if err := yaml.Unmarshal(data, &config); err != nil {

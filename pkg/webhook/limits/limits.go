@@ -24,6 +24,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gardener/gardener-extension-provider-local/pkg/bounds"
 )
 
 const (
@@ -44,10 +46,6 @@ const (
 
 	maxQuantityLength = 32
 	maxExponentDigits = 2
-
-	// maxYAML and maxYAMLElements are many times those of a configuration that Gardener writes for a component.
-	maxYAML         = 256 << 10
-	maxYAMLElements = 4 << 10
 )
 
 // Server has the limits that some webhooks share.
@@ -104,7 +102,7 @@ func (s *Server) Handler(next http.Handler, maxBytes int64, timeout time.Duratio
 			http.Error(w, "reading the request: "+err.Error(), code)
 			return
 		}
-		elements := int64(Elements(body))
+		elements := int64(bounds.Elements(body))
 		if elements > elementsInFlight {
 			http.Error(w, fmt.Sprintf("the request has %d list elements and fields, at most %d are allowed", elements, elementsInFlight), http.StatusRequestEntityTooLarge)
 			return
@@ -117,33 +115,6 @@ func (s *Server) Handler(next http.Handler, maxBytes int64, timeout time.Duratio
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
-}
-
-// Elements returns how many list elements and fields JSON has at most.
-func Elements(data []byte) int { return count(data, ",[{") }
-
-// count returns how many bytes of data are one of set.
-func count(data []byte, set string) (found int) {
-	for i := range len(set) {
-		found += bytes.Count(data, []byte(set[i:i+1]))
-	}
-	return found
-}
-
-// CheckYAML refuses YAML that is long, has many elements or has aliases, before it is decoded. With aliases a document of some kilobytes
-// can become gigabytes. What may be one is refused without a look at quotes: those who write these documents use none.
-func CheckYAML(data []byte) error {
-	if len(data) > maxYAML {
-		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(data), maxYAML)
-	}
-	// Before each element is one of these. What ends a line is not always \n.
-	if elements := count(data, ",:?-[{"); elements > maxYAMLElements {
-		return fmt.Errorf("it has up to %d list elements and fields, at most %d are allowed", elements, maxYAMLElements)
-	}
-	if bytes.Contains(data, []byte("&")) && bytes.Contains(data, []byte("*")) {
-		return errors.New("YAML with anchors (&) and aliases (*) is not allowed")
-	}
-	return nil
 }
 
 // IsQuantity reports whether the text of a quantity is short and its exponent small. resource.Quantity takes exponents of

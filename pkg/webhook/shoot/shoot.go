@@ -23,7 +23,7 @@ import (
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
+	"github.com/gardener/gardener-extension-provider-local/pkg/bounds"
 )
 
 const (
@@ -94,7 +94,7 @@ func withoutConntrackLimit(config string) (string, error) {
 	const conntrackField, maxPerCoreField = "conntrack", "maxPerCore"
 
 	var fields map[string]any
-	if err := limits.CheckYAML([]byte(config)); err != nil {
+	if err := bounds.CheckYAML([]byte(config)); err != nil {
 		return "", err
 	}
 	if err := yaml.Unmarshal([]byte(config), &fields); err != nil {
