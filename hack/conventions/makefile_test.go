@@ -90,6 +90,29 @@ func TestAProgramKeepsItsTimeUnlessItChanges(t *testing.T) {
 	changed, printed := build()
 	g.Expect(printed).To(Equal("2\n"))
 	g.Expect(changed).NotTo(Equal(first))
+
+	write("main.go", "package main\n\nno Go\n")
+	for goal, works := range map[string]bool{"down": true, "stop": false} {
+		out, err := runMake(t, folder, "", []string{"GOCACHE=" + strings.TrimSpace(string(cache)), "GOFLAGS=-buildvcs=false"}, goal)
+		g.Expect(err == nil).To(Equal(works), "make %s: %s", goal, out)
+		g.Expect(strings.HasSuffix(out, "\n2\n")).To(Equal(works), "the program that is there can take the landscape down: %s", out)
+	}
+}
+
+func TestACloneIsBuiltByWhoCalledSudoUnlessItIsRoots(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can build as somebody else")
+	}
+	g := NewWithT(t)
+	folder := t.TempDir()
+	show := func() string {
+		out, err := runMake(t, folder, "show:\n\t@echo '$(AS_USER)'\n", []string{"SUDO_UID=65534", "SUDO_GID=65534"}, "show")
+		g.Expect(err).NotTo(HaveOccurred(), out)
+		return out
+	}
+	g.Expect(show()).NotTo(ContainSubstring("setpriv"))
+	g.Expect(os.Chown(folder, 65534, 65534)).To(Succeed())
+	g.Expect(show()).To(ContainSubstring("setpriv --reuid 65534"))
 }
 
 func TestNoProxyIsAskedForTheLandscape(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,6 +35,34 @@ func TestNothingToBuildNeedsNoGo(t *testing.T) {
 	machine.Go, machine.GoError = "", "not found"
 	NewWithT(t).Expect(Problems(Judge(machine, Needs{}))).To(BeEmpty())
 	NewWithT(t).Expect(Problems(Judge(machine, Needs{Go: true}))).To(HaveLen(1))
+}
+
+func TestBINDTakesAddressesThatComeLater(t *testing.T) {
+	g := NewWithT(t)
+	sleep, err := os.ReadFile("/bin/sleep")
+	g.Expect(err).NotTo(HaveOccurred())
+	named := filepath.Join(t.TempDir(), "named")
+	g.Expect(os.WriteFile(named, sleep, 0o700)).To(Succeed())
+	server := exec.CommandContext(t.Context(), named, "60")
+	g.Expect(server.Start()).To(Succeed())
+	t.Cleanup(func() { _, _ = server.Process.Kill(), server.Wait() })
+
+	needs := Needs{Sockets: []process.Socket{socket("udp", "172.18.255.53:53")}}
+	for address, refused := range map[string]bool{"192.0.2.1:53": true, "127.0.0.1:53": false, "192.0.2.1:953": false} {
+		machine := goodMachine()
+		machine.Listeners = []process.Listener{
+			{Socket: socket("tcp", address), PIDs: []int{server.Process.Pid}},
+			{Socket: socket("udp", address), PIDs: []int{server.Process.Pid}}, {Socket: socket("udp", address), PIDs: []int{server.Process.Pid}},
+		}
+		// The kernel has the name of the program once it runs.
+		g.Eventually(machine.Listeners[0].Owner).Should(HavePrefix("named "))
+		problems := Problems(Judge(machine, needs))
+		if !refused {
+			g.Expect(problems).To(BeEmpty(), address)
+			continue
+		}
+		g.Expect(problems).To(ConsistOf(HaveField("Cause", ContainSubstring("named (PID "))), address)
+	}
 }
 
 func TestJudge(t *testing.T) {
