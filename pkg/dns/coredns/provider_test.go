@@ -52,6 +52,20 @@ func TestApplyWritesARecordAndItsRewriteToTheGateway(t *testing.T) {
 	)))
 }
 
+// TestPodsOutsideOfTheClientNetworksHoldUpNoRecord has a server that can't look a gateway up for its clients.
+func TestPodsOutsideOfTheClientNetworksHoldUpNoRecord(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(service("istio-ingress", "istio-ingressgateway", gatewayIP, "10.4.0.10"))
+	p := newProvider(t, c, func(o *Options) { o.DNS.CoreDNS.ConfirmTimeout.Duration = 200 * time.Millisecond })
+	g.Eventually(p.started).Should(BeClosed())
+	c.tellServices(g)
+	p.server.wrong = gatewayIP
+	g.Expect(p.apply(ctx, record("api", "api.local.gardener.cloud", "A", gatewayIP))).To(Succeed())
+	g.Expect(c.data(g)).To(HaveKey("api.local.gardener.cloud.override"), "others get the gateway's")
+	p.server.wrong = "198.51.100.1"
+	g.Expect(p.apply(ctx, record("other", "other.local.gardener.cloud", "A", gatewayIP))).NotTo(Succeed())
+}
+
 // tellServices has the informer tell of all Services.
 func (c *cluster) tellServices(g Gomega) {
 	list := &corev1.ServiceList{}
