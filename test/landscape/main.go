@@ -143,7 +143,7 @@ func command() *cobra.Command {
 	root.PersistentFlags().String(folderFlag, "", "`FOLDER` of the landscape; otherwise the clone that the program runs in, or, for a released program, ./"+ownFolder)
 	root.AddCommand(upCommand(), gardenerUpCommand(), doctorCommand(), timesCommand(), scaleCommand(), extensionCommand(), classCheckCommand(), registryCommand(), statusControllerCommand(),
 		&cobra.Command{
-			Use: "stand-ins [COMPONENT...]", Short: "Have a kind cluster run what the bare landscape runs (for machines without registries)", Hidden: true,
+			Use: "stand-ins [COMPONENT...]", Short: "Have a kind cluster run what the bare landscape runs (for machines without registries)", Hidden: true, Args: cobra.ArbitraryArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, args []string) (err error) {
 				if l.Layout, err = l.Layout.On(layout.Kind); err != nil {
 					return err
@@ -155,24 +155,25 @@ func command() *cobra.Command {
 			}),
 		},
 		&cobra.Command{
+			Use: "build", Short: "Build the programs and change nothing else, for tests that need no landscape", Hidden: true,
+			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Build(cmd.Context()) }),
+		},
+		&cobra.Command{
 			Use:   "down",
 			Short: "Take the landscape down and verify that nothing is left",
 			Long: `Stops and removes what up made, and nothing else: processes, mounts, network devices, firewall rules, cgroups, kernel parameters.
 What others changed on the machine meanwhile is listed and left alone. Debian packages and bin/ stay.`,
-			Args: cobra.NoArgs,
 			RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Down(cmd.Context()) }),
 		},
 		&cobra.Command{
 			Use:   "stop",
 			Short: "Stop all processes and containers, and keep everything for start",
-			Args:  cobra.NoArgs,
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Stop(cmd.Context()) }),
 		},
 		&cobra.Command{
 			Use:   "start",
 			Short: "Start a landscape again after stop, or after the machine has started anew",
 			Long:  "Starts a landscape again as it was, and waits until it is healthy. It builds and deploys nothing; up does.",
-			Args:  cobra.NoArgs,
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Start(cmd.Context()) }),
 		},
 		&cobra.Command{
@@ -210,7 +211,6 @@ pushes what changed, has Skaffold deploy the modules that need it, and waits unt
 the seconds of each step. An edit that does not compile is reported; the next one is built again. It needs a landscape that is up.
 Files below test/ and docs/ are not deployed by it.`,
 			Example: "  sudo make dev",
-			Args:    cobra.NoArgs,
 			RunE:    act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Dev(cmd.Context()) }),
 		}),
 		&cobra.Command{
@@ -225,7 +225,7 @@ instances again.`,
 			RunE:      act(func(cmd *cobra.Command, l up.Landscape, args []string) error { return l.Debug(cmd.Context(), args[0]) }),
 		},
 		onTarget(&cobra.Command{
-			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true, Args: cobra.NoArgs,
+			Use: "state", Short: "Print the folder of the landscape's state", Hidden: true,
 			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {
 				_, err := fmt.Fprintln(l.Out, l.Layout.State())
 				return err
@@ -234,7 +234,6 @@ instances again.`,
 		onTarget(&cobra.Command{
 			Use:   "status",
 			Short: "Show what runs and how it is; fails if something is unhealthy",
-			Args:  cobra.NoArgs,
 			RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Status(cmd.Context()) }),
 		}),
 		onTarget(explainCommand()),
@@ -248,9 +247,7 @@ instances again.`,
 					return l.Logs(args[0])
 				}
 				names, err := l.LogNames()
-				for _, name := range names {
-					_, _ = fmt.Fprintln(l.Out, name)
-				}
+				_, _ = io.WriteString(l.Out, strings.Join(append(names, ""), "\n"))
 				return err
 			}),
 		}),
@@ -260,7 +257,6 @@ instances again.`,
 			Long: `Prints the admission policies by which the pods of stubs are ready, and pods do without what this machine lacks. The landscape's
 own clusters have them. A Shoot that hosts itself needs them, as soon as its API server answers.`,
 			Example: "  landscape policies | kubectl apply --server-side -f -",
-			Args:    cobra.NoArgs,
 			RunE: act(func(_ *cobra.Command, l up.Landscape, _ []string) error {
 				policies, _, err := cluster.ShootManifests(l.Layout.Optional())
 				if err != nil {
@@ -282,6 +278,11 @@ its Seeds and Shoots, valid for 30 days; or of a Shoot, named NAME (in project l
 			}),
 		}),
 	)
+	for _, cmd := range root.Commands() {
+		if cmd.Args == nil {
+			cmd.Args = cobra.NoArgs
+		}
+	}
 	return root
 }
 
@@ -421,7 +422,6 @@ Logs are in .landscape/logs ('landscape logs NAME').`,
   sudo make up KUBERNETES=1.35  # Shoots may have Kubernetes 1.35 as well
   sudo make up COMPONENTS=observability,autoscaling  # Prometheus and VerticalPodAutoscaler, in place of their stubs
   sudo make up FROM=shoots      # what make save NAME=shoots kept`,
-		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if config == "" {
 				return nil
@@ -465,7 +465,6 @@ func snapshotsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshots",
 		Short: "List what was saved on this machine, or delete some of it",
-		Args:  cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
 			return l.Snapshots(cmd.Context(), deleted...)
 		}),
@@ -481,7 +480,6 @@ func gardenerUpCommand() *cobra.Command {
 		Short: "Deploy Gardener to the kind cluster of make kind-up; running it again continues, or deploys what changed",
 		Long: "Deploys Gardener to the kind cluster of make kind-up, with the latter's variant, in these steps:\n\n" +
 			listOf(up.Landscape{Layout: layout.Layout{Kind: "single"}}.Steps()) + "\nIts logs and kubeconfigs are in .kind.",
-		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) (err error) {
 			if l.Layout, err = l.Layout.On(layout.Kind); err != nil {
 				return err
@@ -500,7 +498,6 @@ func timesCommand() *cobra.Command {
 		Short: "Measure a landscape from nothing to nothing: times, memory, CPU time by program",
 		Long: `Brings a landscape up, stops, starts, changes it and takes it down, and measures each part, memory, and the CPU time of each program.
 It takes half an hour to an hour on two idle cores, keeps the results in bin/times, and needs a machine on which up and down have run before.`,
-		Args: cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Measure(cmd.Context(), docs) }),
 	}
 	cmd.Flags().BoolVar(&docs, "docs", false, "write docs/development/times.md and times.json")
@@ -517,7 +514,6 @@ func scaleCommand() *cobra.Command {
 and deletes them. It prints a table of times, requests, CPU time and memory, and keeps it in bin/scale. A Shoot takes 0.8 GB of memory
 and 50 seconds of CPU time. After an interruption, --shoots 0 deletes what is left.`,
 		Example: "  sudo make up UNTIL=seed\n  sudo make scale SHOOTS=10 NODES=1000",
-		Args:    cobra.NoArgs,
 		RunE: act(func(cmd *cobra.Command, l up.Landscape, _ []string) error {
 			return l.Scale(cmd.Context(), count, nodes, docs)
 		}),
@@ -625,7 +621,6 @@ func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this machine can take a landscape, and change nothing",
-		Args:  cobra.NoArgs,
 		RunE:  act(func(cmd *cobra.Command, l up.Landscape, _ []string) error { return l.Doctor(cmd.Context(), until) }),
 	}
 	addNetworkFlag(cmd)
@@ -637,7 +632,7 @@ func registryCommand() *cobra.Command {
 	var dir, optional string
 	var listen, caches []string
 	cmd := &cobra.Command{
-		Use: "registry", Short: "The landscape's registry (started by up)", Hidden: true, Args: cobra.NoArgs,
+		Use: "registry", Short: "The landscape's registry (started by up)", Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			names, err := os.ReadFile(optional) // #nosec G304 -- up says which.
 			if err != nil && optional != "" {
@@ -672,7 +667,7 @@ func statusControllerCommand() *cobra.Command {
 	var optional []string
 	opts := statuscontroller.Options{Provisioner: cluster.Provisioner}
 	cmd := &cobra.Command{
-		Use: "status-controller", Short: "Writes what absent controllers would write (started by up)", Hidden: true, Args: cobra.NoArgs,
+		Use: "status-controller", Short: "Writes what absent controllers would write (started by up)", Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := cluster.Config(kubeconfig)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,6 +66,22 @@ func TestTheProgramKnowsTheFlagsThatItIsStartedWith(t *testing.T) {
 		g.Expect(command.ParseFlags(args)).To(Succeed(), component.Name)
 	}
 	g.Expect(started).To(BeNumerically(">=", 2))
+}
+
+func TestTheProgramKnowsWhatTheMakefileCallsItWith(t *testing.T) {
+	g := NewWithT(t)
+	makefile, err := os.ReadFile("../../Makefile")
+	g.Expect(err).NotTo(HaveOccurred())
+	calls := regexp.MustCompile(`\$\(LANDSCAPE\) ([a-z-]+)([^;&\n]*)`).FindAllStringSubmatch(string(makefile), -1)
+	g.Expect(len(calls)).To(BeNumerically(">", 20), "the pattern finds the calls")
+	for _, call := range calls {
+		found, _, err := command().Find(call[1:2])
+		g.Expect(err).NotTo(HaveOccurred(), call[0])
+		g.Expect(found.Name()).To(Equal(call[1]), call[0])
+		for _, flag := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(call[2], -1) {
+			g.Expect(found.Flag(flag[1])).NotTo(BeNil(), call[0]+": "+flag[0])
+		}
+	}
 }
 
 func TestWrongUsageExitsWith2AndSaysWhereHelpIs(t *testing.T) {

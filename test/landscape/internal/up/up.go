@@ -160,6 +160,12 @@ func (l Landscape) Steps() []step.Step {
 	}, gardener)
 }
 
+// Build only builds the programs, for which it needs no root.
+func (l Landscape) Build(ctx context.Context) error {
+	steps := slices.DeleteFunc(l.Steps(), func(s step.Step) bool { return s.Name != "binaries" })
+	return step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, steps)
+}
+
 // prepare keeps a second `up` or `down` out, makes the state folder and writes down the network.
 func (l Landscape) prepare() (func(), error) {
 	bare := l.Layout.Kind == ""
