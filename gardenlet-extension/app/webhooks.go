@@ -20,6 +20,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	controlplanewebhook "github.com/gardener/gardener-extension-provider-local/pkg/webhook/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/dnsconfig"
@@ -53,7 +54,7 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 		}},
 		{"dnsConfig", switches.DNSConfig, func() ([]*extensionswebhook.Webhook, error) {
 			return dnsconfig.New(s, dnsconfig.Options{
-				Controller:    s.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: new(1)}),
+				Controller:    instance.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: new(1)}),
 				Namespace:     config.DNS.CoreDNS.Namespace,
 				ClusterDomain: config.DNS.CoreDNS.ClusterDomain,
 			})

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package instance makes a running instance of this extension out of its configuration: the manager with its caches,
-// health, metrics, leader election and heartbeat, and a stop that lets a reconcile end. It knows no component and no controller;
+// health, metrics, leader election and heartbeat. It knows no component and no controller;
 // package program adds those that both programs have.
 package instance
 
@@ -14,9 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/workqueue"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,15 +33,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/heartbeat"
 	gardenerhealthz "github.com/gardener/gardener/pkg/healthz"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
-
-// drainTimeout is how long a stop waits for the reconciles under way. The chart's terminationGracePeriodSeconds is larger.
-const drainTimeout = 25 * time.Second
 
 // heartbeatSeconds is the time between two renewals of the Lease by which Gardener sees that the instance is alive.
 const heartbeatSeconds = 30
@@ -74,17 +71,14 @@ type Options struct {
 	AllowRestart bool
 }
 
-// Instance is a manager that stops in order.
-type Instance struct {
-	manager.Manager
+// A reconcile that failed is tried again after retryMin, then after twice the time of before, up to retryMax.
+const (
+	retryMin = 5 * time.Millisecond
+	retryMax = 1000 * time.Second
+)
 
-	drain        *drain
-	drainTimeout time.Duration
-	stopping     atomic.Bool
-}
-
-// New makes an instance. Add controllers to its Manager with ControllerOptions, then Run it.
-func New(opts Options) (*Instance, error) {
+// New makes the manager of an instance. Add controllers to it with ControllerOptions, then Start it.
+func New(opts Options) (manager.Manager, error) {
 	if opts.Namespace == "" {
 		return nil, errors.New("the namespace of this instance is unknown: set the environment variable LEADER_ELECTION_NAMESPACE")
 	}
@@ -110,11 +104,10 @@ func New(opts Options) (*Instance, error) {
 	}
 
 	opts.Log.Info("Serving extension objects", "extensionClasses", opts.Config.ExtensionClasses)
-	instance := &Instance{Manager: mgr, drain: newDrain(), drainTimeout: drainTimeout}
-	if err := instance.addHealth(opts.Log); err != nil {
+	if err := addHealth(mgr, opts.Log); err != nil {
 		return nil, err
 	}
-	return instance, heartbeat.Add(mgr, heartbeat.AddArgs{
+	return mgr, heartbeat.Add(mgr, heartbeat.AddArgs{
 		ExtensionName:        opts.Name,
 		Namespace:            opts.Namespace,
 		RenewIntervalSeconds: heartbeatSeconds,
@@ -122,41 +115,21 @@ func New(opts Options) (*Instance, error) {
 	})
 }
 
-// ControllerOptions are the options of a controller as configured, with a queue that is drained when the instance stops.
-func (i *Instance) ControllerOptions(config configv1alpha1.ControllerConfiguration) controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: *config.ConcurrentSyncs,
-		NewQueue:                i.drain.newQueue,
-	}
+// ControllerOptions are the options of a controller as configured, with a queue of its own.
+func ControllerOptions(config configv1alpha1.ControllerConfiguration) controller.Options {
+	return controller.Options{MaxConcurrentReconciles: *config.ConcurrentSyncs, NewQueue: newQueue}
 }
 
-// Run runs the instance until ctx ends. It then takes no more work, waits until the reconciles under way have ended (at
-// most the drain timeout) and only then takes their context and their Lease away. A reconcile that were cut off in the
-// middle would leave an error on its object that nobody can act on.
-func (i *Instance) Run(ctx context.Context) error {
-	managerCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-
-	go func() {
-		select {
-		case <-ctx.Done():
-		case <-managerCtx.Done():
-			return
-		}
-
-		i.stopping.Store(true)
-		log := i.GetLogger().WithName("stop")
-		log.Info("Stopping, waiting for reconciles to end", "timeout", i.drainTimeout.String())
-
-		drainCtx, cancelDrain := context.WithTimeout(managerCtx, i.drainTimeout)
-		defer cancelDrain()
-		if err := i.drain.stop(drainCtx); err != nil {
-			log.Error(err, "Cutting off reconciles")
-		}
-		cancel()
-	}()
-
-	return Start(managerCtx, i.Manager)
+// newQueue is not the priority queue that controllers have by default: until controller-runtime 0.25 that one can stall for good
+// when it is shut while it hands out items, and a stop would then take all the time it is given. What is lost is that changes
+// overtake what a start or a resync brings.
+//
+// Each queue has a limiter of its own, as several controllers may be made of the same options, and objects of different kinds
+// have the same name. controller-runtime's for plain queues would let no more than ten requests a second through.
+func newQueue(name string, _ workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryMin, retryMax), workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name},
+	)
 }
 
 // Start runs a manager until ctx ends. Up to controller-runtime 0.24, a manager whose caches have not synced, as an API server
@@ -192,19 +165,11 @@ func (s synced) Start(context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable. The manager starts others than leaders after the caches.
 func (synced) NeedLeaderElection() bool { return false }
 
-func (i *Instance) addHealth(log logr.Logger) error {
-	if err := i.AddHealthzCheck("informer-sync", gardenerhealthz.NewCacheSyncHealthzWithDeadline(log, clock.RealClock{}, i.GetCache(), gardenerhealthz.DefaultCacheSyncDeadline)); err != nil {
+func addHealth(mgr manager.Manager, log logr.Logger) error {
+	if err := mgr.AddHealthzCheck("informer-sync", gardenerhealthz.NewCacheSyncHealthzWithDeadline(log, clock.RealClock{}, mgr.GetCache(), gardenerhealthz.DefaultCacheSyncDeadline)); err != nil {
 		return err
 	}
-	if err := i.AddReadyzCheck("informer-sync", gardenerhealthz.NewCacheSyncHealthz(i.GetCache())); err != nil {
-		return err
-	}
-	return i.AddReadyzCheck("not-stopping", func(*http.Request) error {
-		if i.stopping.Load() {
-			return errors.New("the instance is stopping")
-		}
-		return nil
-	})
+	return mgr.AddReadyzCheck("informer-sync", gardenerhealthz.NewCacheSyncHealthz(mgr.GetCache()))
 }
 
 func managerOptions(opts Options, scheme *runtime.Scheme, watches *Watches) manager.Options {

@@ -8,16 +8,18 @@ import (
 	"context"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // unreachable returns a manager whose API server does not answer.
@@ -36,8 +38,7 @@ func unreachable(t *testing.T) manager.Manager {
 func start(t *testing.T, mgr manager.Manager) (stop func(), ended chan error) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended = make(chan error, 1)
-	instance := &Instance{Manager: mgr, drain: newDrain(), drainTimeout: time.Minute}
-	go func() { ended <- instance.Run(ctx) }()
+	go func() { ended <- Start(ctx, mgr) }()
 	return stop, ended
 }
 
@@ -68,4 +69,20 @@ func TestAStopWaitsForWhatHasBegunToWork(t *testing.T) {
 	g.Consistently(ended, "500ms").ShouldNot(Receive())
 	close(finish)
 	g.Eventually(ended, "10s").Should(Receive(BeNil()))
+}
+
+func TestQueuesForgetNoFailuresOfOthers(t *testing.T) {
+	g := NewWithT(t)
+	shared := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+	one, other := newQueue("one", shared), newQueue("other", shared)
+	t.Cleanup(one.ShutDown)
+	t.Cleanup(other.ShutDown)
+	local := reconcile.Request{NamespacedName: types.NamespacedName{Name: "local"}}
+
+	one.AddRateLimited(local)
+	one.AddRateLimited(local)
+	g.Expect(one.NumRequeues(local)).To(Equal(2))
+	g.Expect(other.NumRequeues(local)).To(BeZero(), "another kind of the same name has not failed")
+	other.Forget(local)
+	g.Expect(one.NumRequeues(local)).To(Equal(2))
 }

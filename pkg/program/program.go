@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
@@ -50,7 +51,7 @@ const shootInfoTimeout = 30 * time.Second
 
 // Program is an instance with the components that its controllers share.
 type Program struct {
-	*instance.Instance
+	manager.Manager
 
 	Options instance.Options
 	Config  *configv1alpha1.ExtensionConfiguration
@@ -78,7 +79,7 @@ func Run(ctx context.Context, opts instance.Options, place string, allowed []ext
 	if err != nil {
 		return err
 	}
-	inst, err := instance.New(opts)
+	mgr, err := instance.New(opts)
 	if err != nil {
 		return err
 	}
@@ -89,10 +90,10 @@ func Run(ctx context.Context, opts instance.Options, place string, allowed []ext
 	defer func() { err = errors.Join(err, store.Close()) }()
 
 	charts, err := oci.NewSources(opts.Config.Charts, components.FS, oci.Options{
-		Reader:     inst.GetAPIReader(),
+		Reader:     mgr.GetAPIReader(),
 		Namespace:  opts.Namespace,
 		Registerer: ctrlmetrics.Registry,
-		Log:        inst.GetLogger().WithName("charts"),
+		Log:        mgr.GetLogger().WithName("charts"),
 	})
 	if err != nil {
 		return err
@@ -104,33 +105,33 @@ func Run(ctx context.Context, opts instance.Options, place string, allowed []ext
 	if err != nil {
 		return err
 	}
-	renderer, err := newRenderer(inst)
+	renderer, err := newRenderer(mgr)
 	if err != nil {
 		return err
 	}
-	_, noVPA := inst.GetRESTMapper().RESTMapping(schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"})
+	_, noVPA := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"})
 	if noVPA != nil && !meta.IsNoMatchError(noVPA) {
 		return fmt.Errorf("looking for VerticalPodAutoscalers: %w", noVPA)
 	}
-	inShoot, err := isShoot(inst.GetAPIReader())
+	inShoot, err := isShoot(mgr.GetAPIReader())
 	if err != nil {
 		return err
 	}
-	writer := resources.New(inst.GetClient())
+	writer := resources.New(mgr.GetClient())
 	renderer.Metrics, writer.Metrics = m.Charts, m.Resources
 	if err := add(&Program{
-		Instance: inst, Options: opts, Config: opts.Config, Classes: classes.WithObserver(m.Classes), Metrics: m, Charts: charts,
+		Manager: mgr, Options: opts, Config: opts.Config, Classes: classes.WithObserver(m.Classes), Metrics: m, Charts: charts,
 		Renderer: renderer, Resources: writer, VPA: noVPA == nil, InShoot: inShoot,
-		store: store, shootClusters: reconciler.NewClusters(inst.GetClient()), place: place,
+		store: store, shootClusters: reconciler.NewClusters(mgr.GetClient()), place: place,
 	}); err != nil {
 		return err
 	}
-	return inst.Run(ctx)
+	return instance.Start(ctx, mgr)
 }
 
 // newRenderer returns a renderer of charts for the cluster, which is asked for its version.
-func newRenderer(inst *instance.Instance) (*chart.Renderer, error) {
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(inst.GetConfig(), inst.GetHTTPClient())
+func newRenderer(mgr manager.Manager) (*chart.Renderer, error) {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +149,7 @@ func (p *Program) AddController(kind string, config configv1alpha1.ControllerCon
 		return nil
 	}
 	if err := add(reconciler.Shared{
-		Controller: p.ControllerOptions(config), Classes: p.Classes, ShootClusters: p.shootClusters,
+		Controller: instance.ControllerOptions(config), Classes: p.Classes, ShootClusters: p.shootClusters,
 		IgnoreOperationAnnotation: p.Config.Controllers.IgnoreOperationAnnotation,
 	}); err != nil {
 		return fmt.Errorf("adding the controller for %ss: %w", kind, err)

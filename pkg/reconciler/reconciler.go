@@ -194,6 +194,7 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 	} else if opts.ShootClusters == nil {
 		opts.ShootClusters = NewClusters(opts.Client)
 	}
+	opts.Controller.ReconciliationTimeout = cmp.Or(opts.Controller.ReconciliationTimeout, controllerutils.DefaultReconciliationTimeout)
 	opts.Clock = cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{})
 	opts.Quiet = cmp.Or(opts.Quiet, DefaultQuiet)
 	if opts.Describe == nil {
@@ -213,6 +214,12 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil // The program ends. What is queued is left to the next leader.
+	}
+	// What has begun goes on when the program is to end, which waits for it: else it would leave an error that nobody can act on.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Controller.ReconciliationTimeout)
+	defer cancel()
 	isConflict := false
 	defer func() {
 		if !isConflict {
@@ -443,7 +450,6 @@ func (r *Reconciler[T]) AddToManager(mgr manager.Manager, name string, watches .
 			return err
 		}
 	}
-	r.Controller.ReconciliationTimeout = cmp.Or(r.Controller.ReconciliationTimeout, controllerutils.DefaultReconciliationTimeout)
 	b := builder.ControllerManagedBy(mgr).
 		Named(name).
 		WithOptions(r.Controller).

@@ -511,6 +511,28 @@ func TestADeletionIsForcedByTheShootOrTheObject(t *testing.T) {
 	}
 }
 
+func TestWhatHasBegunEndsWhenTheProgramIsToEndAndNothingMoreBegins(t *testing.T) {
+	infra := newInfrastructure()
+	e := newEnv(t, newCluster(nil), infra)
+	ctx, stop := context.WithCancel(e.ctx)
+	e.do = func(ctx context.Context, _ *Operation[infrastructureType]) error {
+		stop()
+		_, isBounded := ctx.Deadline()
+		e.Expect(isBounded).To(BeTrue(), "it may not last for ever")
+		return ctx.Err()
+	}
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(infra)}
+	e.Expect(New(e.opts).Reconcile(ctx, request)).To(BeZero())
+	e.read(infra)
+	e.Expect(stateName(infra)).To(Equal("Create Succeeded"))
+
+	e.annotate(infra, "reconcile")
+	e.calls, e.requests = nil, nil
+	e.Expect(New(e.opts).Reconcile(ctx, request)).To(BeZero())
+	e.Expect(e.calls).To(BeEmpty())
+	e.Expect(e.requests).To(BeEmpty())
+}
+
 func TestGoesOnWhereItWasStopped(t *testing.T) {
 	for name, tc := range map[string]struct{ operation, request string }{
 		"before the finalizer of a creation":                {"", "patch"},
