@@ -125,6 +125,9 @@ func (b Builder) node(ctx context.Context) (string, error) {
 		return image, nil
 	}
 	b.Report("making the node image of %d packages of Debian, which takes some minutes", len(nodePackages))
+	if err := os.MkdirAll(b.Docker.Folder, 0o755); err != nil { // #nosec G301 -- build output.
+		return "", err
+	}
 	images, err := os.MkdirTemp(b.Docker.Folder, "images-")
 	if err != nil {
 		return "", err

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 
 	"github.com/gardener/gardener-extension-provider-local/test/kind"
 )
@@ -25,7 +26,11 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	builder, err := kind.NewBuilder(ctx, ".", &kind.Docker{Folder: "bin/kind"})
+	folder, err := filepath.Abs("bin/kind")
+	if err != nil {
+		return err
+	}
+	builder, err := kind.NewBuilder(ctx, ".", &kind.Docker{Folder: folder})
 	if err != nil {
 		return err
 	}

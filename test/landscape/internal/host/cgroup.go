@@ -62,6 +62,10 @@ func makeCgroup(root string) error {
 				}
 			}
 		}
+		// Together, the programs get ten times as much as all pods: nice counts among themselves only. There is one of the two files,
+		// in one hierarchy, or none.
+		_ = os.WriteFile(filepath.Join(path, programs, "cpu.weight"), []byte("1000"), 0o600)
+		_ = os.WriteFile(filepath.Join(path, programs, "cpu.shares"), []byte("10240"), 0o600)
 		own := filepath.Join(path, Cgroup)
 		if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // #nosec G301 -- as all cgroups have.
 			return fmt.Errorf("making cgroup %s: %w", own, err)
@@ -158,9 +162,6 @@ func enterCgroup(root string, cgroups []procfs.Cgroup) (pods, own string, back f
 	if err := os.Mkdir(own, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // #nosec G301 -- as all cgroups have.
 		return "", "", nil, fmt.Errorf("making cgroup %s: %w", own, err)
 	}
-	// Together they get ten times as much as all pods: nice counts among themselves only. There is one of the two files, or none.
-	_ = os.WriteFile(filepath.Join(own, "cpu.weight"), []byte("1000"), 0o600)
-	_ = os.WriteFile(filepath.Join(own, "cpu.shares"), []byte("10240"), 0o600)
 	if err = enter(own); err != nil {
 		err = errors.Join(err, os.Remove(own))
 	}

@@ -191,7 +191,7 @@ func (l Landscape) prepare() (func(), error) {
 }
 
 func (l Landscape) makeState() error {
-	for _, dir := range []string{"run", "logs", "etc", "skaffold"} {
+	for _, dir := range []string{"run", "logs", "etc", "skaffold", "artefacts"} {
 		if err := os.MkdirAll(l.Layout.State(dir), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
 			return fmt.Errorf("making the state folder: %w", err)
 		}
@@ -225,10 +225,7 @@ func (l Landscape) usersState() []string {
 // handOver gives the invoker what is theirs: what was built, where Skaffold works, the kubeconfigs, the logs of processes and their
 // records.
 func (l Landscape) handOver() error {
-	// Tests of theirs write there.
-	artefacts := l.Layout.State("artefacts")
-	made := os.MkdirAll(artefacts, 0o755) // #nosec G301 -- no secrets.
-	theirs := append(l.usersState(), filepath.Join(l.Layout.Root, "bin"), artefacts)
+	theirs := append(l.usersState(), filepath.Join(l.Layout.Root, "bin"), l.Layout.State("artefacts")) // Tests of theirs write there.
 	for _, pattern := range []string{l.Layout.State("logs", "*.log*"), l.Layout.State("run", "*.json")} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -236,7 +233,7 @@ func (l Landscape) handOver() error {
 		}
 		theirs = append(theirs, files...)
 	}
-	if err := errors.Join(made, l.Invoker.Own(theirs...)); err != nil {
+	if err := l.Invoker.Own(theirs...); err != nil {
 		return fmt.Errorf("giving what was built to the user who called sudo: %w", err)
 	}
 	return nil

@@ -222,3 +222,10 @@ func TestLogsAreListedWhereThereIsNone(t *testing.T) {
 	g.Expect(l.Logs("kubelet")).To(MatchError(ContainSubstring("the logs are: etcd")))
 	g.Expect(l.Logs("../logs/etcd")).NotTo(Succeed(), "it is a name, not a path")
 }
+
+func TestWhatOnlyBuildsProgramsMakesNoLandscape(t *testing.T) {
+	g := NewWithT(t)
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}}
+	g.Expect(l.handOver()).To(Succeed())
+	g.Expect(l.Layout.State()).NotTo(BeADirectory())
+}
