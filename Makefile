@@ -543,12 +543,16 @@ need-go:
 	minor=$$(sed -nE 's/.*go1\.([0-9]+).*/\1/p' <<<"$$version"); \
 	[ "$${minor:-99}" -ge 21 ] || { echo "make: $$version can't read go.mod; install Go 1.21 or newer from https://go.dev/dl into /usr/local/go and put it first in PATH" >&2; exit 1; }
 
+# The keys of Debian's packages, for mmdebstrap.
+KEYRING := /usr/share/keyrings/debian-archive-keyring.gpg
+
 # What makes and runs virtual machines.
 .PHONY: need-qemu
 need-qemu:
 	@for tool in qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mmdebstrap:mmdebstrap mke2fs:e2fsprogs; do \
 	  PATH=$$PATH:/usr/sbin command -v "$${tool%:*}" >/dev/null || missing="$${missing:-} $${tool#*:}"; \
 	done; \
+	[ -e $(KEYRING) ] || missing="$${missing:-} debian-archive-keyring"; \
 	[ -z "$${missing:-}" ] || hack/need-packages 'make test-machines' 'virtual machines need programs' $$missing
 
 # What makes the images of the test with kind, and runs its containers.
@@ -556,6 +560,7 @@ need-qemu:
 need-kind-offline:
 	@[ "$$(id -u)" = 0 ] || { echo "make: only root can make a node image, and start a Docker: run this as root" >&2; exit 1; }
 	@for tool in containerd runc mmdebstrap iptables; do command -v $$tool >/dev/null || missing="$${missing:-} $$tool"; done; \
+	[ -e $(KEYRING) ] || missing="$${missing:-} debian-archive-keyring"; \
 	[ -z "$${missing:-}" ] || hack/need-packages make 'Docker and its images need programs' $$missing
 
 # Phony, as only Go knows what a program depends on; it takes a second when nothing changed. The landscape builds coredns with the

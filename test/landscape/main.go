@@ -410,7 +410,7 @@ func upCommand() *cobra.Command {
 		Short: "Bring the landscape up; running it again continues or repairs",
 		Long: "Brings the landscape up in these steps. A step that is done already is skipped, so running it again continues after an\n" +
 			"interruption, deploys what changed, and repairs, for example after a reboot.\n\n" + listOf(up.Landscape{}.Steps()) + `
-It needs root, Debian 12 or 13 or Ubuntu 22.04 or 24.04, Go 1.21 or newer, 2 cores, 8 GB of memory and 25 GB of disk; 'landscape doctor'
+It needs root, Debian 12 or 13 or Ubuntu 24.04, Go 1.21 or newer, 2 cores, 8 GB of memory and 25 GB of disk; 'landscape doctor'
 checks that and more. The first run builds everything from source, which takes 22 to 55 minutes on two cores; later ones take 5 to 13.
 Logs are in .landscape/logs ('landscape logs NAME').`,
 		Example: `  sudo make up                  # everything

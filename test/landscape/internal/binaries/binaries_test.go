@@ -28,28 +28,33 @@ func write(t *testing.T, dir, source string) {
 }
 
 func TestBuildTouchesAProgramOnlyIfItChanges(t *testing.T) {
-	g := NewWithT(t)
-	dir := t.TempDir()
-	builder := binaries.Builder{Out: t.TempDir()}
-	program := binaries.Program{Name: "x", Dir: dir, Package: "."}
-	write(t, dir, "package main\n\nfunc main() {}\n")
-	changed, err := builder.Build(t.Context(), program)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(changed).To(BeTrue())
-	before, err := os.Stat(filepath.Join(builder.Out, "x"))
-	g.Expect(err).NotTo(HaveOccurred())
+	for _, system := range []string{"linux", "darwin"} { // A kind cluster may be on macOS.
+		t.Run(system, func(t *testing.T) {
+			t.Setenv("GOOS", system)
+			g := NewWithT(t)
+			dir := t.TempDir()
+			builder := binaries.Builder{Out: t.TempDir()}
+			program := binaries.Program{Name: "x", Dir: dir, Package: "."}
+			write(t, dir, "package main\n\nfunc main() {}\n")
+			changed, err := builder.Build(t.Context(), program)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(changed).To(BeTrue())
+			before, err := os.Stat(filepath.Join(builder.Out, "x"))
+			g.Expect(err).NotTo(HaveOccurred())
 
-	changed, err = builder.Build(t.Context(), program)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(changed).To(BeFalse())
-	after, err := os.Stat(filepath.Join(builder.Out, "x"))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(after.ModTime()).To(Equal(before.ModTime()))
+			changed, err = builder.Build(t.Context(), program)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(changed).To(BeFalse())
+			after, err := os.Stat(filepath.Join(builder.Out, "x"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(after.ModTime()).To(Equal(before.ModTime()))
 
-	write(t, dir, "package main\n\nfunc main() { println(1) }\n")
-	changed, err = builder.Build(t.Context(), program)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(changed).To(BeTrue())
+			write(t, dir, "package main\n\nfunc main() { println(1) }\n")
+			changed, err = builder.Build(t.Context(), program)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(changed).To(BeTrue())
+		})
+	}
 }
 
 func TestBuildSeesAChangeOfAnEmbeddedFile(t *testing.T) {

@@ -16,6 +16,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// lockTimeout is how long apt-get may wait for locks, and lockPause how long it waits between two looks at those that it does not wait for.
+const (
+	lockTimeout = 5 * time.Minute
+	lockPause   = time.Second
 )
 
 // requirement is something that has to be on the machine, and the Debian package that brings it.
@@ -44,7 +52,8 @@ func requirements() []requirement {
 		{"mount", program("mount")},
 		{"iproute2", program("ip")},
 		{"mmdebstrap", program("mmdebstrap")},
-		{"debian-archive-keyring", func() bool { return exists("/usr/share/keyrings/debian-archive-keyring.gpg") }},
+		// Ubuntu 22.04 has one that is too old to know Debian 12.
+		{"debian-archive-keyring", func() bool { return exists("/usr/share/keyrings/debian-archive-bookworm-automatic.gpg") }},
 	}
 }
 
@@ -130,18 +139,28 @@ func install(ctx context.Context, policy string) (installed []string, err error)
 		return nil, errors.Join(outdated, err)
 	}
 	if still := Missing(); len(still) > 0 {
-		return nil, errors.New("still missing after installing: " + strings.Join(still, ", "))
+		return nil, fmt.Errorf("still missing after installing, as this system has older ones: %s; install those of Debian 12 or later by hand", strings.Join(still, ", "))
 	}
 	return missing, nil
 }
 
 func aptGet(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...) // #nosec G204 -- packages from the table above.
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	// Interrupted, apt-get finishes the package that it is at.
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = time.Minute
-	if out, err := cmd.CombinedOutput(); err != nil {
+	var out []byte
+	// apt-get waits for dpkg's lock, but not for those of its lists and archives, which a system has that has just booted.
+	err := wait.PollUntilContextTimeout(ctx, lockPause, lockTimeout, true, func(ctx context.Context) (_ bool, err error) {
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...) // #nosec G204 -- packages from the table above.
+		// Ubuntu's needrestart would restart services of others.
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "NEEDRESTART_SUSPEND=1")
+		// Interrupted, apt-get finishes the package that it is at.
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+		cmd.WaitDelay = time.Minute
+		out, err = cmd.CombinedOutput()
+		if err != nil && bytes.Contains(out, []byte("Could not get lock")) {
+			return false, nil
+		}
+		return true, err
+	})
+	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.Join(lines[max(0, len(lines)-5):], "\n"))
 	}

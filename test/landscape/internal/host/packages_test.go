@@ -75,6 +75,16 @@ func TestARepositoryThatIsBrokenMattersOnlyIfItHasWhatIsMissing(t *testing.T) {
 	g.Expect(policy).NotTo(BeAnExistingFile())
 }
 
+func TestALockOfAptThatItDoesNotWaitForIsWaitedFor(t *testing.T) {
+	g := NewWithT(t)
+	locked := filepath.Join(t.TempDir(), "locked")
+	g.Expect(os.WriteFile(locked, nil, 0o600)).To(Succeed())
+	path := os.Getenv("PATH")
+	onlyPrograms(t, map[string]string{"apt-get": `[ -e ` + locked + ` ] || exit 0; rm ` + locked + `; echo "E: Could not get lock /var/lib/apt/lists/lock"; exit 100`})
+	t.Setenv("PATH", os.Getenv("PATH")+":"+path)
+	g.Expect(aptGet(t.Context(), "apt-get", "update")).To(Succeed())
+}
+
 func TestServicesAreKeptFromStartingUntilPackagesAreInstalled(t *testing.T) {
 	for _, test := range []struct {
 		name, before string

@@ -162,7 +162,7 @@ func distribution(m Machine) Check {
 	const name = "distribution"
 	if len(m.MissingPackages) > 0 && !m.HasApt {
 		return bad(name, m.Distribution, fmt.Sprintf("%s has no apt-get, and these are missing: %s", m.Distribution, strings.Join(m.MissingPackages, ", ")),
-			"install them with the system's own package manager, or use Debian 12 or later, or Ubuntu 22.04 or later")
+			"install them with the system's own package manager, or use Debian 12 or later, or Ubuntu 24.04 or later")
 	}
 	return ok(name, m.Distribution)
 }
