@@ -42,6 +42,10 @@ func TestTheMachineImageIsBuiltByTheEngineThatThereIs(t *testing.T) {
 			name: "an image that the engine has", programs: []string{"docker"}, env: []string{"MACHINE_IMAGE=mine:1"},
 			log: "docker tag mine:1 " + image + "\ndocker push " + image + "\n",
 		},
+		{
+			name: "with the proxies of the environment", programs: []string{"docker"}, env: []string{"BROKEN=buildx version", "HTTPS_PROXY=http://proxy:3128", "no_proxy=local"},
+			log: "docker buildx version\ndocker build --tag " + image + " --build-arg REGISTRY=registry.local.gardener.cloud:5001 --build-arg HTTPS_PROXY --build-arg no_proxy /context\ndocker push " + image + "\n",
+		},
 		{name: "none", says: "which takes Docker or podman"},
 		{name: "nothing that is pushed when it can't be built", programs: []string{"docker"}, env: []string{"BROKEN=buildx build"},
 			log: "docker buildx version\ndocker buildx build --load" + arguments + "\n"},

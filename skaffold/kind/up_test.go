@@ -394,7 +394,7 @@ func TestCachesOutliveTheCluster(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), out)
 	g.Expect(calls).NotTo(ContainElement(ContainSubstring("volume create")))
 	g.Expect(calls).To(ContainElement(MatchRegexp("^docker run .*--name provider-local-cache-registry.k8s.io .*--ip 172.18.254.3 --ip6 fd00:10::fe03 " +
-		"--volume provider-local-cache-registry.k8s.io:/var/lib/registry --env REGISTRY_PROXY_REMOTEURL=https://registry.k8s.io .* cache:mine$")))
+		"--env REGISTRY_HTTP_DEBUG_ADDR= --volume provider-local-cache-registry.k8s.io:/var/lib/registry --env REGISTRY_PROXY_REMOTEURL=https://registry.k8s.io .* cache:mine$")))
 	g.Expect(m.read("hosts.toml")).To(HaveSuffix(`server = "https://gcr.io"
 [host."http://provider-local-cache-gcr.io:5000"]
   capabilities = ["pull", "resolve"]
@@ -577,6 +577,17 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 			g.Expect(filepath.Join(m.root, ".kind")).NotTo(BeAnExistingFile(), "nothing is left")
 		})
 	}
+}
+
+func TestDockerHasToAnswerWhoeverCallsSudo(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "kind")
+	m.env = append(m.env, "SUDO_UID=1000")
+	g.Expect(os.WriteFile(filepath.Join(m.bin, "sudo"), []byte("#!/bin/bash\n[[ $* != '-u#1000 docker info' ]]\n"), 0o700)).To(Succeed()) // #nosec G306 -- a script
+	out, calls, err := m.call("up")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(out).To(ContainSubstring("docker does not answer user 1000, who called sudo: add them to group docker"))
+	g.Expect(calls).NotTo(ContainElement(ContainSubstring("create")))
 }
 
 // kind itself reads the configurations, with its own types, strictly, and asks for the containers; there is nobody who runs

@@ -166,7 +166,7 @@ func TestGardenInstance(t *testing.T) {
 	m := newMachine(t)
 	g := NewWithT(t)
 	before := m.state()
-	m.run("make kind-up")
+	m.run("REGISTRY_IMAGE=$CACHE_IMAGE make kind-up # with the registry that users have")
 	m.standIns()
 	m.run("make gardener-up UNTIL=deploy")
 	m.runAgent()

@@ -7,12 +7,11 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"path/filepath"
 
-	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
 )
@@ -22,24 +21,22 @@ const defaults = `version: 0.1
 storage:
   cache: {blobdescriptor: inmemory}
   filesystem: {rootdirectory: /var/lib/registry}
-http: {addr: ":5000"}
+http:
+  addr: ":5000"
+  debug:
+    addr: ":5001"
+    prometheus: {enabled: true, path: /metrics}
 `
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	// The image has this program and nothing else.
+	path := filepath.Join(os.TempDir(), "registry.yaml")
+	if err := errors.Join(os.MkdirAll(os.TempDir(), 0o755), os.WriteFile(path, []byte(defaults), 0o600)); err != nil {
 		fmt.Fprintln(os.Stderr, "registry:", err)
 		os.Exit(1)
 	}
-}
-
-func run(ctx context.Context) error {
-	config, err := configuration.Parse(strings.NewReader(defaults))
-	if err != nil {
-		return err
+	registry.RootCmd.SetArgs([]string{"serve", path})
+	if registry.RootCmd.Execute() != nil {
+		os.Exit(1)
 	}
-	server, err := registry.NewRegistry(ctx, config)
-	if err != nil {
-		return err
-	}
-	return server.ListenAndServe()
 }
