@@ -544,7 +544,7 @@ need-go:
 	[ "$${minor:-99}" -ge 21 ] || { echo "make: $$version can't read go.mod; install Go 1.21 or newer from https://go.dev/dl into /usr/local/go and put it first in PATH" >&2; exit 1; }
 
 # The keys of Debian's packages, for mmdebstrap.
-KEYRING := /usr/share/keyrings/debian-archive-keyring.gpg
+KEYRING := /usr/share/keyrings/debian-archive-bookworm-automatic.gpg
 
 # What makes and runs virtual machines.
 .PHONY: need-qemu

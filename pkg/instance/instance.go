@@ -120,9 +120,9 @@ func ControllerOptions(config configv1alpha1.ControllerConfiguration) controller
 	return controller.Options{MaxConcurrentReconciles: *config.ConcurrentSyncs, NewQueue: newQueue}
 }
 
-// newQueue is not the priority queue that controllers have by default: until controller-runtime 0.25 that one can stall for good
-// when it is shut while it hands out items, and a stop would then take all the time it is given. What is lost is that changes
-// overtake what a start or a resync brings.
+// newQueue makes a plain queue, not the priority queue that controllers have by default: until controller-runtime 0.25 that one can
+// stall for good when it is shut while it hands out items, and a stop would then take all the time it is given. What is lost is that
+// changes overtake what a start or a resync brings.
 //
 // Each queue has a limiter of its own, as several controllers may be made of the same options, and objects of different kinds
 // have the same name. controller-runtime's for plain queues would let no more than ten requests a second through.

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
 // unreachable returns a manager whose API server does not answer.
@@ -73,6 +75,7 @@ func TestAStopWaitsForWhatHasBegunToWork(t *testing.T) {
 
 func TestQueuesForgetNoFailuresOfOthers(t *testing.T) {
 	g := NewWithT(t)
+	g.Expect(ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: new(1)}).NewQueue).NotTo(BeNil())
 	shared := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
 	one, other := newQueue("one", shared), newQueue("other", shared)
 	t.Cleanup(one.ShutDown)

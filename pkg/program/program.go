@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,9 @@ import (
 // shootInfoTimeout is for the one question whether the cluster is a shoot.
 const shootInfoTimeout = 30 * time.Second
 
+// stopTimeout is how long a stop waits for the reconciles under way. The chart's terminationGracePeriodSeconds is larger.
+const stopTimeout = 25 * time.Second
+
 // Program is an instance with the components that its controllers share.
 type Program struct {
 	manager.Manager
@@ -68,6 +72,8 @@ type Program struct {
 
 	store         *backup.Store
 	shootClusters *reconciler.Clusters
+	// working is held by reconciles.
+	working sync.RWMutex
 	// place tells what this program writes for CoreDNS from what the other one does.
 	place string
 }
@@ -119,14 +125,36 @@ func Run(ctx context.Context, opts instance.Options, place string, allowed []ext
 	}
 	writer := resources.New(mgr.GetClient())
 	renderer.Metrics, writer.Metrics = m.Charts, m.Resources
-	if err := add(&Program{
+	p := &Program{
 		Manager: mgr, Options: opts, Config: opts.Config, Classes: classes.WithObserver(m.Classes), Metrics: m, Charts: charts,
 		Renderer: renderer, Resources: writer, VPA: noVPA == nil, InShoot: inShoot,
 		store: store, shootClusters: reconciler.NewClusters(mgr.GetClient()), place: place,
-	}); err != nil {
+	}
+	if err := add(p); err != nil {
 		return err
 	}
-	return instance.Start(ctx, mgr)
+	return p.run(ctx)
+}
+
+// run runs the manager until ctx ends, and then lets reconciles end that have begun: cut off, one would leave an error on its object
+// that nobody can act on. Only then the manager ends what they need, takes their context away and gives the Lease back.
+func (p *Program) run(ctx context.Context) error {
+	managed, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		idle := make(chan struct{})
+		go func() {
+			p.working.Lock()
+			close(idle)
+		}()
+		select {
+		case <-idle:
+		case <-time.After(stopTimeout):
+			p.GetLogger().Info("Cutting off reconciles that did not end in time", "timeout", stopTimeout.String())
+		}
+		stop()
+	})()
+	return instance.Start(managed, p.Manager)
 }
 
 // newRenderer returns a renderer of charts for the cluster, which is asked for its version.
@@ -150,7 +178,7 @@ func (p *Program) AddController(kind string, config configv1alpha1.ControllerCon
 	}
 	if err := add(reconciler.Shared{
 		Controller: instance.ControllerOptions(config), Classes: p.Classes, ShootClusters: p.shootClusters,
-		IgnoreOperationAnnotation: p.Config.Controllers.IgnoreOperationAnnotation,
+		IgnoreOperationAnnotation: p.Config.Controllers.IgnoreOperationAnnotation, Working: &p.working,
 	}); err != nil {
 		return fmt.Errorf("adding the controller for %ss: %w", kind, err)
 	}

@@ -61,6 +61,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -195,6 +196,7 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 		opts.ShootClusters = NewClusters(opts.Client)
 	}
 	opts.Controller.ReconciliationTimeout = cmp.Or(opts.Controller.ReconciliationTimeout, controllerutils.DefaultReconciliationTimeout)
+	opts.Working = cmp.Or(opts.Working, new(sync.RWMutex))
 	opts.Clock = cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{})
 	opts.Quiet = cmp.Or(opts.Quiet, DefaultQuiet)
 	if opts.Describe == nil {
@@ -214,12 +216,10 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	if ctx.Err() != nil {
+	if !r.Working.TryRLock() {
 		return reconcile.Result{}, nil // The program ends. What is queued is left to the next leader.
 	}
-	// What has begun goes on when the program is to end, which waits for it: else it would leave an error that nobody can act on.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.Controller.ReconciliationTimeout)
-	defer cancel()
+	defer r.Working.RUnlock()
 	isConflict := false
 	defer func() {
 		if !isConflict {
@@ -431,6 +431,9 @@ type Shared struct {
 	// IgnoreOperationAnnotation reconciles every change of a spec and every event of another watch, without a request by
 	// annotation.
 	IgnoreOperationAnnotation bool
+	// Working is locked for reading during each reconcile. Whoever ends the program locks it for writing first: that waits for those
+	// that have begun, and no other begins. Default: one that nobody locks.
+	Working *sync.RWMutex
 }
 
 // Watch adds a watch to a controller.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -514,21 +515,23 @@ func TestADeletionIsForcedByTheShootOrTheObject(t *testing.T) {
 func TestWhatHasBegunEndsWhenTheProgramIsToEndAndNothingMoreBegins(t *testing.T) {
 	infra := newInfrastructure()
 	e := newEnv(t, newCluster(nil), infra)
-	ctx, stop := context.WithCancel(e.ctx)
-	e.do = func(ctx context.Context, _ *Operation[infrastructureType]) error {
-		stop()
-		_, isBounded := ctx.Deadline()
-		e.Expect(isBounded).To(BeTrue(), "it may not last for ever")
-		return ctx.Err()
+	e.opts.Working = &sync.RWMutex{}
+	ended := make(chan struct{})
+	e.do = func(context.Context, *Operation[infrastructureType]) error {
+		go func() {
+			e.opts.Working.Lock()
+			close(ended)
+		}()
+		e.Consistently(ended, "100ms").ShouldNot(BeClosed(), "a reconcile has begun")
+		return nil
 	}
-	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(infra)}
-	e.Expect(New(e.opts).Reconcile(ctx, request)).To(BeZero())
-	e.read(infra)
+	e.Expect(e.reconcile(infra)).To(BeZero())
 	e.Expect(stateName(infra)).To(Equal("Create Succeeded"))
+	e.Eventually(ended).Should(BeClosed(), "the reconcile has ended")
 
 	e.annotate(infra, "reconcile")
 	e.calls, e.requests = nil, nil
-	e.Expect(New(e.opts).Reconcile(ctx, request)).To(BeZero())
+	e.Expect(e.reconcile(infra)).To(BeZero())
 	e.Expect(e.calls).To(BeEmpty())
 	e.Expect(e.requests).To(BeEmpty())
 }

@@ -139,7 +139,7 @@ func install(ctx context.Context, policy string) (installed []string, err error)
 		return nil, errors.Join(outdated, err)
 	}
 	if still := Missing(); len(still) > 0 {
-		return nil, fmt.Errorf("still missing after installing, as this system has older ones: %s; install those of Debian 12 or later by hand", strings.Join(still, ", "))
+		return nil, fmt.Errorf("still missing after installing, or too old here: %s; install those of Debian 12 or later by hand", strings.Join(still, ", "))
 	}
 	return missing, nil
 }
@@ -147,7 +147,7 @@ func install(ctx context.Context, policy string) (installed []string, err error)
 func aptGet(ctx context.Context, args ...string) error {
 	var out []byte
 	// apt-get waits for dpkg's lock, but not for those of its lists and archives, which a system has that has just booted.
-	err := wait.PollUntilContextTimeout(ctx, lockPause, lockTimeout, true, func(ctx context.Context) (_ bool, err error) {
+	err := wait.PollUntilContextTimeout(ctx, lockPause, lockTimeout, true, func(context.Context) (_ bool, err error) {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...) // #nosec G204 -- packages from the table above.
 		// Ubuntu's needrestart would restart services of others.
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", "NEEDRESTART_SUSPEND=1")
