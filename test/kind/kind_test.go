@@ -167,6 +167,8 @@ func TestGardenInstance(t *testing.T) {
 	g := NewWithT(t)
 	before := m.state()
 	m.run("REGISTRY_IMAGE=$CACHE_IMAGE make kind-up # with the registry that users have")
+	m.run("$ENGINE tag $PROBE_IMAGE 127.0.0.1:5001/probe:test && $ENGINE push --quiet 127.0.0.1:5001/probe:test")
+	m.run("$ENGINE rm --force --volumes provider-local-registry && make kind-up # the landscape's has images in the name of others")
 	m.standIns()
 	m.run("make gardener-up UNTIL=deploy")
 	m.runAgent()
