@@ -133,12 +133,13 @@ func Run(ctx context.Context, opts instance.Options, place string, allowed []ext
 	if err := add(p); err != nil {
 		return err
 	}
-	return p.run(ctx)
+	return p.run(ctx, stopTimeout)
 }
 
-// run runs the manager until ctx ends, and then lets reconciles end that have begun: cut off, one would leave an error on its object
-// that nobody can act on. Only then the manager ends what they need, takes their context away and gives the Lease back.
-func (p *Program) run(ctx context.Context) error {
+// run runs the manager until ctx ends, and then lets reconciles end that have begun, for at most timeout: cut off, one would leave an
+// error on its object that nobody can act on. Only then the manager ends what they need, takes their context away and gives the
+// Lease back.
+func (p *Program) run(ctx context.Context, timeout time.Duration) error {
 	managed, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
@@ -149,8 +150,8 @@ func (p *Program) run(ctx context.Context) error {
 		}()
 		select {
 		case <-idle:
-		case <-time.After(stopTimeout):
-			p.GetLogger().Info("Cutting off reconciles that did not end in time", "timeout", stopTimeout.String())
+		case <-time.After(timeout):
+			p.GetLogger().Info("Cutting off reconciles that did not end in time", "timeout", timeout.String())
 		}
 		stop()
 	})()

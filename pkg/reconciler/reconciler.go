@@ -195,7 +195,6 @@ func New[T extensionsv1alpha1.Object](opts Options[T]) *Reconciler[T] {
 	} else if opts.ShootClusters == nil {
 		opts.ShootClusters = NewClusters(opts.Client)
 	}
-	opts.Controller.ReconciliationTimeout = cmp.Or(opts.Controller.ReconciliationTimeout, controllerutils.DefaultReconciliationTimeout)
 	opts.Working = cmp.Or(opts.Working, new(sync.RWMutex))
 	opts.Clock = cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{})
 	opts.Quiet = cmp.Or(opts.Quiet, DefaultQuiet)
@@ -453,6 +452,7 @@ func (r *Reconciler[T]) AddToManager(mgr manager.Manager, name string, watches .
 			return err
 		}
 	}
+	r.Controller.ReconciliationTimeout = cmp.Or(r.Controller.ReconciliationTimeout, controllerutils.DefaultReconciliationTimeout)
 	b := builder.ControllerManagedBy(mgr).
 		Named(name).
 		WithOptions(r.Controller).

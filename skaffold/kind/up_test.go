@@ -580,14 +580,35 @@ func TestWhatIsMissingIsSaidWithItsRemedy(t *testing.T) {
 }
 
 func TestDockerHasToAnswerWhoeverCallsSudo(t *testing.T) {
-	g := NewWithT(t)
-	m := newMachine(t, "docker", "kind")
-	m.env = append(m.env, "SUDO_UID=1000")
-	g.Expect(os.WriteFile(filepath.Join(m.bin, "sudo"), []byte("#!/bin/bash\n[[ $* != *' -u#1000 docker info' ]]\n"), 0o700)).To(Succeed()) // #nosec G306 -- a script
-	out, calls, err := m.call("up")
-	g.Expect(err).To(HaveOccurred())
-	g.Expect(out).To(ContainSubstring("docker does not answer user 1000, who called sudo: add them to group docker"))
-	g.Expect(calls).NotTo(ContainElement(ContainSubstring("create")))
+	const says = "docker does not answer user 1000, who called sudo: add them to group docker"
+	for _, test := range []struct {
+		name, user string
+		env        []string
+		refused    bool
+	}{
+		{"a user without access", "0", []string{"SUDO_UID=1000"}, true},
+		{"a user who names the daemon", "0", []string{"SUDO_UID=1000", "DOCKER_HOST=unix:///mine"}, false},
+		{"root", "0", []string{"SUDO_UID=0"}, false},
+		{"somebody whom sudo has made another user", "1001", []string{"SUDO_UID=1000"}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := NewWithT(t)
+			m := newMachine(t, "docker", "kind")
+			m.env = append(m.env, test.env...)
+			for name, script := range map[string]string{"id": "echo " + test.user, "sudo": "[[ $* != *' -u#1000 docker info' ]] && shift && exec \"$@\""} {
+				g.Expect(os.WriteFile(filepath.Join(m.bin, name), []byte("#!/bin/bash\n"+script+"\n"), 0o700)).To(Succeed()) // #nosec G306 -- a script
+			}
+			out, calls, err := m.call("up")
+			if test.refused {
+				g.Expect(err).To(HaveOccurred())
+				g.Expect(out).To(ContainSubstring(says))
+				g.Expect(calls).NotTo(ContainElement(ContainSubstring("create")))
+			} else {
+				g.Expect(err).NotTo(HaveOccurred(), out)
+				g.Expect(calls).To(ContainElement(HavePrefix("kind create cluster")))
+			}
+		})
+	}
 }
 
 // kind itself reads the configurations, with its own types, strictly, and asks for the containers; there is nobody who runs
