@@ -200,7 +200,7 @@ func TestUpMakesAllAndDownTakesAllAway(t *testing.T) {
 				"kind create cluster --config "+filepath.Join(m.root, expected.config)+" --wait 5m",
 				"in "+m.root+" with "+filepath.Join(m.root, ".kind", "kubeconfig"),
 				MatchRegexp("^docker network create --driver bridge --label provider-local-registry=true --subnet 172.18.0.0/16 .*--ipv6 --subnet fd00:10::/64"),
-				MatchRegexp("docker run .*--network kind --ip 172.18.254.1 --ip6 fd00:10::fe01 --network-alias registry.local.gardener.cloud --publish 127.0.0.1:5001:5001 .*registry:3$")))
+				MatchRegexp("docker run .*--network kind --ip 172.18.254.1 --ip6 fd00:10::fe01 --env REGISTRY_HTTP_DEBUG_ADDR= --network-alias registry.local.gardener.cloud --publish 127.0.0.1:5001:5001 .*registry:3$")))
 			g.Expect(slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "ip ") })).To(
 				BeNumerically("<", slices.IndexFunc(calls, func(call string) bool { return strings.HasPrefix(call, "kind create") })), "Docker listens on the addresses")
 			for _, address := range expected.addresses {
