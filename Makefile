@@ -32,7 +32,7 @@ export SUDO_UID :=
 endif
 
 # With sudo, what is built is built as the user who called it: it is theirs, and so are the caches.
-AS_USER := $(if $(and $(filter-out 0,$(SUDO_UID)),$(filter 0,$(shell id -u))),setpriv --reuid $(SUDO_UID) --regid $(SUDO_GID) --init-groups env HOME=$(shell getent passwd $(SUDO_UID) | cut -d: -f6))
+AS_USER := $(if $(and $(filter-out 0,$(SUDO_UID)),$(filter 0,$(shell id -u)),$(shell command -v setpriv)),setpriv --reuid $(SUDO_UID) --regid $(SUDO_GID) --init-groups env HOME=$(shell getent passwd $(SUDO_UID) | cut -d: -f6))
 
 # As root git refuses a clone that belongs to somebody else, and so does Go, which asks it.
 ifeq ($(shell id -u)$(GIT_CONFIG_COUNT),0)

@@ -26,6 +26,7 @@ me=${0##*/}
 echo "$me $*" >>"$STATE/calls"
 last=${!#}
 case "$me $*" in
+docker\ --version) cat "$STATE/version" 2>/dev/null ;;
 docker\ info* | podman\ info*)
   [[ ! -e $STATE/asleep ]] || exit 1
   case "$*" in
@@ -377,6 +378,16 @@ func TestWhatWasMadeByHalfIsMended(t *testing.T) {
 	})
 }
 
+func TestPodmanThatCallsItselfDockerIsPodman(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "docker", "podman", "kind")
+	m.write("version", "podman version 4.9.3\n")
+	out, calls, err := m.call("up")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+	g.Expect(calls).To(ContainElement(HavePrefix("podman run ")))
+	g.Expect(calls).NotTo(ContainElement(HavePrefix("docker run ")))
+}
+
 func TestCachesOutliveTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	m := newMachine(t, "docker", "kind")
@@ -394,9 +405,9 @@ func TestCachesOutliveTheCluster(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), out)
 	g.Expect(calls).NotTo(ContainElement(ContainSubstring("volume create")))
 	g.Expect(calls).To(ContainElement(MatchRegexp("^docker run .*--name provider-local-cache-registry.k8s.io .*--ip 172.18.254.3 --ip6 fd00:10::fe03 " +
-		"--env REGISTRY_HTTP_DEBUG_ADDR= --volume provider-local-cache-registry.k8s.io:/var/lib/registry --env REGISTRY_PROXY_REMOTEURL=https://registry.k8s.io .* cache:mine$")))
+		"--env REGISTRY_HTTP_DEBUG_ADDR= --volume provider-local-cache-registry.k8s.io:/var/lib/registry --env REGISTRY_PROXY_REMOTEURL=https://registry.k8s.io .* --env HTTPS_PROXY .* cache:mine$")))
 	g.Expect(m.read("hosts.toml")).To(HaveSuffix(`server = "https://gcr.io"
-[host."http://provider-local-cache-gcr.io:5000"]
+[host."http://172.18.254.5:5000"]
   capabilities = ["pull", "resolve"]
 `))
 	out, calls, err = m.call("down")

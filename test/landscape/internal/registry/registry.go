@@ -463,8 +463,10 @@ func (j *journal) add(p push) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if _, err := j.file.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("writing the registry's journal: %w", err)
+	if n, err := j.file.Write(append(line, '\n')); err != nil {
+		// The next push takes its place: nothing is read behind a line that is cut off.
+		_, errSeek := j.file.Seek(-int64(n), io.SeekCurrent)
+		return fmt.Errorf("writing the registry's journal: %w", errors.Join(err, errSeek))
 	}
 	return nil
 }

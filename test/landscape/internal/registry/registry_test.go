@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -210,6 +212,39 @@ func TestAJournalCutOffInTheMiddleLosesItsLastEntryOnly(t *testing.T) {
 	g.Expect(digest).To(Equal(kept))
 	status, _ := head(t, address, "own/app", "lost", "")
 	g.Expect(status).To(Equal(http.StatusNotFound))
+}
+
+// TestAFullDiskLosesOnePushOnly bounds the size of files, which cuts off the journal's next line as a full disk would.
+func TestAFullDiskLosesOnePushOnly(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	address, stop := serve(t, dir)
+	push(t, address+"/own/app:before")
+	journal, err := os.Stat(filepath.Join(dir, "manifests.jsonl"))
+	g.Expect(err).NotTo(HaveOccurred())
+
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	unlimited := syscall.Rlimit{}
+	g.Expect(syscall.Getrlimit(syscall.RLIMIT_FSIZE, &unlimited)).To(Succeed())
+	limited := syscall.Rlimit{Cur: uint64(journal.Size()) + 10, Max: unlimited.Max} // #nosec G115 -- a file's size
+	g.Expect(syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limited)).To(Succeed())
+	image, err := random.Image(64, 1)
+	g.Expect(err).NotTo(HaveOccurred())
+	ref, err := name.ParseReference(address + "/own/app:meanwhile")
+	g.Expect(err).NotTo(HaveOccurred())
+	failure := remote.Write(ref, image)
+	g.Expect(syscall.Setrlimit(syscall.RLIMIT_FSIZE, &unlimited)).To(Succeed())
+	g.Expect(failure).To(HaveOccurred())
+	push(t, address+"/own/app:after")
+	stop()
+
+	address, stop = serve(t, dir)
+	defer stop()
+	for _, tag := range []string{"before", "after"} {
+		status, _ := head(t, address, "own/app", tag, "")
+		g.Expect(status).To(Equal(http.StatusOK), tag)
+	}
 }
 
 func TestABlobThatDoesNotMatchItsDigestIsNotKept(t *testing.T) {
