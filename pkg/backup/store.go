@@ -11,7 +11,6 @@
 package backup
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -57,8 +57,9 @@ func open(dir string, removeAll func(name string) error) (*Store, error) {
 	if removeAll != nil {
 		store.removeAll = removeAll
 	}
-	if err := store.checkWritable(); err != nil {
-		return nil, errors.Join(err, root.Close())
+	// Unlike the permission bits, it tells of a mount that is read-only as well.
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing to backup folder %s: %w: mount it writable and give it to user %d", dir, err, os.Getuid()), root.Close())
 	}
 
 	// Best effort: whoever asked for the removal that was interrupted has not been told that it is done, will ask again,
@@ -199,21 +200,6 @@ func (s *Store) sweep() error {
 	return errors.Join(errs...)
 }
 
-// checkWritable finds out whether folders can be created, by creating one. Asking for the permission bits would miss a
-// mount that is read-only. A disk that is full is no reason not to start: the removal of buckets makes room.
-func (s *Store) checkWritable() error {
-	probe := asidePrefix + "probe-" + rand.Text()
-	if err := s.root.Mkdir(probe, 0o700); isFull(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("writing to backup folder %s: %w: mount it writable and give it to user %d", s.dir, err, os.Getuid())
-	}
-	if err := s.root.Remove(probe); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing %s from backup folder %s: %w", probe, s.dir, err)
-	}
-	return nil
-}
-
 // isFull reports whether an error is that of a disk, or of a user's part of it, that has no room left.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
@@ -291,15 +277,15 @@ func Prepare(dir string, uid, gid int) error {
 
 // prepare changes the root last: it says whether the rest has been done.
 func prepare(root *os.Root, uid, gid int) error {
-	if owned, err := isOwned(root, ".", uid, gid); err != nil || owned {
+	info, err := root.Lstat(".")
+	if err != nil {
 		return err
 	}
-
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == uid && int(stat.Gid) == gid {
+		return nil
+	}
 	if err := fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || path == "." {
-			return err
-		}
-		if owned, err := isOwned(root, path, uid, gid); err != nil || owned {
 			return err
 		}
 		return root.Lchown(path, uid, gid)
@@ -307,13 +293,4 @@ func prepare(root *os.Root, uid, gid int) error {
 		return err
 	}
 	return root.Lchown(".", uid, gid)
-}
-
-func isOwned(root *os.Root, path string, uid, gid int) (bool, error) {
-	info, err := root.Lstat(path)
-	if err != nil {
-		return false, err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == uid && int(stat.Gid) == gid, nil
 }

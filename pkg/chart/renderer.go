@@ -46,20 +46,7 @@ type Release struct {
 }
 
 // ValuesError tells that a chart refuses values, by its values.schema.json or by its kubeVersion.
-type ValuesError struct {
-	// Chart is the name of the chart.
-	Chart string
-	// Err is what Helm says.
-	Err error
-}
-
-// Error implements error.
-func (e *ValuesError) Error() string {
-	return fmt.Sprintf("chart %s refuses the values: %v", e.Chart, e.Err)
-}
-
-// Unwrap returns Err.
-func (e *ValuesError) Unwrap() error { return e.Err }
+type ValuesError struct{ error }
 
 // Renderer renders charts. It is safe for concurrent use. Make one for an instance with NewRenderer, and from it one for
 // each kind of cluster with For.
@@ -143,30 +130,14 @@ func (r *Renderer) inputs(archive *Archive, release Release, values map[string]a
 	return normalized, fmt.Sprintf("%x", sha256.Sum256(inputs)), err
 }
 
-// objects renders, and returns the objects.
+// objects returns what the templates render to, and what is in the folder crds.
 func (r *Renderer) objects(archive *Archive, release Release, values map[string]any) (objects []client.Object, err error) {
-	files, err := r.render(archive, release, values)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		parsed, err := parse(files[name])
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		objects = append(objects, parsed...)
-	}
-	return objects, nil
-}
-
-// render returns what the templates have become, and the files of the folder crds, by their names.
-func (r *Renderer) render(archive *Archive, release Release, values map[string]any) (map[string]string, error) {
 	fresh, err := unshared(archive.Chart)
 	if err != nil {
 		return nil, err
 	}
 	if wanted := fresh.Metadata.KubeVersion; wanted != "" && !chartutil.IsCompatibleRange(wanted, r.capabilities.KubeVersion.Version) {
-		return nil, &ValuesError{Chart: fresh.Name(), Err: fmt.Errorf("it needs Kubernetes %s, not %s", wanted, r.capabilities.KubeVersion.Version)}
+		return nil, &ValuesError{fmt.Errorf("chart %s refuses the values: it needs Kubernetes %s, not %s", fresh.Name(), wanted, r.capabilities.KubeVersion.Version)}
 	}
 	if err := chartutil.ProcessDependenciesWithMerge(fresh, values); err != nil {
 		return nil, fmt.Errorf("resolving its dependencies: %w", err)
@@ -176,7 +147,7 @@ func (r *Renderer) render(archive *Archive, release Release, values map[string]a
 	options := chartutil.ReleaseOptions{Name: release.Name, Namespace: release.Namespace, IsInstall: true, Revision: 1}
 	coalesced, err := chartutil.ToRenderValues(fresh, values, options, r.capabilities)
 	if err != nil {
-		return nil, &ValuesError{Chart: fresh.Name(), Err: err}
+		return nil, &ValuesError{fmt.Errorf("chart %s refuses the values: %w", fresh.Name(), err)}
 	}
 
 	// The zero Engine has no client and does not resolve names.
@@ -192,7 +163,14 @@ func (r *Renderer) render(archive *Archive, release Release, values map[string]a
 	for _, crd := range fresh.CRDObjects() {
 		rendered[crd.Filename] = string(crd.File.Data)
 	}
-	return rendered, nil
+	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		parsed, err := parse(rendered[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		objects = append(objects, parsed...)
+	}
+	return objects, nil
 }
 
 // unshared returns a copy of a chart. Helm removes disabled subcharts from the chart it renders, and merges values into

@@ -130,18 +130,5 @@ func ConfigurationProblem(err error) error {
 	return v1beta1helper.NewErrorWithCodes(err, gardencorev1beta1.ErrorConfigurationProblem)
 }
 
-// ConflictError tells that a record can't be served because of another one.
-type ConflictError struct {
-	// Record is the one that is not served.
-	Record Record
-	// Other is the one that stands against it, as far as the holder of Record may know: the DNSRecord of the same holder, or
-	// just whose it is.
-	Other string
-	// Reason says why both can't be.
-	Reason string
-}
-
-// Error implements error.
-func (e *ConflictError) Error() string {
-	return e.Record.Type + " record " + e.Record.Name + " is not served because of " + e.Other + ": " + e.Reason
-}
+// ConflictError tells that a record can't be served because of another one: which, as far as its holder may know, and why.
+type ConflictError struct{ error }

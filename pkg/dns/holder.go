@@ -29,26 +29,12 @@ func (r Record) Holder() Holder {
 
 // Rank orders the classes: whoever has the higher rank has a name, whoever came first.
 func (h Holder) Rank() int {
-	switch h.Class {
-	case extensionsv1alpha1.ExtensionClassGarden:
-		return 2
-	case extensionsv1alpha1.ExtensionClassSeed:
-		return 1
-	default:
-		return 0
-	}
+	return max(slices.Index([]extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassGarden}, h.Class), 0)
 }
 
 // String says whose a name is to those who hold others: which shoot it is concerns nobody else.
 func (h Holder) String() string {
-	switch h.Rank() {
-	case 2:
-		return "the garden"
-	case 1:
-		return "a seed"
-	default:
-		return "another shoot"
-	}
+	return [...]string{"another shoot", "a seed", "the garden"}[h.Rank()]
 }
 
 // classOf returns the class on whose behalf a DNSRecord is there. gardenlet makes the one for the Ingress domain of the
@@ -67,7 +53,7 @@ func (r Record) Conflict(other Holder, owner types.NamespacedName, reason string
 	if other == r.Holder() {
 		whose = "DNSRecord " + owner.String()
 	}
-	return ConfigurationProblem(&ConflictError{Record: r, Other: whose, Reason: reason})
+	return ConfigurationProblem(&ConflictError{fmt.Errorf("%s record %s is not served because of %s: %s", r.Type, r.Name, whose, reason)})
 }
 
 // WildcardsAbove returns the wildcards that cover a name, other than the name itself, from the top of the tree downwards.

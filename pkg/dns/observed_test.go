@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
@@ -27,7 +28,7 @@ func (a answering) Remove(context.Context, dns.Request) error { return a.err }
 func TestOperationsAreMeasuredByTheirResult(t *testing.T) {
 	for result, err := range map[string]error{
 		"success":  nil,
-		"conflict": fmt.Errorf("applying: %w", &dns.ConflictError{Reason: "older"}),
+		"conflict": fmt.Errorf("applying: %w", dns.Record{}.Conflict(dns.Holder{}, types.NamespacedName{}, "older")),
 		"mistake":  dns.ConfigurationProblem(errors.New("no such zone")),
 		"error":    errors.New("no answer"),
 	} {

@@ -6,7 +6,9 @@ package dns
 
 import (
 	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	miekgdns "github.com/miekg/dns"
@@ -70,22 +72,14 @@ func chunks(text string) []string {
 	return out
 }
 
-func unescape(text string) string {
-	var out strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' || i+1 == len(text) {
-			out.WriteByte(text[i])
-			continue
-		}
-		i++
-		if i+2 < len(text) && isDigit(text[i]) && isDigit(text[i+1]) && isDigit(text[i+2]) {
-			out.WriteByte((text[i]-'0')*100 + (text[i+1]-'0')*10 + text[i+2] - '0')
-			i += 2
-			continue
-		}
-		out.WriteByte(text[i])
-	}
-	return out.String()
-}
+// escaped is what the DNS library has in place of a byte: \DDD, or a backslash before it.
+var escaped = regexp.MustCompile(`(?s)\\(\d{3}|.)`)
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+func unescape(text string) string {
+	return escaped.ReplaceAllStringFunc(text, func(sequence string) string {
+		if code, err := strconv.Atoi(sequence[1:]); err == nil && len(sequence) == 4 {
+			return string([]byte{byte(code)}) // #nosec G115 -- as the library does it
+		}
+		return sequence[1:]
+	})
+}

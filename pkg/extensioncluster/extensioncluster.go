@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
@@ -54,27 +55,14 @@ func (c *Cluster) Decoded() *extensionscontroller.Cluster {
 }
 
 // Shoot returns the shoot, or nil.
-func (c *Cluster) Shoot() *gardencorev1beta1.Shoot {
-	if c == nil {
-		return nil
-	}
-	return c.decoded.Shoot
-}
+func (c *Cluster) Shoot() *gardencorev1beta1.Shoot { return ptr.Deref(c, Cluster{}).decoded.Shoot }
 
 // Seed returns the seed, or nil.
-func (c *Cluster) Seed() *gardencorev1beta1.Seed {
-	if c == nil {
-		return nil
-	}
-	return c.decoded.Seed
-}
+func (c *Cluster) Seed() *gardencorev1beta1.Seed { return ptr.Deref(c, Cluster{}).decoded.Seed }
 
 // CloudProfile returns the cloud profile, or nil.
 func (c *Cluster) CloudProfile() *gardencorev1beta1.CloudProfile {
-	if c == nil {
-		return nil
-	}
-	return c.decoded.CloudProfile
+	return ptr.Deref(c, Cluster{}).decoded.CloudProfile
 }
 
 // IsHibernated reports whether the shoot is to be hibernated; false without a shoot.

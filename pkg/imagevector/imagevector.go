@@ -18,27 +18,15 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
-// The names of the images.
-const (
-	// CoreDNS serves the records.
-	CoreDNS = "coredns"
-	// LocalPathProvisioner makes the volumes of shoots.
-	LocalPathProvisioner = "local-path-provisioner"
-	// CloudController serves the load balancers of shoots.
-	CloudController = "cloud-controller"
-	// MachineController makes the machines of shoots.
-	MachineController = "machine-controller"
-)
-
 // Apply puts the images of the file that IMAGEVECTOR_OVERWRITE names in place of those in the configuration. Images that
 // the file does not name stay; images of others in it are left alone. Without the variable it does nothing. An error is one
 // of the file, which says what is wrong.
 func Apply(config *configv1alpha1.ExtensionConfiguration) error {
 	images := map[string]*string{
-		CoreDNS:              &config.DNS.CoreDNS.Image,
-		LocalPathProvisioner: &config.ControlPlane.LocalPathProvisioner.Image,
-		CloudController:      &config.ControlPlane.CloudController.Image,
-		MachineController:    &config.Machines.ControllerImage,
+		"coredns":                &config.DNS.CoreDNS.Image,
+		"local-path-provisioner": &config.ControlPlane.LocalPathProvisioner.Image,
+		"cloud-controller":       &config.ControlPlane.CloudController.Image,
+		"machine-controller":     &config.Machines.ControllerImage,
 	}
 	// What this instance does not deploy needs no image.
 	maps.DeleteFunc(images, func(_ string, ref *string) bool { return *ref == "" })

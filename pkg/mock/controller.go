@@ -70,8 +70,8 @@ type kind struct {
 	types []string
 	// inGarden reports whether there are objects of class garden. The garden runtime cluster does not know other kinds.
 	inGarden bool
-	// newObject returns an empty object.
-	newObject func() extensionsv1alpha1.Object
+	// object is an empty object.
+	object extensionsv1alpha1.Object
 	// apply is for reconcile and restore. Its changes of the object's status are written afterwards.
 	apply step
 	// remove is for both kinds of deletion.
@@ -87,35 +87,32 @@ type step func(ctx context.Context, r *kindReconciler, o *operation) error
 // kinds returns all kinds of extension objects.
 func kinds() []kind {
 	return []kind{
-		{name: extensionsv1alpha1.BackupBucketResource, newObject: newOf[extensionsv1alpha1.BackupBucket], inGarden: true},
+		{name: extensionsv1alpha1.BackupBucketResource, object: &extensionsv1alpha1.BackupBucket{}, inGarden: true},
 		{
-			name: extensionsv1alpha1.BackupEntryResource, newObject: newOf[extensionsv1alpha1.BackupEntry], inGarden: true,
+			name: extensionsv1alpha1.BackupEntryResource, object: &extensionsv1alpha1.BackupEntry{}, inGarden: true,
 			apply: on(applyBackupEntry), remove: on(removeBackupEntry),
 		},
-		{name: extensionsv1alpha1.BastionResource, newObject: newOf[extensionsv1alpha1.Bastion], apply: on(applyBastion)},
-		{name: extensionsv1alpha1.ContainerRuntimeResource, newObject: newOf[extensionsv1alpha1.ContainerRuntime]},
-		{name: extensionsv1alpha1.ControlPlaneResource, newObject: newOf[extensionsv1alpha1.ControlPlane]},
-		{name: extensionsv1alpha1.DNSRecordResource, newObject: newOf[extensionsv1alpha1.DNSRecord], inGarden: true, apply: on(applyDNSRecord)},
-		{name: extensionsv1alpha1.ExtensionResource, newObject: newOf[extensionsv1alpha1.Extension], inGarden: true},
-		{name: extensionsv1alpha1.InfrastructureResource, newObject: newOf[extensionsv1alpha1.Infrastructure], apply: on(applyInfrastructure)},
-		{name: extensionsv1alpha1.NetworkResource, newObject: newOf[extensionsv1alpha1.Network], apply: on(applyNetwork)},
+		{name: extensionsv1alpha1.BastionResource, object: &extensionsv1alpha1.Bastion{}, apply: on(applyBastion)},
+		{name: extensionsv1alpha1.ContainerRuntimeResource, object: &extensionsv1alpha1.ContainerRuntime{}},
+		{name: extensionsv1alpha1.ControlPlaneResource, object: &extensionsv1alpha1.ControlPlane{}},
+		{name: extensionsv1alpha1.DNSRecordResource, object: &extensionsv1alpha1.DNSRecord{}, inGarden: true, apply: on(applyDNSRecord)},
+		{name: extensionsv1alpha1.ExtensionResource, object: &extensionsv1alpha1.Extension{}, inGarden: true},
+		{name: extensionsv1alpha1.InfrastructureResource, object: &extensionsv1alpha1.Infrastructure{}, apply: on(applyInfrastructure)},
+		{name: extensionsv1alpha1.NetworkResource, object: &extensionsv1alpha1.Network{}, apply: on(applyNetwork)},
 		{
-			name: extensionsv1alpha1.OperatingSystemConfigResource, newObject: newOf[extensionsv1alpha1.OperatingSystemConfig],
+			name: extensionsv1alpha1.OperatingSystemConfigResource, object: &extensionsv1alpha1.OperatingSystemConfig{},
 			types: []string{TypeOS}, apply: on(applyOperatingSystemConfig),
 		},
-		{name: extensionsv1alpha1.SelfHostedShootExposureResource, newObject: newOf[extensionsv1alpha1.SelfHostedShootExposure], apply: on(applyExposure)},
+		{name: extensionsv1alpha1.SelfHostedShootExposureResource, object: &extensionsv1alpha1.SelfHostedShootExposure{}, apply: on(applyExposure)},
 		{
-			name: extensionsv1alpha1.WorkerResource, newObject: newOf[extensionsv1alpha1.Worker],
+			name: extensionsv1alpha1.WorkerResource, object: &extensionsv1alpha1.Worker{},
 			apply: on(applyWorker), remove: on(removeWorker), migrate: on(migrateWorker),
 		},
 	}
 }
 
-func newOf[T any, P interface {
-	*T
-	extensionsv1alpha1.Object
-}]() extensionsv1alpha1.Object {
-	return P(new(T))
+func (k kind) newObject() extensionsv1alpha1.Object {
+	return k.object.DeepCopyObject().(extensionsv1alpha1.Object)
 }
 
 // on turns a function for one kind into a step.

@@ -60,16 +60,11 @@ func (w waiting) Unwrap() error { return w.error }
 
 // Later returns an error for an attempt that has done nothing as it is too early. Nothing is said about it: the status says
 // already what the object waits for. The annotation of a reconcile that was asked for is taken off.
-func Later(retryAfter time.Duration) error { return &later{retryAfter: retryAfter} }
-
-type later struct {
-	retryAfter time.Duration
+func Later(retryAfter time.Duration) error {
+	return &reconcilerutils.RequeueAfterError{Cause: errLater, RequeueAfter: retryAfter}
 }
 
-// Error implements error.
-func (l *later) Error() string {
-	return fmt.Sprintf("nothing to do before %s have passed", l.retryAfter)
-}
+var errLater = errors.New("it is too early")
 
 // NoCluster returns an error for an object in the namespace of a shoot whose Cluster does not have what it should have,
 // such as "a shoot". It is not the fault of a user, so it has no code.

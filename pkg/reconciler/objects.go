@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,6 +69,8 @@ const writtenMax = 1024
 type written struct {
 	operation  gardencorev1beta1.LastOperationType
 	generation int64
+	// begun is when this process made the first attempt.
+	begun time.Time
 	// objects has the version of each target. An Actuator may write several at a time.
 	objects sync.Map
 }
@@ -321,7 +324,7 @@ func (r *Reconciler[T]) writtenBy(op *Operation[T]) *written {
 			return last
 		}
 	}
-	now := &written{operation: op.Type, generation: op.Object.GetGeneration()}
+	now := &written{operation: op.Type, generation: op.Object.GetGeneration(), begun: r.Clock.Now()}
 	r.written.Add(uid, now)
 	return now
 }

@@ -43,17 +43,14 @@ type outcome struct {
 
 // conclude says on the object what has become of an attempt. The error is one of these writes.
 func (r *Reconciler[T]) conclude(ctx context.Context, op *Operation[T], err error) (outcome, error) {
-	var (
-		early *later
-		retry *reconcilerutils.RequeueAfterError
-	)
+	var retry *reconcilerutils.RequeueAfterError
 	switch {
 	case err == nil:
 		return outcome{}, r.succeed(ctx, op)
-	case errors.As(err, &early):
-		return outcome{retryAfter: early.retryAfter}, r.dropOperation(ctx, op)
 	case !errors.As(err, &retry):
 		return outcome{err: err}, r.fail(ctx, op, err, err)
+	case errors.Is(retry.Cause, errLater):
+		return outcome{retryAfter: retry.RequeueAfter}, r.dropOperation(ctx, op)
 	case IsWaiting(retry):
 		return r.wait(ctx, op, retry)
 	}
@@ -133,8 +130,8 @@ func (r *Reconciler[T]) wait(ctx context.Context, op *Operation[T], err *reconci
 	}
 	r.Reported(op, err)
 	retryAfter := err.RequeueAfter
-	if begin := op.begin(); r.AsksUsers && !begin.IsZero() {
-		retryAfter = max(retryAfter, min(r.Clock.Since(begin)/4, RetryMistake))
+	if r.AsksUsers {
+		retryAfter = max(retryAfter, min(r.Clock.Since(op.written.begun)/4, RetryMistake))
 	}
 	return outcome{retryAfter: retryAfter}, r.dropOperation(ctx, op)
 }

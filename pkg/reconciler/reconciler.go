@@ -126,7 +126,7 @@ type Options[T extensionsv1alpha1.Object] struct {
 	// has failed, and outlives it.
 	WithoutClusters bool
 	// AsksUsers says that the Actuator asks API servers that users have named. So that slow ones leave room for the objects of others, an
-	// attempt ends after 20 seconds, and the pauses between attempts grow with the time that an operation takes.
+	// attempt ends after 20 seconds, and the pauses between attempts grow with the time since this process began the operation.
 	AsksUsers bool
 	// Actuator does the work.
 	Actuator Actuator[T]

@@ -280,11 +280,31 @@ func TestAnActuatorThatAsksUsersLeavesRoomForOthers(t *testing.T) {
 		return Waiting(errors.New("namespace a is being deleted"), 2*time.Second)
 	}
 	e.annotate(infra, "reconcile")
-	e.Expect(e.reconcile(infra)).To(Equal(2 * time.Second))
+	r := New(e.opts)
+	attempt := func() time.Duration {
+		result, err := r.Reconcile(e.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(infra)})
+		e.Expect(err).NotTo(HaveOccurred())
+		return result.RequeueAfter
+	}
+	e.Expect(attempt()).To(Equal(2 * time.Second))
 	e.pass(time.Minute)
-	e.Expect(e.reconcile(infra)).To(And(BeNumerically(">=", 15*time.Second), BeNumerically("<", 16*time.Second)))
+	e.Expect(attempt()).To(And(BeNumerically(">=", 15*time.Second), BeNumerically("<", 16*time.Second)))
 	e.pass(24 * time.Hour)
-	e.Expect(e.reconcile(infra)).To(Equal(10 * time.Minute))
+	e.Expect(attempt()).To(Equal(10 * time.Minute))
+}
+
+func TestAPauseIsNotLongBecauseTheRequestIsOld(t *testing.T) {
+	infra := newInfrastructure()
+	e := newEnv(t, newCluster(nil), infra)
+	e.opts.AsksUsers = true
+	e.annotate(infra, "reconcile")
+	e.reconcile(infra)
+	e.pass(24 * time.Hour)
+	e.opts.IsAmiss = func(context.Context, infrastructureType) bool { return true }
+	e.do = func(context.Context, *Operation[infrastructureType]) error {
+		return Waiting(errors.New("its pod starts"), 2*time.Second)
+	}
+	e.Expect(e.reconcile(infra)).To(Equal(2 * time.Second))
 }
 
 func TestAnyOtherErrorIsTriedAgainByTheQueue(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -147,11 +146,7 @@ func (r *Reconciler[T]) inNamespace(ctx context.Context, namespace string, wante
 
 // list returns the objects of ours.
 func (r *Reconciler[T]) list(ctx context.Context, opts ...client.ListOption) (out []T, err error) {
-	gvk, err := apiutil.GVKForObject(r.NewObject(), r.Client.Scheme())
-	if err != nil {
-		return nil, err
-	}
-	list, err := r.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	list, err := r.Client.Scheme().New(extensionsv1alpha1.SchemeGroupVersion.WithKind(r.kind + "List"))
 	if err != nil {
 		return nil, fmt.Errorf("listing %ss: %w", r.kind, err)
 	}

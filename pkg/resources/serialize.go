@@ -144,11 +144,9 @@ func (c *compressor) compress(data []byte) ([]byte, error) {
 	)
 
 	writer.Reset(&out)
-	if _, err := writer.Write(data); err != nil {
+	_, err := writer.Write(data)
+	if err = errors.Join(err, writer.Close()); err != nil {
 		// A writer with an error is not put back.
-		return nil, fmt.Errorf("compressing %d bytes: %w", len(data), err)
-	}
-	if err := writer.Close(); err != nil {
 		return nil, fmt.Errorf("compressing %d bytes: %w", len(data), err)
 	}
 

@@ -193,9 +193,7 @@ func (w *Writer) write(ctx context.Context, want *plan, current *resourcesv1alph
 
 	mr := current.DeepCopy()
 	if !isThere {
-		if err := want.mutate(mr); err != nil {
-			return err
-		}
+		want.mutate(mr)
 		err = w.client.Create(ctx, mr)
 	}
 	if isThere || apierrors.IsAlreadyExists(err) {
@@ -216,9 +214,7 @@ func (w *Writer) write(ctx context.Context, want *plan, current *resourcesv1alph
 func (w *Writer) patch(ctx context.Context, want *plan, from *resourcesv1alpha1.ManagedResource) (*resourcesv1alpha1.ManagedResource, error) {
 	for range 2 {
 		to := from.DeepCopy()
-		if err := want.mutate(to); err != nil {
-			return nil, err
-		}
+		want.mutate(to)
 		if err := w.client.Patch(ctx, to, client.MergeFrom(from)); err != nil {
 			return nil, err
 		}
@@ -327,11 +323,9 @@ func (w *Writer) remember(mr *resourcesv1alpha1.ManagedResource) {
 }
 
 func (w *Writer) recall(key client.ObjectKey) (remembered, bool) {
-	value, ok := w.remembered.Get(key)
-	if !ok {
-		return remembered{}, false
-	}
-	return value.(remembered), true
+	value, known := w.remembered.Get(key)
+	last, _ := value.(remembered)
+	return last, known
 }
 
 // forget is called before a write, so that one whose outcome is not known makes the next Apply write.
@@ -362,7 +356,7 @@ func (w *Writer) plan(mr ManagedResource) (*plan, error) {
 }
 
 // mutate makes mr what is wanted and leaves alone what this package does not know of.
-func (p *plan) mutate(mr *resourcesv1alpha1.ManagedResource) error {
+func (p *plan) mutate(mr *resourcesv1alpha1.ManagedResource) {
 	for key, value := range p.Labels {
 		metav1.SetMetaDataLabel(&mr.ObjectMeta, key, value)
 	}
@@ -378,16 +372,14 @@ func (p *plan) mutate(mr *resourcesv1alpha1.ManagedResource) error {
 	mr.Spec.InjectLabels = p.InjectedLabels
 	mr.Spec.KeepObjects = new(false)
 
-	// Replaces the references to former Secrets, which thereby become garbage.
-	if err := references.InjectAnnotations(mr); err != nil {
-		return fmt.Errorf("annotating the reference to secret %s: %w", p.secretName, err)
-	}
-	return nil
+	// Replaces the references to former Secrets, which thereby become garbage. It knows this kind, so it does not fail.
+	_ = references.InjectAnnotations(mr)
 }
 
 func (p *plan) isMetBy(mr *resourcesv1alpha1.ManagedResource) bool {
 	mutated := mr.DeepCopy()
-	return p.mutate(mutated) == nil && equality.Semantic.DeepEqual(mr, mutated)
+	p.mutate(mutated)
+	return equality.Semantic.DeepEqual(mr, mutated)
 }
 
 // ensureSecret creates the Secret unless it is there. Where it probably is, a look at its metadata saves the compression

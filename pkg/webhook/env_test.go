@@ -114,7 +114,6 @@ func newEnv(t *testing.T, webhooks ...*extensionswebhook.Webhook) *env {
 		CertificateNamespace: namespace,
 		Identity:             name + "-webhooks",
 		Resources:            resources.New(e.client),
-		Clock:                now,
 		Log:                  logr.Discard(),
 	}
 	e.restart()

@@ -16,7 +16,6 @@ package webhook
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +35,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/keymutex"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -44,7 +42,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -92,8 +89,6 @@ type Options struct {
 	CertificateNamespace, Identity string
 	// Resources writes the ManagedResources of shoots. Without it there are no webhooks for shoots.
 	Resources *resources.Writer
-	// Clock is the time. Default: the real one.
-	Clock clock.Clock
 	// Log is the logger.
 	Log logr.Logger
 }
@@ -153,9 +148,9 @@ func AddToManager(mgr manager.Manager, opts Options) (_ *ShootWebhooks, err erro
 	if _, err := secrets.AddEventHandler(registrar.store); err != nil {
 		return nil, err
 	}
-	watches := []source.Source{source.Kind[client.Object](certificates.GetCache(), &corev1.Secret{}, enqueue())}
+	watches := []source.Source{source.Kind[client.Object](certificates.GetCache(), &corev1.Secret{}, controllerutils.EnqueueAnonymously)}
 	for _, config := range registrar.configs.GetWebhookConfigs() {
-		watches = append(watches, source.Kind(target.GetCache(), config, enqueue()))
+		watches = append(watches, source.Kind(target.GetCache(), config, controllerutils.EnqueueAnonymously))
 	}
 	handler, err := newHandler(opts.Webhooks, opts.Log)
 	if err != nil {
@@ -228,7 +223,6 @@ func newRegistrar(target, certificates client.Client, opts Options) (*registrar,
 		client: target,
 		authority: &certificate.Authority{
 			Client:      certificates,
-			Clock:       cmp.Or[clock.Clock](opts.Clock, clock.RealClock{}),
 			Log:         opts.Log,
 			Identity:    opts.Identity,
 			Namespace:   opts.CertificateNamespace,
@@ -260,11 +254,6 @@ func (r *registrar) addToManager(mgr manager.Manager, watches ...source.Source) 
 		b.WatchesRawSource(watch)
 	}
 	return b.Complete(r)
-}
-
-// enqueue maps all events to the one request of the registrar.
-func enqueue() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 }
 
 // Reconcile implements reconcile.Reconciler.

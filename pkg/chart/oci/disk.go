@@ -22,7 +22,6 @@ import (
 	"sync"
 	"time"
 
-	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
@@ -44,11 +43,18 @@ type pulled struct {
 	archive *chart.Archive
 }
 
-// unpack loads the chart from its packed archive.
+// unpack loads the chart from its packed archive, which helm package made.
 func (p *pulled) unpack(packed []byte) error {
-	loaded, err := load(packed)
+	files, err := (&unpacker{}).unpack(packed, 0)
+	if err != nil {
+		return err
+	}
+	loaded, err := loader.LoadFiles(files)
+	if err != nil {
+		return problemf(ReasonNotAChart, "loading it: %w", err)
+	}
 	p.archive = &chart.Archive{Chart: loaded, Digest: p.Chart}
-	return err
+	return nil
 }
 
 // disk is a folder with one file for each configured chart. The modification time of a file is when a registry was last
@@ -162,19 +168,6 @@ const (
 	// maxNesting is how deep archives of subcharts may be nested.
 	maxNesting = 4
 )
-
-// load returns the chart in an archive that helm package made.
-func load(archive []byte) (*helmchart.Chart, error) {
-	files, err := (&unpacker{}).unpack(archive, 0)
-	if err != nil {
-		return nil, err
-	}
-	loaded, err := loader.LoadFiles(files)
-	if err != nil {
-		return nil, problemf(ReasonNotAChart, "loading it: %w", err)
-	}
-	return loaded, nil
-}
 
 // unpacker unpacks an archive and those of its subcharts. Helm's loader would allow 100 MiB for each of them.
 type unpacker struct {

@@ -14,8 +14,18 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 )
+
+// load returns the chart in an archive.
+func load(archive []byte) (*helmchart.Chart, error) {
+	p := &pulled{}
+	if err := p.unpack(archive); err != nil {
+		return nil, err
+	}
+	return p.archive.Chart, nil
+}
 
 const chartYAML = "apiVersion: v2\nname: app\nversion: 1.0.0\n"
 

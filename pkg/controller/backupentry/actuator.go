@@ -129,35 +129,24 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error { return 
 // same bucket: nothing has been copied then, be it that the migration was given up or that gardenlet found both buckets
 // to be the same. The folder goes with X.
 func (a *actuator) removeFolder(ctx context.Context, log logr.Logger, entry *extensionsv1alpha1.BackupEntry) error {
-	name := folderOf(entry)
+	name, bucket := folderOf(entry), entry.Spec.BucketName
 	if name != entry.Name {
-		inUse, err := a.isIn(ctx, name, entry.Spec.BucketName)
-		if err != nil {
-			return err
-		}
-		if inUse {
-			log.Info("Keeping the folder of the source entry as the entry itself is in the same bucket", "bucket", entry.Spec.BucketName, "entry", name)
+		other := &extensionsv1alpha1.BackupEntry{}
+		err := a.client.Get(ctx, client.ObjectKey{Name: name}, other)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("reading BackupEntry %s to see whether it is in bucket %s: %w", name, bucket, err)
+		case err == nil && other.Spec.BucketName == bucket:
+			log.Info("Keeping the folder of the source entry as the entry itself is in the same bucket", "bucket", bucket, "entry", name)
 			return nil
 		}
 	}
-
-	err := a.Store.RemoveEntry(entry.Spec.BucketName, name)
+	err := a.Store.RemoveEntry(bucket, name)
 	if errors.Is(err, backup.ErrBadName) {
 		log.Info("No entry can have this name, there is nothing to remove", "reason", err.Error())
 		return nil
 	}
 	return err
-}
-
-// isIn reports whether there is a BackupEntry of the name in the bucket.
-func (a *actuator) isIn(ctx context.Context, name, bucket string) (bool, error) {
-	entry := &extensionsv1alpha1.BackupEntry{}
-	if err := a.client.Get(ctx, client.ObjectKey{Name: name}, entry); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("reading BackupEntry %s to see whether it is in bucket %s: %w", name, bucket, err)
-	}
-	return entry.Spec.BucketName == bucket, nil
 }
 
 // folderOf returns the name of the entry's folder in its bucket.

@@ -24,6 +24,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,9 +171,7 @@ func owned() reconciler.ManagedResources {
 }
 
 func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.ControlPlane] {
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
+	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
 	if opts.secretConfigs == nil {
 		opts.secretConfigs = secretConfigs
 	}

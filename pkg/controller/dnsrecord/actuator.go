@@ -8,6 +8,7 @@
 package dnsrecord
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,11 +178,8 @@ func (a *actuator) apply(ctx context.Context, op *attempt) error {
 	if err := record.CheckReserved(a.reserved(op.Cluster.Seed())); err != nil {
 		return a.outcome(request, errors.Join(err, a.withdraw(ctx, op, request)))
 	}
-	if err := provider.Apply(ctx, request); err != nil {
+	if err := provider.Apply(ctx, request); err != nil || name == configv1alpha1.DNSProviderRFC2136 {
 		return a.outcome(request, err)
-	}
-	if name == configv1alpha1.DNSProviderRFC2136 {
-		return a.outcome(request, nil)
 	}
 	if err := a.removeWritten(ctx, request); err != nil {
 		return a.outcome(request, fmt.Errorf("the record is served by %s, but not removed from where it was before: %w", name, err))
@@ -234,6 +232,7 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 	}
 	request := a.request(op, record, config)
 
+	var errs []error
 	if name == configv1alpha1.DNSProviderRFC2136 {
 		isShared, err := a.shared(ctx, object)
 		if err != nil {
@@ -245,9 +244,7 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 		if len(request.Written) == 0 && (wasWritten || isShared(own)) {
 			return a.outcome(request, nil)
 		}
-	}
-	var errs []error
-	if name != configv1alpha1.DNSProviderRFC2136 {
+	} else {
 		errs = append(errs, a.removeWritten(ctx, request))
 	}
 	// An instance that has the provider no more has nothing there either.
@@ -287,14 +284,11 @@ func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
 // serving returns who has to serve a DNSRecord, or who last did if its providerConfig is invalid.
 func (a *actuator) serving(object *extensionsv1alpha1.DNSRecord) (configv1alpha1.DNSProvider, *localv1alpha1.DNSRecordConfig) {
 	name, config, err := dns.ProviderOf(object, a.DefaultProvider)
-	if err == nil {
-		return name, config
+	if err != nil {
+		name = cmp.Or(configv1alpha1.DNSProvider(localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus).Provider), a.DefaultProvider)
+		config = &localv1alpha1.DNSRecordConfig{}
 	}
-	config = &localv1alpha1.DNSRecordConfig{}
-	if last := localv1alpha1.DecodeDNSRecordStatus(object.Status.ProviderStatus).Provider; last != "" {
-		return configv1alpha1.DNSProvider(last), config
-	}
-	return a.DefaultProvider, config
+	return name, config
 }
 
 // shared returns whether another DNSRecord of the holder wants the same record on the same server, so that it isn't removed there with

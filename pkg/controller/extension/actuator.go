@@ -115,7 +115,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 			return err
 		}
 	}
-	if a.kind.waits && (a.kind.isInSeed() || !op.Cluster.IsHibernated()) {
+	if a.kind.waits && (a.kind.isInSeed || !op.Cluster.IsHibernated()) {
 		if err := a.waitUntilHealthy(ctx, a.kind.key(ex)); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (a *actuator) Migrate(ctx context.Context, op *attempt) error {
 
 // release deletes the ManagedResource, but keeps its objects unless they are in the seed.
 func (a *actuator) release(ctx context.Context, ex *extensionsv1alpha1.Extension) (bool, error) {
-	if a.kind.isInSeed() {
+	if a.kind.isInSeed {
 		return a.Resources.Delete(ctx, a.kind.key(ex))
 	}
 	return a.Resources.Orphan(ctx, a.kind.key(ex))

@@ -5,8 +5,6 @@
 package extension
 
 import (
-	"maps"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,58 +25,26 @@ type kind struct {
 	extensionType string
 	// classes are those of which there are Extensions of this type.
 	classes []extensionsv1alpha1.ExtensionClass
-	// resourceClass is the class of the ManagedResource: empty for the GRM that is responsible for the namespace of the
-	// Extension. In a shoot's namespace that one applies to the shoot's cluster, and in the namespace garden it is the
-	// virtual garden's. The other one there, for the seed or the garden runtime cluster, has the class seed.
-	resourceClass string
-	// injectedLabels are put on all objects.
-	injectedLabels map[string]string
+	// isInSeed tells that the object is beside the Extension, for the GRM of class seed, and goes with it, even if that only moves
+	// to another seed: there it gets its own. Else it is in kube-system of a shoot or the virtual garden, for the GRM that is
+	// responsible for the namespace, and moves along with the shoot.
+	isInSeed bool
 	// waits tells that an Extension has not succeeded before GRM says that all objects are healthy. In the cluster of a
 	// hibernated shoot nothing runs, so nothing is waited for.
 	waits bool
 	// hasLeftovers tells that a shoot may ask for leftovers.
 	hasLeftovers bool
-	// objects are what is deployed for an Extension in this namespace.
-	objects func(namespace string) []client.Object
+	// object is what is deployed.
+	object func(namespace, name string) client.Object
 }
 
 func kinds() []kind {
-	inShoot := map[string]string{v1beta1constants.ShootNoCleanup: "true"}
+	const garden, seed, shoot = extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot
 	return []kind{
-		{
-			extensionType: TypeSeed,
-			classes:       []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot},
-			resourceClass: v1beta1constants.SeedResourceManagerClass,
-			waits:         true,
-			objects: func(namespace string) []client.Object {
-				return []client.Object{serviceAccount(namespace, TypeSeed)}
-			},
-		},
-		{
-			extensionType:  TypeShoot,
-			classes:        []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassGarden, extensionsv1alpha1.ExtensionClassShoot},
-			injectedLabels: inShoot,
-			hasLeftovers:   true,
-			objects: func(string) []client.Object {
-				return []client.Object{serviceAccount(systemNamespace, TypeShoot)}
-			},
-		},
-		{
-			extensionType:  TypeShootAfterWorker,
-			classes:        []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassShoot},
-			injectedLabels: inShoot,
-			waits:          true,
-			objects: func(string) []client.Object {
-				return []client.Object{deployment(systemNamespace, TypeShootAfterWorker, pauseImage)}
-			},
-		},
+		{extensionType: TypeSeed, classes: []extensionsv1alpha1.ExtensionClass{seed, shoot}, isInSeed: true, waits: true, object: serviceAccount},
+		{extensionType: TypeShoot, classes: []extensionsv1alpha1.ExtensionClass{garden, shoot}, hasLeftovers: true, object: serviceAccount},
+		{extensionType: TypeShootAfterWorker, classes: []extensionsv1alpha1.ExtensionClass{shoot}, waits: true, object: deployment},
 	}
-}
-
-// isInSeed reports whether the objects are in the cluster of the Extension itself. They go with the Extension then, even if
-// that only moves to another seed: there it gets its own. What is in a shoot moves along with the shoot.
-func (k kind) isInSeed() bool {
-	return k.resourceClass == v1beta1constants.SeedResourceManagerClass
 }
 
 // key names the ManagedResource of an Extension.
@@ -87,13 +53,14 @@ func (k kind) key(ex *extensionsv1alpha1.Extension) client.ObjectKey {
 }
 
 func (k kind) managedResource(ex *extensionsv1alpha1.Extension) resources.ManagedResource {
-	return resources.ManagedResource{
-		Namespace:      ex.Namespace,
-		Name:           k.extensionType,
-		Class:          k.resourceClass,
-		InjectedLabels: maps.Clone(k.injectedLabels),
-		Objects:        k.objects(ex.Namespace),
+	mr, namespace := resources.ManagedResource{Namespace: ex.Namespace, Name: k.extensionType}, metav1.NamespaceSystem
+	if k.isInSeed {
+		namespace, mr.Class = ex.Namespace, v1beta1constants.SeedResourceManagerClass
+	} else {
+		mr.InjectedLabels = map[string]string{v1beta1constants.ShootNoCleanup: "true"}
 	}
+	mr.Objects = []client.Object{k.object(namespace, k.extensionType)}
+	return mr
 }
 
 // managedResources says by which ManagedResource an Extension of this kind is woken.
@@ -106,30 +73,19 @@ func (k kind) managedResources() reconciler.ManagedResources {
 	}
 }
 
-// systemNamespace is where objects in a shoot or the virtual garden are.
-const systemNamespace = metav1.NamespaceSystem
-
 // serviceAccount stands for what a real extension would deploy. It does nothing.
-func serviceAccount(namespace, name string) *corev1.ServiceAccount {
+func serviceAccount(namespace, name string) client.Object {
 	return &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      name,
-			Namespace: namespace,
-			Labels:    nameLabel(name),
-		},
+		ObjectMeta:                   metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: nameLabel(name)},
 		AutomountServiceAccountToken: new(bool),
 	}
 }
 
 // deployment stands for what a real extension would run on the nodes of a shoot. Its pod does nothing but run. It is of
 // use by showing that the nodes of the shoot run pods: so it asks for next to nothing, and fits on any of them.
-func deployment(namespace, name, image string) *appsv1.Deployment {
+func deployment(namespace, name string) client.Object {
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      name,
-			Namespace: namespace,
-			Labels:    nameLabel(name),
-		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: nameLabel(name)},
 		Spec: appsv1.DeploymentSpec{
 			Replicas:             new(int32(1)),
 			RevisionHistoryLimit: new(int32(1)),
@@ -148,7 +104,7 @@ func deployment(namespace, name, image string) *appsv1.Deployment {
 					},
 					Containers: []corev1.Container{{
 						Name:            "pause",
-						Image:           image,
+						Image:           pauseImage,
 						ImagePullPolicy: corev1.PullIfNotPresent,
 						Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 							corev1.ResourceCPU:    resource.MustParse("1m"),

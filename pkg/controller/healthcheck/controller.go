@@ -121,12 +121,8 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	if opts.Classes, ok = opts.Classes.Only(extensionsv1alpha1.ExtensionClassShoot); !ok {
 		return nil
 	}
-	if opts.Controller.ReconciliationTimeout == 0 {
-		opts.Controller.ReconciliationTimeout = reconciliationTimeout
-	}
-	if opts.ShootClusters == nil {
-		opts.ShootClusters = reconciler.NewClusters(mgr.GetClient())
-	}
+	opts.Controller.ReconciliationTimeout = cmp.Or(opts.Controller.ReconciliationTimeout, reconciliationTimeout)
+	opts.ShootClusters = cmp.Or(opts.ShootClusters, reconciler.NewClusters(mgr.GetClient()))
 
 	for _, kind := range kinds(mgr.GetCache(), opts.WithoutShootWebhooks) {
 		if opts.WithoutWorkers && kind.name == "worker" {
@@ -299,7 +295,7 @@ func (c *checker) write(ctx context.Context, obj extensionsv1alpha1.Object, resu
 	old := obj.GetExtensionStatus().GetConditions()
 	conditions := v1beta1helper.RemoveConditions(old, c.obsolete)
 	for i, check := range c.checks {
-		condition, due := newCondition(c.clock, check.condition, v1beta1helper.GetCondition(old, check.condition), results[i])
+		condition, due := newCondition(c.clock, cmp.Or(v1beta1helper.GetCondition(old, check.condition), &gardencorev1beta1.Condition{Type: check.condition}), results[i])
 		conditions = v1beta1helper.MergeConditions(conditions, condition)
 		if due > 0 {
 			// Times in conditions have no fractions of a second.
@@ -442,10 +438,7 @@ func isRollingOut(deployment *appsv1.Deployment) bool {
 
 // newCondition returns the condition for a result, and the delay until it changes without an event; 0 for never. As in the
 // library, False does not become Progressing, and Progressing becomes False after the threshold.
-func newCondition(c clock.Clock, conditionType gardencorev1beta1.ConditionType, old *gardencorev1beta1.Condition, result library.SingleCheckResult) (gardencorev1beta1.Condition, time.Duration) {
-	if old == nil {
-		old = &gardencorev1beta1.Condition{Type: conditionType}
-	}
+func newCondition(c clock.Clock, old *gardencorev1beta1.Condition, result library.SingleCheckResult) (gardencorev1beta1.Condition, time.Duration) {
 	var due time.Duration
 	if result.Status == gardencorev1beta1.ConditionProgressing {
 		due = *result.ProgressingThreshold

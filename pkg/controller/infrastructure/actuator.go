@@ -19,11 +19,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/gardener/gardener/extensions/pkg/controller/infrastructure"
+	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
@@ -83,12 +86,14 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 func newReconciler(mgr manager.Manager, opts Options, ranges ranges) *reconciler.Reconciler[*extensionsv1alpha1.Infrastructure] {
+	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), ranges: ranges}
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Infrastructure]{
 		Shared:    opts.Shared,
 		Client:    mgr.GetClient(),
 		Finalizer: infrastructure.FinalizerName,
 		AsksUsers: true,
-		Actuator:  &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader(), ranges: ranges},
+		Actuator:  actuator,
+		Check:     actuator.check,
 	})
 }
 
@@ -104,6 +109,16 @@ type actuator struct {
 }
 
 var _ reconciler.Actuator[*extensionsv1alpha1.Infrastructure] = (*actuator)(nil)
+
+// check refuses an Infrastructure whose machines are in a cluster that is not known, before it gets a finalizer: there is
+// nothing to delete then.
+func (a *actuator) check(ctx context.Context, op *attempt) error {
+	if controllerutil.ContainsFinalizer(op.Object, infrastructure.FinalizerName) {
+		return nil
+	}
+	_, err := a.placeOf(ctx, op.Object)
+	return err
+}
 
 // Reconcile applies all that machines need, and says in the status what that is.
 func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
@@ -183,12 +198,14 @@ func (a *actuator) Delete(ctx context.Context, op *attempt) error {
 	return a.deletePolicies(ctx, op)
 }
 
-// ForceDelete asks for the deletion of everything, waits for nothing and never fails: the credentials or the cluster that
-// they are for may be gone. What cannot be deleted is left there, and logged.
+// ForceDelete asks for the deletion of everything and waits for nothing. The credentials or the cluster that they are for may
+// be gone: what cannot be deleted is left there, and logged.
 func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error {
 	at, err := a.placeOf(ctx, op.Object)
+	if err != nil && len(v1beta1helper.ExtractErrorCodes(reconcilerutils.ReconcileErrCauseOrErr(err))) == 0 {
+		return err // The seed does not answer now.
+	}
 	if err != nil {
-		// The seed is still in reach.
 		at = a.inSeed(op.Object)
 	}
 	// The other cluster may use up the time of the attempt.

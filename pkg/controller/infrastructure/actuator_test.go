@@ -135,6 +135,7 @@ func TestAnotherClusterDoesNotSayHowOftenItIsAsked(t *testing.T) {
 		},
 	})
 	e.delete()
+	e.mustReconcile()
 	e.clock.SetTime(e.clock.Now().Add(time.Hour))
 	for range 2 {
 		g.Expect(e.mustReconcile()).To(Equal(reconcile.Result{RequeueAfter: reconciler.RetryMistake}), "the longer it takes, the longer is the pause")
@@ -406,6 +407,36 @@ func TestADeletionWithoutCredentialsWaitsForThemUnlessItIsForced(t *testing.T) {
 	e.mustReconcile()
 	g.Expect(e.infrastructure()).To(BeNil())
 	g.Expect(e.policy(namespace, ControlPlanePolicy)).To(BeNil(), "the seed is in reach")
+}
+
+func TestWhatNeverCameToBeGoes(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, true, true)
+	e.clusters.err = v1beta1helper.NewErrorWithCodes(errors.New("the Secret is missing"), gardencorev1beta1.ErrorConfigurationProblem)
+	e.mustReconcile()
+	g.Expect(e.infrastructure().Finalizers).To(BeEmpty())
+	g.Expect(e.infrastructure().Status.LastError.Description).To(ContainSubstring("the Secret is missing"))
+	e.delete()
+	g.Expect(e.infrastructure()).To(BeNil())
+}
+
+func TestAForcedDeletionDoesNotTakeASeedThatIsSilentForOneWithoutCredentials(t *testing.T) {
+	g := NewWithT(t)
+	e := newEnvironment(t, true, true)
+	e.mustReconcile()
+	e.setShoot(func(s *gardencorev1beta1.Shoot) {
+		s.Annotations = map[string]string{"confirmation.gardener.cloud/force-deletion": "true"}
+	})
+	e.delete()
+	e.clusters.err = errors.New("no answer")
+	_, err := e.reconcile()
+	g.Expect(err).To(MatchError(ContainSubstring("no answer")))
+	g.Expect(e.infrastructure()).NotTo(BeNil())
+
+	e.clusters.err = nil
+	e.mustReconcile()
+	g.Expect(e.infrastructure()).To(BeNil())
+	g.Expect(e.other.has(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}})).To(BeFalse())
 }
 
 func TestAForcedDeletionWaitsForNothing(t *testing.T) {

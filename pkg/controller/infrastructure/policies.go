@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	"github.com/gardener/gardener/pkg/controller/networkpolicy"
@@ -71,10 +72,8 @@ func (r reach) refusal(nodes netip.Prefix) string {
 	if r.remote {
 		return ""
 	}
-	used := slices.Concat(r.loadBalancers, r.egress, r.resolvers)
-	if r.seed != nil {
-		used = slices.Concat(r.seed.nodes, r.seed.pods, r.seed.services, r.seed.blocked, used)
-	}
+	seed := ptr.Deref(r.seed, seedRanges{})
+	used := slices.Concat(seed.nodes, seed.pods, seed.services, seed.blocked, r.loadBalancers, r.egress, r.resolvers)
 	if i := slices.IndexFunc(used, nodes.Overlaps); i >= 0 {
 		return fmt.Sprintf("overlaps %s, which the seed uses for its nodes, pods, Services, load balancers or DNS servers, or which machines.egressCIDRs or "+
 			"the Seed's blockCIDRs have", used[i])
@@ -109,7 +108,7 @@ func (r reach) ingress() []networkingv1.NetworkPolicyIngressRule {
 	case !r.remote:
 		out = append(out, networkingv1.NetworkPolicyIngressRule{From: pods(controlPlane())})
 	case r.seed != nil:
-		if from := blocks(minimal(slices.Concat(r.seed.pods, r.seed.nodes))); len(from) > 0 {
+		if from := blocksExcept(minimal(slices.Concat(r.seed.pods, r.seed.nodes)), nil); len(from) > 0 {
 			out = append(out, networkingv1.NetworkPolicyIngressRule{From: from})
 		}
 	}
@@ -146,11 +145,8 @@ func (r reach) egressRules() []networkingv1.NetworkPolicyEgressRule {
 		}
 	}
 
-	var seed seedRanges
-	if r.seed != nil {
-		seed = *r.seed
-	}
-	to := append(blocksExcept(minimal(slices.Concat(seed.nodes, r.loadBalancers)), seed.blocked), blocks(r.egress)...)
+	seed := ptr.Deref(r.seed, seedRanges{})
+	to := append(blocksExcept(minimal(slices.Concat(seed.nodes, r.loadBalancers)), seed.blocked), blocksExcept(r.egress, nil)...)
 	if len(to) > 0 {
 		out = append(out, networkingv1.NetworkPolicyEgressRule{To: to})
 	}
@@ -244,10 +240,6 @@ func gateways() []networkingv1.NetworkPolicyPeer {
 
 func pods(selector metav1.LabelSelector) []networkingv1.NetworkPolicyPeer {
 	return []networkingv1.NetworkPolicyPeer{{PodSelector: &selector}}
-}
-
-func blocks(prefixes []netip.Prefix) []networkingv1.NetworkPolicyPeer {
-	return blocksExcept(prefixes, nil)
 }
 
 // blocksExcept leaves out what is wholly excepted. Exceptions from a block have to be part of it.

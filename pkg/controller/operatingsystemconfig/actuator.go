@@ -120,11 +120,7 @@ func (a *actuator) userData(ctx context.Context, osc *extensionsv1alpha1.Operati
 	if err != nil {
 		return nil, err
 	}
-	userData, err := render(defaultPlaces, osc.Spec.Files, contents, osc.Spec.Units)
-	if err != nil {
-		return nil, fmt.Errorf("rendering the user data of %s/%s: %w", osc.Namespace, osc.Name, err)
-	}
-	return userData, nil
+	return render(defaultPlaces, osc.Spec.Files, contents, osc.Spec.Units), nil
 }
 
 // extensionUnits are those that gardener-node-agent is to start in addition. The machine image starts them as well; one

@@ -32,6 +32,8 @@ import (
 //go:embed templates/provision.sh.tpl
 var provisionTemplate string
 
+var provision = template.Must(template.New("provision.sh").Funcs(template.FuncMap{"quote": quote}).Option("missingkey=error").Parse(provisionTemplate))
+
 const defaultMode = 0o644
 
 // places are the folders and files of a machine that the script uses on its own account.
@@ -105,12 +107,7 @@ func readContent(ctx context.Context, reader client.Reader, namespace string, co
 }
 
 // render makes the script of files, whose contents are given in the same order, and units.
-func render(places places, files []extensionsv1alpha1.File, contents [][]byte, units []extensionsv1alpha1.Unit) ([]byte, error) {
-	parsed, err := template.New("provision.sh").Funcs(template.FuncMap{"quote": quote}).Option("missingkey=error").Parse(provisionTemplate)
-	if err != nil {
-		return nil, err
-	}
-
+func render(places places, files []extensionsv1alpha1.File, contents [][]byte, units []extensionsv1alpha1.Unit) []byte {
 	var written []writtenFile
 	for i, file := range files {
 		written = append(written, writeFile(file.Path, ptr.Deref(file.Permissions, defaultMode), contents[i], ptr.Deref(file.Content.TransmitUnencoded, false)))
@@ -127,8 +124,8 @@ func render(places places, files []extensionsv1alpha1.File, contents [][]byte, u
 	}
 
 	var out bytes.Buffer
-	err = parsed.Execute(&out, map[string]any{"Places": places, "Files": written, "Units": activated(units)})
-	return out.Bytes(), err
+	_ = provision.Execute(&out, map[string]any{"Places": places, "Files": written, "Units": activated(units)}) // It can't fail.
+	return out.Bytes()
 }
 
 // writeFile has a file in base64, but in the clear if it is asked for: machine-controller-manager puts the bootstrap token

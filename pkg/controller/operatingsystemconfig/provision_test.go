@@ -68,9 +68,7 @@ func mustRender(t *testing.T, places places, files []extensionsv1alpha1.File, un
 	g := NewWithT(t)
 	contents, err := readContents(t.Context(), nil, "", files)
 	g.Expect(err).NotTo(HaveOccurred())
-	script, err := render(places, files, contents, units)
-	g.Expect(err).NotTo(HaveOccurred())
-	return script
+	return render(places, files, contents, units)
 }
 
 func TestUserDataIsAsInTheGoldenFile(t *testing.T) {

@@ -5,6 +5,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -170,11 +171,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 
 	switch {
-	case r.isBehind(service):
-		// The event of what was written is yet to come.
-		return reconcile.Result{}, nil
-	case service.DeletionTimestamp != nil:
-		// Its address serves until it is gone.
+	case r.isBehind(service), service.DeletionTimestamp != nil:
+		// The event of what was written is yet to come. Or its address serves until it is gone.
 		return reconcile.Result{}, nil
 	case !loadbalancer.IsOurs(service):
 		r.wake(r.allocator.Observe(service))
@@ -318,11 +316,9 @@ func (r *reconciler) remember(service *corev1.Service) {
 
 // isBehind reports whether a Service from the cache is older than what was written.
 func (r *reconciler) isBehind(service *corev1.Service) bool {
-	written, ok := r.written.Get(client.ObjectKeyFromObject(service))
-	if !ok {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(service.ResourceVersion, written.(string))
+	value, _ := r.written.Get(client.ObjectKeyFromObject(service))
+	written, _ := value.(string) // Without one, the comparison is an error.
+	order, err := resourceversion.CompareResourceVersion(service.ResourceVersion, written)
 	return err == nil && order < 0
 }
 
@@ -359,14 +355,10 @@ func (r *reconciler) list(ctx context.Context, serviceTypes ...corev1.ServiceTyp
 
 // join makes one problem of two.
 func join(a, b *loadbalancer.Problem) *loadbalancer.Problem {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	default:
-		return &loadbalancer.Problem{Reason: a.Reason, Message: a.Message + "; " + b.Message}
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
 	}
+	return &loadbalancer.Problem{Reason: a.Reason, Message: a.Message + "; " + b.Message}
 }
 
 // fixNodePorts sets the node ports that a well-known Service is to have, and returns the Service as it is after that.

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -40,6 +41,7 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
+	"github.com/gardener/gardener/pkg/utils"
 	"github.com/gardener/gardener/pkg/utils/flow"
 	gardenerutils "github.com/gardener/gardener/pkg/utils/gardener"
 	"github.com/gardener/gardener/pkg/utils/kubernetes"
@@ -122,9 +124,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 func newReconciler(mgr manager.Manager, opts Options) *reconciler.Reconciler[*extensionsv1alpha1.Worker] {
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
+	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
 	actuator := &actuator{Options: opts, client: mgr.GetClient(), reader: mgr.GetAPIReader()}
 	return reconciler.New(reconciler.Options[*extensionsv1alpha1.Worker]{
 		Shared:    opts.Shared,
@@ -152,13 +152,10 @@ func awaited() predicate.Predicate {
 func aspect(obj client.Object) any {
 	switch o := obj.(type) {
 	case *machinev1alpha1.MachineDeployment:
-		status := o.Status.DeepCopy()
-		for i := range status.Conditions {
-			// The times of conditions change without end.
-			c := status.Conditions[i]
-			status.Conditions[i] = machinev1alpha1.MachineDeploymentCondition{Type: c.Type, Status: c.Status, Message: c.Message}
-		}
-		return *status
+		// Conditions count by what is made of them: their times change without end.
+		status := o.Status
+		status.Conditions = nil
+		return []any{status, health.CheckMachineDeployment(o)}
 	case *machinev1alpha1.MachineSet:
 		return []any{o.Spec.Template.Spec.Class.Name, o.Status.Replicas}
 	case *machinev1alpha1.Machine:
@@ -337,9 +334,7 @@ func (a *actuator) deployClasses(ctx context.Context, op *operation, machines []
 func (a *actuator) deploySecret(ctx context.Context, op *operation, desired *corev1.Secret, isThere bool) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: desired.Namespace, Name: desired.Name}}
 	return op.Ensure(ctx, reconciler.Target{Client: a.client, Live: a.client}, secret, isThere, func() error {
-		for name, value := range desired.Labels {
-			metav1.SetMetaDataLabel(&secret.ObjectMeta, name, value)
-		}
+		secret.Labels = utils.MergeStringMaps(secret.Labels, desired.Labels)
 		secret.Type, secret.Data = desired.Type, desired.Data
 		return nil
 	})
@@ -350,9 +345,7 @@ func (a *actuator) deployClass(ctx context.Context, desired *machinev1alpha1.Mac
 	return a.deploy(ctx, class, func() {
 		class.Provider, class.ProviderSpec, class.NodeTemplate = desired.Provider, desired.ProviderSpec, desired.NodeTemplate
 		class.SecretRef, class.CredentialsSecretRef = desired.SecretRef, desired.CredentialsSecretRef
-		for name, value := range desired.Labels {
-			metav1.SetMetaDataLabel(&class.ObjectMeta, name, value)
-		}
+		class.Labels = utils.MergeStringMaps(class.Labels, desired.Labels)
 	})
 }
 
@@ -642,10 +635,7 @@ func (a *actuator) scaleMachineControllerManager(ctx context.Context, namespace 
 // inPlaceHashes are those that the status has of pools that are updated in place and have been. Where people choose the machines
 // that may take longer than an operation; the Worker is woken for each machine.
 func inPlaceHashes(w *extensionsv1alpha1.Worker) map[string]string {
-	if w.Status.InPlaceUpdates == nil {
-		return nil
-	}
-	return w.Status.InPlaceUpdates.WorkerPoolToHashMap
+	return ptr.Deref(w.Status.InPlaceUpdates, extensionsv1alpha1.InPlaceUpdatesWorkerStatus{}).WorkerPoolToHashMap
 }
 
 // updatedInPlace returns the hashes of the pools that are updated in place, of those that have not been yet that of before. A

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	goruntime "runtime"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	extensionscontroller "github.com/gardener/gardener/extensions/pkg/controller"
 	"github.com/gardener/gardener/extensions/pkg/controller/worker"
@@ -93,11 +95,7 @@ func (o *Options) machinesOf(w *extensionsv1alpha1.Worker, cluster *extensionclu
 		if p.image, err = findImage(spec.MachineImage, machineType, config, profile.Spec.MachineCapabilities, used); err != nil {
 			return nil, p.problem("%w", err)
 		}
-		volumeSize := ""
-		if spec.Volume != nil {
-			volumeSize = spec.Volume.Size
-		}
-		p.capacity, p.gpu = machine.Capacity(machineType, volumeSize, o.GPUResourceName), machineType.GPU
+		p.capacity, p.gpu = machine.Capacity(machineType, ptr.Deref(spec.Volume, extensionsv1alpha1.Volume{}).Size, o.GPUResourceName), machineType.GPU
 		if err := o.setProviderSpec(p, w, infrastructure, cluster.Shoot().Namespace); err != nil {
 			return nil, err
 		}
@@ -237,10 +235,7 @@ func (p *pool) inZones(w *extensionsv1alpha1.Worker) ([]zoned, error) {
 
 func (p *pool) deployment(w *extensionsv1alpha1.Worker, zone string, index, zones int32) worker.MachineDeployment {
 	name := fmt.Sprintf("%s-%s-z%d", w.Namespace, p.Name, index+1)
-	preserve := int32(0)
-	if settings := p.MachineControllerManagerSettings; settings != nil && settings.AutoPreserveFailedMachineMax != nil {
-		preserve = worker.DistributeOverZones(index, *settings.AutoPreserveFailedMachineMax, zones)
-	}
+	settings := ptr.Deref(p.MachineControllerManagerSettings, gardencorev1beta1.MachineControllerManagerSettings{})
 	return worker.MachineDeployment{
 		Name:                         name,
 		PoolName:                     p.Name,
@@ -255,7 +250,7 @@ func (p *pool) deployment(w *extensionsv1alpha1.Worker, zone string, index, zone
 		Taints:                       p.Taints,
 		MachineConfiguration:         genericactuator.ReadMachineConfiguration(p.WorkerPool),
 		ClusterAutoscalerAnnotations: extensionsv1alpha1helper.GetMachineDeploymentClusterAutoscalerAnnotations(p.ClusterAutoscaler),
-		AutoPreserveFailedMachineMax: preserve,
+		AutoPreserveFailedMachineMax: worker.DistributeOverZones(index, ptr.Deref(settings.AutoPreserveFailedMachineMax, 0), zones),
 	}
 }
 
@@ -272,6 +267,10 @@ func (p *pool) labels(region, zone string) map[string]string {
 	}
 	if len(validation.IsValidLabelValue(p.MachineType)) == 0 {
 		labels[corev1.LabelInstanceTypeStable] = p.MachineType
+	}
+	if _, ok := labels[corev1.LabelArchStable]; ok && p.providerSpec.Namespace == "" {
+		// Gardener's default is amd64. Machines in the seed have its architecture, which is ours, and so says the kubelet.
+		labels[corev1.LabelArchStable] = goruntime.GOARCH
 	}
 	return labels
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +256,20 @@ func TestAMachineTypeIsALabelOfNodesIfItCanBeOne(t *testing.T) {
 	machines := in.mustRender(t)
 	g.Expect(machines[0].deployment.Labels).To(HaveKeyWithValue("node.kubernetes.io/instance-type", "small"))
 	g.Expect(machines[2].deployment.Labels).NotTo(HaveKey("node.kubernetes.io/instance-type"))
+}
+
+// TestTheArchitectureOfNodesIsThatOfTheSeed has Gardener say amd64, which is its default.
+func TestTheArchitectureOfNodesIsThatOfTheSeed(t *testing.T) {
+	const label = "kubernetes.io/arch"
+	g := NewWithT(t)
+	in := newInput(t)
+	g.Expect(in.mustRender(t)[0].deployment.Labels).NotTo(HaveKey(label))
+
+	in.worker.Spec.Pools[0].Labels = map[string]string{label: "other"}
+	g.Expect(in.mustRender(t)[0].deployment.Labels).To(HaveKeyWithValue(label, goruntime.GOARCH))
+
+	in.worker.Spec.InfrastructureProviderStatus = &runtime.RawExtension{Raw: []byte(`{"machineNamespace":"infra-shoot--local--foo"}`)}
+	g.Expect(in.mustRender(t)[0].deployment.Labels).To(HaveKeyWithValue(label, "other"), "another cluster may have another")
 }
 
 func TestAMistakeIsAConfigurationProblemThatNamesPoolAndRemedy(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,33 +83,19 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	}
 }
 
-// stripService leaves of a Service what makes it a gateway, and what the controller for Services of type LoadBalancer goes
-// by. What is left must not be written back as a whole: writers send patches of single fields.
+// stripService takes off a Service what is large and neither makes it a gateway nor concerns the controller for Services of type
+// LoadBalancer. What is left must not be written back as a whole: writers send patches of single fields.
 func stripService(object any) (any, error) {
 	service, ok := object.(*corev1.Service)
 	if !ok {
 		return object, nil
 	}
-	spec := service.Spec
-	var annotations map[string]string
+	stripped := *service
+	stripped.ManagedFields, stripped.Labels, stripped.Annotations, stripped.Spec.Selector = nil, nil, nil, nil
 	if instance, ok := service.Annotations[loadbalancer.AnnotationInstance]; ok {
-		annotations = map[string]string{loadbalancer.AnnotationInstance: instance}
+		stripped.Annotations = map[string]string{loadbalancer.AnnotationInstance: instance}
 	}
-	return &corev1.Service{
-		TypeMeta: service.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: service.Namespace, Name: service.Name, UID: service.UID, ResourceVersion: service.ResourceVersion,
-			Generation: service.Generation, CreationTimestamp: service.CreationTimestamp, DeletionTimestamp: service.DeletionTimestamp,
-			Annotations: annotations,
-		},
-		Spec: corev1.ServiceSpec{
-			Type: spec.Type, ClusterIPs: spec.ClusterIPs, IPFamilies: spec.IPFamilies, IPFamilyPolicy: spec.IPFamilyPolicy, Ports: spec.Ports,
-			LoadBalancerClass: spec.LoadBalancerClass, LoadBalancerIP: spec.LoadBalancerIP,
-			AllocateLoadBalancerNodePorts: spec.AllocateLoadBalancerNodePorts,
-			ExternalTrafficPolicy:         spec.ExternalTrafficPolicy, HealthCheckNodePort: spec.HealthCheckNodePort,
-		},
-		Status: service.Status,
-	}, nil
+	return &stripped, nil
 }
 
 // clusterIP is the address that CoreDNS' Service asks for; none if it is meant for another cluster.

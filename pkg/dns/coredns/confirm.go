@@ -150,17 +150,8 @@ func (p *Provider) expectations(record dns.Record) ([]expectation, error) {
 		isServed(in.name, in.entries[record.Name].zone, in.generation),
 		isAnswered(tcp, name, record.Type, record.Values),
 	}
-	if found, ok := p.gateways.find(p.desired.effective(record.Name)); ok {
-		for _, recordType := range []string{dns.TypeA, dns.TypeAAAA} {
-			addresses := found.ofType(recordType)
-			if len(addresses) > 0 && (record.Type == recordType || record.Type == dns.TypeCNAME) {
-				var values []string
-				if record.Type == recordType {
-					values = record.Values
-				}
-				expected = append(expected, isAnswered(udp, name, recordType, addresses, values...))
-			}
-		}
+	if found, ok := p.gateways.find(p.desired.effective(record.Name)); ok && record.Type != dns.TypeCNAME {
+		expected = append(expected, isAnswered(udp, name, record.Type, found.ofType(record.Type), record.Values...))
 	}
 	return expected, nil
 }

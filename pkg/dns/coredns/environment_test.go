@@ -180,6 +180,8 @@ type server struct {
 	failure error
 	wrong   string
 	behind  bool
+	// outside has those who ask be outside of clientNetworks: the rewrites are not for them.
+	outside bool
 }
 
 func (s *server) Exchange(ctx context.Context, network, _ string, query *miekgdns.Msg) (*miekgdns.Msg, error) {
@@ -218,7 +220,7 @@ func (s *server) Exchange(ctx context.Context, network, _ string, query *miekgdn
 
 func (s *server) answer(ctx context.Context, reply *miekgdns.Msg, data map[string]string, network, name string, rrtype uint16) {
 	for key, value := range data {
-		if fields := strings.Fields(value); network == udp && strings.HasSuffix(key, suffixOverride) && regexp.MustCompile(fields[4]).MatchString(name) {
+		if fields := strings.Fields(value); network == udp && !s.outside && strings.HasSuffix(key, suffixOverride) && regexp.MustCompile(fields[4]).MatchString(name) {
 			parts := strings.Split(fields[5], ".")
 			service := &corev1.Service{}
 			if err := s.cluster.Get(ctx, client.ObjectKey{Namespace: parts[1], Name: parts[0]}, service); err != nil {

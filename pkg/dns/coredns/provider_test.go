@@ -150,7 +150,7 @@ func TestRemoveLeavesWhatTheSameHolderHasOfTheSameName(t *testing.T) {
 	g.Expect(p.apply(ctx, second)).To(Succeed(), "the newest has the name")
 	var conflict *dns.ConflictError
 	g.Expect(errors.As(p.apply(ctx, first), &conflict)).To(BeTrue())
-	g.Expect(conflict.Other).To(Equal("DNSRecord garden/second"))
+	g.Expect(conflict).To(MatchError(ContainSubstring("because of DNSRecord garden/second:")))
 
 	g.Expect(p.remove(ctx, second.Owner)).To(Succeed())
 	g.Expect(p.cluster.data(g)).To(HaveKeyWithValue("local.gardener.cloud.zone", ContainSubstring("192.0.2.1")))
@@ -331,6 +331,19 @@ func TestAnAliasCannotTakeANameThatIsInUse(t *testing.T) {
 	g.Expect(p.apply(ctx, address)).To(Succeed())
 	g.Expect(p.remove(ctx, address.Owner)).To(Succeed())
 	g.Expect(p.apply(ctx, alias)).To(Succeed())
+}
+
+func TestAnAliasOfAGatewayIsServedToThoseOutsideOfTheNetworks(t *testing.T) {
+	g := NewWithT(t)
+	gateway := service("istio-ingress", "istio-ingressgateway", "", "10.4.0.10")
+	gateway.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.org"}}
+	c := newCluster(gateway)
+	p := newProvider(t, c, func(o *Options) { o.DNS.CoreDNS.ConfirmTimeout.Duration = 200 * time.Millisecond })
+	g.Eventually(p.started).Should(BeClosed())
+	c.tellServices(g)
+	p.server.outside = true
+	g.Expect(p.apply(ctx, record("api", "api.local.gardener.cloud", "CNAME", "lb.example.org"))).To(Succeed())
+	g.Expect(c.data(g)).To(HaveKeyWithValue("api.local.gardener.cloud.override", rewriteLine), "others get the gateway's")
 }
 
 func TestGatewaysThatComeChangeAndGo(t *testing.T) {

@@ -10,9 +10,7 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,6 +24,7 @@ import (
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
+	kubernetesutils "github.com/gardener/gardener/pkg/utils/kubernetes"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
@@ -80,6 +79,8 @@ func (s *Server) Deploy(ctx context.Context) error {
 		if err := s.deployShared(ctx, owner); err != nil {
 			return fmt.Errorf("deploying CoreDNS: %w", err)
 		}
+	} else if err := s.leave(ctx, owner); err != nil {
+		return fmt.Errorf("leaving CoreDNS to another instance: %w", err)
 	}
 	if err := s.Writer.Apply(ctx, resources.ManagedResource{
 		Namespace:       v1beta1constants.GardenNamespace,
@@ -91,6 +92,18 @@ func (s *Server) Deploy(ctx context.Context) error {
 		return fmt.Errorf("deploying the permissions in namespace %s: %w", s.DNS.CoreDNS.Namespace, err)
 	}
 	return nil
+}
+
+// leave lets another instance deploy what this one has deployed before. It stays an owner, so that CoreDNS does not go.
+func (s *Server) leave(ctx context.Context, owner metav1.OwnerReference) error {
+	current := &resourcesv1alpha1.ManagedResource{}
+	key := client.ObjectKey{Namespace: v1beta1constants.GardenNamespace, Name: ManagedResourceName}
+	if err := s.Client.Get(ctx, key, current); err != nil || current.Labels[LabelDeployedBy] != owner.Name {
+		return client.IgnoreNotFound(err)
+	}
+	before := current.DeepCopy()
+	delete(current.Labels, LabelDeployedBy)
+	return s.Client.Patch(ctx, current, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // deployShared deploys CoreDNS if no other instance does, and joins the owners otherwise.
@@ -107,12 +120,9 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 		return nil
 	}
 
-	owners, err := s.living(ctx, current.OwnerReferences)
-	if err != nil {
-		return err
-	}
+	// Kubernetes takes owners that are gone off, which is an event.
 	deployer := current.Labels[LabelDeployedBy]
-	if deployer != owner.Name && slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.Name == deployer }) {
+	if deployer != owner.Name && slices.ContainsFunc(current.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Name == deployer }) {
 		return s.join(ctx, current, owner)
 	}
 
@@ -125,7 +135,7 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 		Name:            key.Name,
 		Class:           classSeed,
 		Labels:          map[string]string{LabelDeployedBy: owner.Name},
-		OwnerReferences: withOwner(owners, owner),
+		OwnerReferences: kubernetesutils.MergeOwnerReferences(current.OwnerReferences, owner),
 		Objects:         objects,
 	})
 }
@@ -133,7 +143,7 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 // join adds this instance to the owners, so that CoreDNS outlives the instance that deployed it.
 func (s *Server) join(ctx context.Context, current *resourcesv1alpha1.ManagedResource, owner metav1.OwnerReference) error {
 	joined := current.DeepCopy()
-	joined.OwnerReferences = withOwner(current.OwnerReferences, owner)
+	joined.OwnerReferences = kubernetesutils.MergeOwnerReferences(joined.OwnerReferences, owner)
 	if len(joined.OwnerReferences) == len(current.OwnerReferences) {
 		return nil
 	}
@@ -143,30 +153,6 @@ func (s *Server) join(ctx context.Context, current *resourcesv1alpha1.ManagedRes
 	}
 	s.Log.Info("Using the CoreDNS of another instance", "deployedBy", current.Labels[LabelDeployedBy])
 	return nil
-}
-
-// living returns the owners that exist.
-func (s *Server) living(ctx context.Context, references []metav1.OwnerReference) ([]metav1.OwnerReference, error) {
-	var living []metav1.OwnerReference
-	for _, reference := range references {
-		namespace := &corev1.Namespace{}
-		err := s.Reader.Get(ctx, client.ObjectKey{Name: reference.Name}, namespace)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, fmt.Errorf("reading Namespace %s, which owns CoreDNS: %w", reference.Name, err)
-		case namespace.UID == reference.UID && namespace.DeletionTimestamp == nil:
-			living = append(living, reference)
-		}
-	}
-	return living, nil
-}
-
-func withOwner(owners []metav1.OwnerReference, owner metav1.OwnerReference) []metav1.OwnerReference {
-	if slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
-		return owners
-	}
-	return append(slices.Clone(owners), owner)
 }
 
 // permissions are what a Provider of this instance needs in CoreDNS' namespace. It finds its ConfigMaps by their label, which

@@ -123,9 +123,30 @@ func TestOneCoreDNSServesAllInstancesOfACluster(t *testing.T) {
 
 	// The one that deployed it goes: the other takes over.
 	g.Expect(c.Delete(ctx, namespace(gardenNamespace))).To(Succeed())
+	mr := shared(g, c)
+	mr.OwnerReferences = ownedBy(seedNamespace) // This is the garbage collector's.
+	g.Expect(c.Update(ctx, mr)).To(Succeed())
 	g.Expect(seed.Deploy(ctx)).To(Succeed())
 	g.Expect(shared(g, c)).To(And(
 		HaveField("OwnerReferences", ConsistOf(ownedBy(seedNamespace))),
+		HaveField("Labels", HaveKeyWithValue(LabelDeployedBy, seedNamespace)),
+	))
+	g.Expect(image(g, c)).To(Equal("coredns:2"))
+}
+
+func TestAnInstanceThatDeploysNoCoreDNSAnyMoreLeavesItToAnother(t *testing.T) {
+	g := NewWithT(t)
+	c := fake.NewClientBuilder().WithScheme(newScheme()).WithObjects(namespace(gardenNamespace), namespace(seedNamespace)).Build()
+	garden, seed := newServer(t, c, "garden", gardenNamespace, "coredns:1"), newServer(t, c, "seed", seedNamespace, "coredns:2")
+	g.Expect(garden.Deploy(ctx)).To(Succeed())
+	g.Expect(seed.Deploy(ctx)).To(Succeed())
+
+	*garden.DNS.CoreDNS.Deploy = false
+	g.Expect(garden.Deploy(ctx)).To(Succeed())
+	g.Expect(seed.Deploy(ctx)).To(Succeed())
+	g.Expect(garden.Deploy(ctx)).To(Succeed())
+	g.Expect(shared(g, c)).To(And(
+		HaveField("OwnerReferences", ConsistOf(ownedBy(gardenNamespace, seedNamespace))),
 		HaveField("Labels", HaveKeyWithValue(LabelDeployedBy, seedNamespace)),
 	))
 	g.Expect(image(g, c)).To(Equal("coredns:2"))

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nodeagentconfigv1alpha1 "github.com/gardener/gardener/pkg/apis/config/nodeagent/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils"
 )
 
 const (
@@ -92,7 +93,7 @@ func (s *shoot) syncNode(ctx context.Context, key item) error {
 	}
 	s.lock.Unlock()
 	switch {
-	case node == nil && g == nil, node != nil && node.DeletionTimestamp != nil:
+	case node == nil && g == nil, node != nil && (node.DeletionTimestamp != nil || node.Labels == nil): // See plan.
 		return nil
 	case node == nil && s.isOutdated(key, ""):
 		s.queue.AddAfter(key, seenAfter)
@@ -193,7 +194,7 @@ func (s *shoot) createNode(ctx context.Context, g *group, name string) error {
 // patch is for the version that was read, as it has all taints, and others set theirs.
 func (s *shoot) ensureMetadata(ctx context.Context, g *group, node *corev1.Node) error {
 	wanted := *node
-	wanted.Labels, wanted.Annotations, wanted.Spec.Taints = maps.Clone(node.Labels), maps.Clone(node.Annotations), slices.Clone(node.Spec.Taints)
+	wanted.Spec.Taints = slices.Clone(node.Spec.Taints)
 	s.setMetadata(g, &wanted)
 	if maps.Equal(node.Labels, wanted.Labels) && maps.Equal(node.Annotations, wanted.Annotations) && slices.Equal(node.Spec.Taints, wanted.Spec.Taints) {
 		return nil
@@ -210,12 +211,8 @@ func (s *shoot) ensureMetadata(ctx context.Context, g *group, node *corev1.Node)
 
 // setMetadata sets on a Node the labels, annotations and taints of its group.
 func (s *shoot) setMetadata(g *group, node *corev1.Node) {
-	for name, value := range g.labels {
-		metav1.SetMetaDataLabel(&node.ObjectMeta, name, value)
-	}
-	for name, value := range g.annotations {
-		metav1.SetMetaDataAnnotation(&node.ObjectMeta, name, value)
-	}
+	node.Labels = utils.MergeStringMaps(node.Labels, g.labels)
+	node.Annotations = utils.MergeStringMaps(node.Annotations, g.annotations)
 	if osc, ok, _ := s.oscs.GetStore().GetByKey(metav1.NamespaceSystem + "/" + g.oscSecret); ok && checksumOf(osc) != "" {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodeagentconfigv1alpha1.AnnotationKeyChecksumAppliedOperatingSystemConfig, checksumOf(osc))
 	}

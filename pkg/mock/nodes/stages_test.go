@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -248,6 +249,22 @@ func TestANodeThatIsAboutToBeReplacedKeepsItsStatus(t *testing.T) {
 	g.Expect(status.Capacity).To(Equal(node.Status.Capacity))
 	g.Expect(status.Addresses).To(Equal(node.Status.Addresses))
 	g.Expect(isAsWanted(&node.Status, &status)).To(BeTrue())
+}
+
+func TestANodeThatIsTooLargeIsLeftAlone(t *testing.T) {
+	g := NewWithT(t)
+	f := newTestFleet(t, nil)
+	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
+	t.Cleanup(s.stop)
+	groups, err := groupsFor(testWorker(1), testCluster())
+	g.Expect(err).NotTo(HaveOccurred())
+	node := existingNode(s, groups[0])
+	node.Annotations["large"] = strings.Repeat("x", cachedMax)
+	trimmed, err := s.trimNode(node)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(s.nodes.GetStore().Add(trimmed)).To(Succeed())
+	g.Expect(s.syncNode(t.Context(), item{Name: node.Name})).To(Succeed())
+	g.Expect(f.shoot.Actions()).To(BeEmpty(), "each write would have another address, so the next one would follow")
 }
 
 // existingNode is a Node as the API server has it once it was created.

@@ -36,7 +36,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	secretsutils "github.com/gardener/gardener/pkg/utils/secrets"
@@ -66,9 +65,7 @@ var ErrNone = errors.New("there is no certificate yet, the leader makes one")
 type Authority struct {
 	// Client reads and writes Secrets. It must not read them from a cache.
 	Client client.Client
-	// Clock is the time. Certificates themselves take it from the variable Clock of Gardener's package secrets.
-	Clock clock.Clock
-	Log   logr.Logger
+	Log    logr.Logger
 	// Identity tells the Secrets of this authority from others in the namespace. It is the value of a label.
 	Identity string
 	// Namespace is the namespace of the Secrets.
@@ -105,7 +102,7 @@ func (a *Authority) Rotate(ctx context.Context, publish func(ctx context.Context
 
 	signer := secretsmanager.UseCurrentCA
 	phase2 := timeOf(ca, secretsmanager.LabelKeyIssuedAtTime).Add(phase)
-	if old, found := manager.Get(caName, secretsmanager.Old); found && a.Clock.Now().Before(phase2) &&
+	if old, found := manager.Get(caName, secretsmanager.Old); found && secretsutils.Clock.Now().Before(phase2) &&
 		phase2.Add(2*Period).Before(timeOf(old, secretsmanager.LabelKeyValidUntilTime)) {
 		signer = secretsmanager.UseOldCA
 	}
@@ -145,7 +142,7 @@ func (a *Authority) Delete(ctx context.Context) error {
 }
 
 func (a *Authority) manager(ctx context.Context, option secretsmanager.NewOption) (secretsmanager.Interface, error) {
-	manager, err := secretsmanager.New(ctx, a.Log, a.Clock, a.Client, a.Identity, option, secretsmanager.WithNamespaces(a.Namespace))
+	manager, err := secretsmanager.New(ctx, a.Log, secretsutils.Clock, a.Client, a.Identity, option, secretsmanager.WithNamespaces(a.Namespace))
 	if err != nil {
 		return nil, fmt.Errorf("making the secrets manager of the webhooks: %w", err)
 	}

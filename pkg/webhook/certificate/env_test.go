@@ -102,7 +102,7 @@ func newEnv(t *testing.T) *env {
 
 func (e *env) newAuthority(dnsNames ...string) *Authority {
 	e.Helper()
-	return &Authority{Client: e.client, Clock: now, Log: logr.Discard(), Identity: identity, Namespace: namespace, DNSNames: dnsNames}
+	return &Authority{Client: e.client, Log: logr.Discard(), Identity: identity, Namespace: namespace, DNSNames: dnsNames}
 }
 
 func (e *env) publish(_ context.Context, bundle []byte) error {

@@ -12,13 +12,11 @@ package controlplane
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
-	"text/template"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -55,12 +53,6 @@ const (
 
 	// hostsFolder is where containerd of a machine looks for the configuration of registries, by Gardener's contract for it.
 	hostsFolder = "/etc/containerd/certs.d"
-)
-
-var (
-	//go:embed templates/hosts.toml.tpl
-	hostsText     string
-	hostsTemplate = template.Must(template.New("hosts.toml").Option("missingkey=error").Parse(hostsText))
 )
 
 // Options are what the webhook needs.
@@ -142,23 +134,17 @@ func (m *mutator) Mutate(ctx context.Context, obj, _ client.Object) error {
 			ensureDriverPolicy(obj)
 		}
 	case *extensionsv1alpha1.OperatingSystemConfig:
-		if err := m.ensureMachine(obj); err != nil {
-			return fmt.Errorf("OperatingSystemConfig %s: %w", client.ObjectKeyFromObject(obj), err)
+		switch obj.Spec.Purpose {
+		case extensionsv1alpha1.OperatingSystemConfigPurposeProvision:
+			obj.Spec.Files = withHostsFiles(obj.Spec.Files, m.RegistryMirrors)
+		case extensionsv1alpha1.OperatingSystemConfigPurposeReconcile:
+			ensureRegistries(obj.Spec.CRIConfig, m.RegistryMirrors)
+			if err := ensureKubeletConfig(obj.Spec.Files); err != nil {
+				return fmt.Errorf("OperatingSystemConfig %s: %w", client.ObjectKeyFromObject(obj), err)
+			}
 		}
 	}
 	return nil
-}
-
-// ensureMachine changes the configuration of a new machine, or of one that runs.
-func (m *mutator) ensureMachine(osc *extensionsv1alpha1.OperatingSystemConfig) (err error) {
-	switch osc.Spec.Purpose {
-	case extensionsv1alpha1.OperatingSystemConfigPurposeProvision:
-		osc.Spec.Files, err = withHostsFiles(osc.Spec.Files, m.RegistryMirrors)
-	case extensionsv1alpha1.OperatingSystemConfigPurposeReconcile:
-		ensureRegistries(osc.Spec.CRIConfig, m.RegistryMirrors)
-		err = ensureKubeletConfig(osc.Spec.Files)
-	}
-	return err
 }
 
 // ensureDriver puts the container with the machine driver beside machine-controller-manager, as Gardener wants it for all
@@ -225,23 +211,26 @@ func ensureRegistries(config *extensionsv1alpha1.CRIConfig, mirrors []configv1al
 
 // withHostsFiles returns the files of a new machine with those that tell containerd of the mirrors. gardener-node-agent,
 // which writes the same files later on, is itself pulled from a registry first. A file that is there already is kept.
-func withHostsFiles(files []extensionsv1alpha1.File, mirrors []configv1alpha1.RegistryMirror) ([]extensionsv1alpha1.File, error) {
+func withHostsFiles(files []extensionsv1alpha1.File, mirrors []configv1alpha1.RegistryMirror) []extensionsv1alpha1.File {
 	for _, mirror := range mirrors {
 		name := path.Join(hostsFolder, mirror.Upstream, "hosts.toml")
 		if extensionswebhook.FileWithPath(files, name) != nil {
 			continue
 		}
-		content := &strings.Builder{}
-		if err := hostsTemplate.Execute(content, mirror); err != nil {
-			return nil, fmt.Errorf("rendering hosts.toml of %s: %w", mirror.Upstream, err)
+		content := ""
+		if mirror.Server != "" {
+			content = fmt.Sprintf("server = %q", mirror.Server)
+		}
+		for _, host := range mirror.Hosts {
+			content += fmt.Sprintf("\n\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]", host)
 		}
 		files = append(files, extensionsv1alpha1.File{
 			Path:        name,
 			Permissions: new(uint32(0o644)),
-			Content:     extensionsv1alpha1.FileContent{Inline: &extensionsv1alpha1.FileContentInline{Data: content.String()}},
+			Content:     extensionsv1alpha1.FileContent{Inline: &extensionsv1alpha1.FileContentInline{Data: content + "\n"}},
 		})
 	}
-	return files, nil
+	return files
 }
 
 // ensureKubeletConfig makes the kubelet run in a pod, whatever the Shoot says: a machine has the swap and the control

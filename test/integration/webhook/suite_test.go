@@ -231,7 +231,6 @@ func startReplica(webhooks ...*extensionswebhook.Webhook) *replica {
 		CertificateNamespace: instanceNamespace,
 		Identity:             instanceName,
 		Resources:            resources.New(mgr.GetClient()),
-		Clock:                clock,
 		Log:                  logf.Log.WithName("webhooks").WithValues("port", port),
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -223,10 +223,8 @@ func validateDNS(path *field.Path, dns *DNSConfiguration) field.ErrorList {
 		validateImage(coreDNSPath.Child("image"), coreDNS.Image, *coreDNS.Deploy),
 		unless(*coreDNS.Replicas > 0, field.Invalid(coreDNSPath.Child("replicas"), *coreDNS.Replicas, mustBePositive)),
 		unless(coreDNS.ClusterIP == "" || net.ParseIP(coreDNS.ClusterIP) != nil, field.Invalid(coreDNSPath.Child("clusterIP"), coreDNS.ClusterIP, "must be an IP address")),
-		unless(coreDNS.ServiceNetwork == "" || isPrefix(coreDNS.ServiceNetwork), field.Invalid(coreDNSPath.Child("serviceNetwork"), coreDNS.ServiceNetwork, "must be a CIDR")),
-		each(coreDNSPath.Child("clientNetworks"), coreDNS.ClientNetworks, func(path *field.Path, network string) field.ErrorList {
-			return unless(isPrefix(network), field.Invalid(path, network, "must be a CIDR"))
-		}),
+		unless(coreDNS.ServiceNetwork == "" || validateCIDR(nil, coreDNS.ServiceNetwork) == nil, field.Invalid(coreDNSPath.Child("serviceNetwork"), coreDNS.ServiceNetwork, "must be a CIDR")),
+		each(coreDNSPath.Child("clientNetworks"), coreDNS.ClientNetworks, validateCIDR),
 		each(coreDNSPath.Child("servers"), coreDNS.Servers, func(path *field.Path, server string) field.ErrorList {
 			_, _, err := net.SplitHostPort(server)
 			return unless(err == nil, field.Invalid(path, server, "must be host:port"))
@@ -268,11 +266,6 @@ func parsed(path *field.Path, value string, err error) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, value, err.Error())}
-}
-
-func isPrefix(value string) bool {
-	_, err := netip.ParsePrefix(value)
-	return err == nil
 }
 
 func validateLoadBalancers(path *field.Path, loadBalancers *LoadBalancersConfiguration) field.ErrorList {
@@ -357,8 +350,8 @@ func validateOCIChart(path *field.Path, source OCIChart) field.ErrorList {
 func validateMachines(path *field.Path, machines *MachinesConfiguration) field.ErrorList {
 	gpu := string(machines.GPUResourceName)
 	return slices.Concat(
-		validateSizing(path.Child("sizing"), machines.Sizing),
-		each(path.Child("allowedSizings"), machines.AllowedSizings, validateSizing),
+		localv1alpha1.ValidateMachineSizing(path.Child("sizing"), machines.Sizing),
+		each(path.Child("allowedSizings"), machines.AllowedSizings, localv1alpha1.ValidateMachineSizing),
 		unless(slices.Contains(machines.AllowedSizings, machines.Sizing), field.Invalid(path.Child("sizing"), machines.Sizing, "must be one of allowedSizings")),
 		unless(strings.Contains(gpu, "/") && len(validation.IsQualifiedName(gpu)) == 0, field.Invalid(path.Child("gpuResourceName"), gpu, "must be the name of an extended resource, such as nvidia.com/gpu")),
 		each(path.Child("egressCIDRs"), machines.EgressCIDRs, validateCIDR),
@@ -366,10 +359,6 @@ func validateMachines(path *field.Path, machines *MachinesConfiguration) field.E
 		each(path.Child("remote", "allowedCIDRs"), machines.Remote.AllowedCIDRs, validateCIDR),
 		each(path.Child("registryMirrors"), machines.RegistryMirrors, validateRegistryMirror),
 	)
-}
-
-func validateSizing(path *field.Path, sizing localv1alpha1.MachineSizing) field.ErrorList {
-	return localv1alpha1.ValidateMachineSizing(sizing, path)
 }
 
 func validateRegistryMirror(path *field.Path, mirror RegistryMirror) field.ErrorList {
@@ -430,15 +419,10 @@ func isHost(value string) bool {
 }
 
 func validateURL(path *field.Path, value string) field.ErrorList {
-	if parsed, err := url.Parse(value); err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-		return field.ErrorList{field.Invalid(path, value, "must be a URL with http or https")}
-	}
-	return nil
+	address, err := url.Parse(value)
+	return unless(err == nil && address.Host != "" && (address.Scheme == "http" || address.Scheme == "https"), field.Invalid(path, value, "must be a URL with http or https"))
 }
 
 func validatePath(path *field.Path, dir string) field.ErrorList {
-	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
-		return field.ErrorList{field.Invalid(path, dir, "must be an absolute, clean path other than /")}
-	}
-	return nil
+	return unless(filepath.IsAbs(dir) && filepath.Clean(dir) == dir && dir != "/", field.Invalid(path, dir, "must be an absolute, clean path other than /"))
 }

@@ -46,7 +46,7 @@ func DefaultAllowedSizings(sizing MachineSizing) []MachineSizing {
 }
 
 // ValidateMachineSizing returns an error if a sizing is none that there is.
-func ValidateMachineSizing(sizing MachineSizing, path *field.Path) field.ErrorList {
+func ValidateMachineSizing(path *field.Path, sizing MachineSizing) field.ErrorList {
 	known := []MachineSizing{MachineSizingExact, MachineSizingOvercommit, MachineSizingUnlimited}
 	if slices.Contains(known, sizing) {
 		return nil

@@ -48,9 +48,9 @@ func TestWorkerConfigIsDecodedStrictly(t *testing.T) {
 func TestTheSizings(t *testing.T) {
 	g := NewWithT(t)
 	for _, sizing := range []MachineSizing{MachineSizingExact, MachineSizingOvercommit, MachineSizingUnlimited} {
-		g.Expect(ValidateMachineSizing(sizing, nil)).To(BeEmpty())
+		g.Expect(ValidateMachineSizing(nil, sizing)).To(BeEmpty())
 	}
-	g.Expect(ValidateMachineSizing("exact", field.NewPath("sizing")).ToAggregate()).To(MatchError(And(
+	g.Expect(ValidateMachineSizing(field.NewPath("sizing"), "exact").ToAggregate()).To(MatchError(And(
 		ContainSubstring(`sizing: Unsupported value: "exact"`), ContainSubstring(`"Exact", "Overcommit", "Unlimited"`))))
 }
 

@@ -60,7 +60,7 @@ func workerConfig(namespace string, worker, old *gardencorev1beta1.Worker, path 
 		return field.ErrorList{problem}
 	}
 	if config.Sizing != "" {
-		if errs := localv1alpha1.ValidateMachineSizing(config.Sizing, path.Child("sizing")); len(errs) > 0 {
+		if errs := localv1alpha1.ValidateMachineSizing(path.Child("sizing"), config.Sizing); len(errs) > 0 {
 			return errs
 		}
 	}
