@@ -59,19 +59,13 @@ func Apply(ctx context.Context, c client.Client, objects []*unstructured.Unstruc
 		var last error
 		err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 			last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), fieldOwner, client.ForceOwnership)
-			if last == nil {
-				return true, nil
-			}
 			// What is wrong with the object itself doesn't get better.
-			if apierrors.IsInvalid(last) || apierrors.IsBadRequest(last) {
-				return false, last
-			}
-			return false, nil
+			return last == nil || apierrors.IsInvalid(last) || apierrors.IsBadRequest(last), nil
 		})
+		if last != nil {
+			err = last
+		}
 		if err != nil {
-			if wait.Interrupted(err) && last != nil {
-				err = last
-			}
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 	}

@@ -148,7 +148,16 @@ func render(network layout.Network, table images.Table, machine Machine, shoot b
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, objects...)
+		for _, object := range objects {
+			all = append(all, object)
+			// Each policy is in force wherever it matches.
+			if object.GetKind() == "MutatingAdmissionPolicy" {
+				all = append(all, &unstructured.Unstructured{Object: map[string]any{
+					"apiVersion": object.GetAPIVersion(), "kind": "MutatingAdmissionPolicyBinding",
+					"metadata": map[string]any{"name": object.GetName()}, "spec": map[string]any{"policyName": object.GetName()},
+				}})
+			}
+		}
 	}
 	return all, nil
 }

@@ -158,7 +158,7 @@ func (c Cleaner) RemoveRules(ctx context.Context) error {
 		ours := func(table, chain string) bool {
 			return !another && kubernetesChain(string(saved), chain) && !slices.Contains(c.Before.Rules, family+" "+table+" :"+chain+" -")
 		}
-		if err := restore(ctx, family, removal(string(saved), ours)); err != nil {
+		if err := feed(ctx, removal(string(saved), ours), family+"-restore", "--noflush", "--wait"); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (c Cleaner) RemoveRules(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return nft(ctx, nftEmpty(ruleset, c.Before.Tables))
+	return feed(ctx, nftEmpty(ruleset, c.Before.Tables), "nft", "--file", "-")
 }
 
 // kubernetesChain reports whether a chain is one of kubelet or kube-proxy, or one that the CNI plugin portmap made for the
@@ -191,13 +191,6 @@ func kubernetesChain(saved, chain string) bool {
 		}
 	}
 	return false
-}
-
-func restore(ctx context.Context, family, script string) error {
-	if err := feed(ctx, script, family+"-restore", "--noflush", "--wait"); err != nil {
-		return fmt.Errorf("changing iptables rules with %w", err)
-	}
-	return nil
 }
 
 // removal turns the output of iptables-save into a script for iptables-restore --noflush that removes the chains that are ours,

@@ -49,7 +49,7 @@ func OpenFirewall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := restore(ctx, "iptables", opening(string(saved))); err != nil {
+	if err := feed(ctx, opening(string(saved)), "iptables-restore", "--noflush", "--wait"); err != nil {
 		return err
 	}
 	zoned, err := trustedZone(ctx, "add")
@@ -65,7 +65,7 @@ func OpenFirewall(ctx context.Context) error {
 		return err
 	}
 	script := nftOpen(ruleset, func(t nftTable) bool { return (managed && t.ofIPTables()) || (zoned && t.Name == "firewalld") })
-	return nft(ctx, script)
+	return feed(ctx, script, "nft", "--file", "-")
 }
 
 // CloseFirewall removes the landscape's rules.
@@ -74,7 +74,7 @@ func CloseFirewall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := restore(ctx, "iptables", removal(string(saved), func(_, chain string) bool { return chain == Chain })); err != nil {
+	if err := feed(ctx, removal(string(saved), func(_, chain string) bool { return chain == Chain }), "iptables-restore", "--noflush", "--wait"); err != nil {
 		return err
 	}
 	if _, err := trustedZone(ctx, "remove"); err != nil {
@@ -84,7 +84,7 @@ func CloseFirewall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return nft(ctx, nftClose(ruleset))
+	return feed(ctx, nftClose(ruleset), "nft", "--file", "-")
 }
 
 // opening is a script for iptables-restore --noflush that brings the landscape's chain about. kube-proxy refuses what is sent to
@@ -314,13 +314,6 @@ func listRuleset(ctx context.Context) (nftRuleset, error) {
 	return ruleset, nil
 }
 
-func nft(ctx context.Context, script string) error {
-	if err := feed(ctx, script, "nft", "--file", "-"); err != nil {
-		return fmt.Errorf("changing the rules of nftables with %w", err)
-	}
-	return nil
-}
-
 // feed gives a script to a program that changes rules; an empty one changes nothing.
 func feed(ctx context.Context, script, program string, args ...string) error {
 	if script == "" {
@@ -329,7 +322,7 @@ func feed(ctx context.Context, script, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...) // #nosec G204 -- fixed commands of this package.
 	cmd.Stdin = strings.NewReader(script)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("changing rules with %s: %w: %s", program, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

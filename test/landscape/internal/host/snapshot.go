@@ -8,8 +8,6 @@
 package host
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,13 +114,15 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 	}
 	boot, err := process.BootID()
 	errs = append(errs, err)
+	own, errOwn := landscapeProcesses(state)
+	var started []string
+	for pid, command := range own {
+		started = append(started, fmt.Sprintf("%d %s", pid, command))
+	}
 	s := Snapshot{
 		Boot: boot, Links: sorted(Links()), Bridges: sorted(connecting("/sys/class/net")), Routes: sorted(Routes(ctx)), Namespaces: sorted(globNames("/run/netns/*")),
 		Mounts: sorted(mounts()), Rules: sorted(rules(ctx)), Tables: sorted(tables(ctx)), Cgroups: sorted(ownCgroups()),
-		Folders: sorted(existing(folders()), nil), Processes: sorted(processes(state)),
-	}
-	if own, err := landscapeProcesses(state); err == nil {
-		s.Kubernetes = OtherKubernetes(slices.Collect(maps.Keys(own)))
+		Folders: sorted(existing(folders()), nil), Processes: sorted(started, errOwn), Kubernetes: OtherKubernetes(slices.Collect(maps.Keys(own))),
 	}
 	s.Controllers = controllers(cgroupRoot)
 	if mountInfo, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
@@ -305,9 +305,8 @@ func rules(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		table := ""
-		scanner := bufio.NewScanner(bytes.NewReader(saved))
-		for scanner.Scan() {
-			line := scanner.Text()
+		for line := range strings.Lines(string(saved)) {
+			line = strings.TrimSuffix(line, "\n")
 			switch {
 			case strings.HasPrefix(line, "*"):
 				table = line[1:]
@@ -315,9 +314,6 @@ func rules(ctx context.Context) ([]string, error) {
 				chain, _, _ := strings.Cut(line, " [")
 				all = append(all, family+" "+table+" "+chain)
 			}
-		}
-		if err := scanner.Err(); err != nil {
-			return nil, err
 		}
 	}
 	return all, nil
@@ -330,20 +326,6 @@ func save(ctx context.Context, family string) ([]byte, error) {
 		return nil, nil
 	}
 	return output(ctx, path)
-}
-
-// processes lists those whose command line names the state folder, except for this one and its ancestors' shells: only the
-// program names that a landscape consists of count.
-func processes(state string) ([]string, error) {
-	pids, err := landscapeProcesses(state)
-	if err != nil {
-		return nil, err
-	}
-	var all []string
-	for pid, command := range pids {
-		all = append(all, fmt.Sprintf("%d %s", pid, command))
-	}
-	return all, nil
 }
 
 func globNames(pattern string) ([]string, error) {

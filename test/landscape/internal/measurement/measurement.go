@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"k8s.io/utils/ptr"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/usage"
@@ -116,12 +117,9 @@ func ThisMachine(root string) (Machine, error) {
 	if err := errors.Join(errCPU, errMemory, errKernel); err != nil {
 		return Machine{}, fmt.Errorf("describing the machine: %w", err)
 	}
-	machine := Machine{Cores: len(cpus), Kernel: strings.TrimSpace(string(kernel))}
+	machine := Machine{Cores: len(cpus), Kernel: strings.TrimSpace(string(kernel)), Memory: ptr.Deref(memory.MemTotalBytes, 0)}
 	if len(cpus) > 0 {
 		machine.CPU = cpus[0].ModelName
-	}
-	if memory.MemTotalBytes != nil {
-		machine.Memory = *memory.MemTotalBytes
 	}
 	return machine, nil
 }

@@ -6,7 +6,6 @@ package measurement
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"k8s.io/utils/ptr"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/usage"
@@ -73,13 +73,7 @@ func MemoryInUse(root string) (uint64, error) {
 		return 0, err
 	}
 	memory, err := fs.Meminfo()
-	if err != nil {
-		return 0, err
-	}
-	if memory.MemTotalBytes == nil || memory.MemAvailableBytes == nil {
-		return 0, errors.New("the kernel does not say how much memory is available")
-	}
-	return *memory.MemTotalBytes - *memory.MemAvailableBytes, nil
+	return ptr.Deref(memory.MemTotalBytes, 0) - ptr.Deref(memory.MemAvailableBytes, 0), err
 }
 
 // Table is the result in Markdown.

@@ -248,24 +248,18 @@ func (l Landscape) deployChange(ctx context.Context, progress step.Progress, c c
 
 // serve waits until both instances of the extension, and what is built from a checkout, run as they were built last.
 func (l Landscape) serve(ctx context.Context, progress step.Progress) (string, error) {
-	instances, deploy := map[string]string{"the instance of the garden": gardenInstance}, []string{"gardener-operator"}
-	if l.came("seed") {
-		instances["the instance of the seed"], deploy = seedInstance, append(deploy, "gardenlet")
+	parts := [][3]string{{"garden", gardenInstance, "gardener-operator"}, {"seed", seedInstance, "gardenlet"}}
+	if !l.came("seed") {
+		parts = parts[:1]
 	}
 	var all []milestone
-	for _, title := range slices.Sorted(maps.Keys(instances)) {
-		reference, err := l.artifact(instances[title])
-		if err != nil {
+	for _, part := range parts {
+		reference, errInstance := l.artifact(part[1])
+		built, errCheckout := l.runsCheckout(part[2])
+		if err := errors.Join(errInstance, errCheckout); err != nil {
 			return "", err
 		}
-		all = append(all, milestone{title: title, kind: deployments, reached: runs(reference)})
-	}
-	for _, deployer := range deploy {
-		built, err := l.runsCheckout(deployer)
-		if err != nil {
-			return "", err
-		}
-		all = append(all, built...)
+		all = append(append(all, milestone{title: "the instance of the " + part[0], kind: deployments, reached: runs(reference)}), built...)
 	}
 	return l.wait(ctx, progress, all)
 }

@@ -519,6 +519,14 @@ func (e *explainer) print(ctx context.Context, out io.Writer, headline string) {
 	_, _ = fmt.Fprintln(out)
 }
 
+// seen is when an event was seen last; newer recorders leave LastTimestamp out.
+func seen(event *corev1.Event) time.Time {
+	if event.Series != nil {
+		return event.Series.LastObservedTime.Time
+	}
+	return cmp.Or(event.LastTimestamp.Time, event.EventTime.Time)
+}
+
 // more is the newest warning about the object, and the end of its log.
 func (f finding) more(ctx context.Context) (lines [][2]string) {
 	if f.in == nil {
@@ -530,7 +538,7 @@ func (f finding) more(ctx context.Context) (lines [][2]string) {
 		for i := range events.Items {
 			event := &events.Items[i]
 			if event.InvolvedObject.Name == f.name && event.InvolvedObject.Kind == f.kind && event.Type == corev1.EventTypeWarning &&
-				(newest == nil || newest.LastTimestamp.Before(&event.LastTimestamp)) {
+				(newest == nil || seen(newest).Before(seen(event))) {
 				newest = event
 			}
 		}

@@ -411,7 +411,7 @@ involvedObject: {kind: Pod, name: p}
 type: Warning
 reason: Failed
 message: not found
-lastTimestamp: "2026-01-02T02:30:00Z"
+eventTime: "2026-01-02T02:30:00.000000Z"
 ---
 apiVersion: v1
 kind: Event

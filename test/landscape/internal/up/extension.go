@@ -631,12 +631,13 @@ func runsInSeeds(name string, seeds sets.Set[string], always bool, objects []uns
 
 // renewed wants new pods, and ready ones, in the place of those that had former images.
 func (a *adding) renewed(objects []unstructured.Unstructured) (bool, string) {
-	for _, pod := range podsOf(objects) {
-		if !runsAny(a.given, &pod) {
+	for _, object := range objects {
+		pod := as[corev1.Pod](object)
+		if !runsAny(a.given, pod) {
 			continue
 		}
-		if slices.Contains(a.replaced, pod.UID) || !isReady(&pod) && !hasEnded(&pod) {
-			return false, "waiting for pod " + nameOf(&pod)
+		if slices.Contains(a.replaced, pod.UID) || !isReady(pod) && !hasEnded(pod) {
+			return false, "waiting for pod " + nameOf(pod)
 		}
 	}
 	return true, fmt.Sprintf("%d replaced", len(a.replaced))
@@ -649,12 +650,13 @@ const stuckPatience = 2 * time.Minute
 // namespace garden are pods of others' admissions, too: of these only new ones count.
 func (a *adding) missingImage(objects []unstructured.Unstructured) string {
 	own := regexp.MustCompile("^(runtime-extension-" + regexp.QuoteMeta(a.Name) + "|extension-" + regexp.QuoteMeta(a.Name) + "-[a-z0-9]{5})$")
-	for _, pod := range podsOf(objects) {
+	for _, object := range objects {
+		pod := as[corev1.Pod](object)
 		isOwn := own.MatchString(pod.Namespace)
 		if !isOwn && pod.Namespace != "garden" || a.stuck.Has(pod.UID) && (!isOwn || a.Now().Sub(a.began) < stuckPatience) {
 			continue
 		}
-		if image := lackingImage(&pod, a.given); image != "" {
+		if image := lackingImage(pod, a.given); image != "" {
 			return image
 		}
 	}

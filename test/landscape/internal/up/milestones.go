@@ -80,7 +80,7 @@ func runs(references ...string) func([]unstructured.Unstructured) (bool, string)
 	return func(objects []unstructured.Unstructured) (bool, string) {
 		found := map[string]bool{}
 		for _, object := range objects {
-			deployment := deploymentOf(object)
+			deployment := as[appsv1.Deployment](object)
 			if strings.HasPrefix(deployment.Namespace, "shoot--") {
 				continue
 			}
@@ -108,11 +108,11 @@ func runs(references ...string) func([]unstructured.Unstructured) (bool, string)
 	}
 }
 
-// deploymentOf converts what an API server has answered.
-func deploymentOf(object unstructured.Unstructured) *appsv1.Deployment {
-	deployment := &appsv1.Deployment{}
-	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)
-	return deployment
+// as converts what an API server has answered.
+func as[T any](object unstructured.Unstructured) *T {
+	converted := new(T)
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, converted)
+	return converted
 }
 
 // isRolledOut wants all pods of a Deployment new and available.

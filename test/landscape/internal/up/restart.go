@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,6 +70,11 @@ func (l *Landscape) startSteps() ([]step.Step, error) {
 		return nil, err
 	}
 	deploys := []string{"packages", "binaries", "images", "machine-image", "deploy", "garden", "gardenlet", "seed", "shoot"}
+	for _, s := range l.Steps() {
+		if l.came(s.Name) {
+			l.until = s.Name // The preflight asks for the memory of this.
+		}
+	}
 	steps := slices.DeleteFunc(l.Steps(), func(s step.Step) bool { return slices.Contains(deploys, s.Name) })
 	const look = "look at `make status`, and at the logs of the pods that it names"
 	return append(steps,
@@ -115,28 +119,20 @@ func (l Landscape) since() (time.Time, error) {
 // runSince wants all pods that have not ended Ready, by containers that have been started since.
 func runSince(since time.Time, objects []unstructured.Unstructured) (bool, string) {
 	count := 0
-	for _, pod := range podsOf(objects) {
-		if hasEnded(&pod) {
+	for _, object := range objects {
+		pod := as[corev1.Pod](object)
+		if hasEnded(pod) {
 			continue
 		}
 		isOld := func(c corev1.ContainerStatus) bool {
 			return c.State.Running == nil || c.State.Running.StartedAt.Time.Before(since)
 		}
-		if slices.ContainsFunc(pod.Status.ContainerStatuses, isOld) || !isReady(&pod) {
-			return false, fmt.Sprintf("Pod %s is not Ready yet", nameOf(&pod))
+		if slices.ContainsFunc(pod.Status.ContainerStatuses, isOld) || !isReady(pod) {
+			return false, fmt.Sprintf("Pod %s is not Ready yet", nameOf(pod))
 		}
 		count++
 	}
 	return true, fmt.Sprintf("%d pods", count)
-}
-
-// podsOf converts what an API server has answered.
-func podsOf(objects []unstructured.Unstructured) []corev1.Pod {
-	pods := make([]corev1.Pod, len(objects))
-	for i, o := range objects {
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pods[i])
-	}
-	return pods
 }
 
 // hasEnded reports whether a pod runs no more: what is missing of it is there in another one.
@@ -256,10 +252,7 @@ func (l Landscape) reboot(ctx context.Context) error {
 // readySince wants all Nodes Ready, as their kubelets have said since.
 func readySince(since time.Time, objects []unstructured.Unstructured) (bool, string) {
 	for _, object := range objects {
-		node := &corev1.Node{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node); err != nil {
-			return false, err.Error()
-		}
+		node := as[corev1.Node](object)
 		if !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && c.LastHeartbeatTime.After(since)
 		}) {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -212,7 +213,7 @@ func configures(text string) func([]unstructured.Unstructured) (bool, string) {
 // rolledOut wants at least one Deployment, and all pods of all of them new and available.
 func rolledOut(objects []unstructured.Unstructured) (bool, string) {
 	for _, o := range objects {
-		if done, state := isRolledOut(deploymentOf(o)); !done {
+		if done, state := isRolledOut(as[appsv1.Deployment](o)); !done {
 			return false, state
 		}
 	}

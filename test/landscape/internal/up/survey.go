@@ -153,9 +153,9 @@ func (s *survey) workloads(ctx context.Context) error {
 		plural string
 		judge  func(*unstructured.Unstructured) (mark, string)
 	}{
-		{deployments, "available", enough(replicas)},
-		{statefulSets, "available", enough(replicas)},
-		{daemonSets, "available", enough(daemons)},
+		{deployments, "available", enough},
+		{statefulSets, "available", enough},
+		{daemonSets, "available", enough},
 		{etcds, "ready", judge},
 		{managedResources, "healthy", judge},
 	}
@@ -184,30 +184,21 @@ func (s *survey) workloads(ctx context.Context) error {
 	return nil
 }
 
-// replicas returns how many pods of a Deployment or StatefulSet are available, and how many should be.
-func replicas(o *unstructured.Unstructured) (have, want int64) {
+// enough judges a Deployment, StatefulSet or DaemonSet by the number of its pods.
+func enough(o *unstructured.Unstructured) (mark, string) {
 	want, found, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 	if !found {
 		want = 1
 	}
-	have, _, _ = unstructured.NestedInt64(o.Object, "status", "availableReplicas")
-	return have, want
-}
-
-func daemons(o *unstructured.Unstructured) (have, want int64) {
-	want, _, _ = unstructured.NestedInt64(o.Object, "status", "desiredNumberScheduled")
-	have, _, _ = unstructured.NestedInt64(o.Object, "status", "numberAvailable")
-	return have, want
-}
-
-// enough judges by the number of pods.
-func enough(count func(*unstructured.Unstructured) (have, want int64)) func(*unstructured.Unstructured) (mark, string) {
-	return func(o *unstructured.Unstructured) (mark, string) {
-		if have, want := count(o); have < want {
-			return bad, fmt.Sprintf("%d of %d available", have, want)
-		}
-		return good, ""
+	have, _, _ := unstructured.NestedInt64(o.Object, "status", "availableReplicas")
+	if o.GetKind() == daemonSets.Kind {
+		want, _, _ = unstructured.NestedInt64(o.Object, "status", "desiredNumberScheduled")
+		have, _, _ = unstructured.NestedInt64(o.Object, "status", "numberAvailable")
 	}
+	if have < want {
+		return bad, fmt.Sprintf("%d of %d available", have, want)
+	}
+	return good, ""
 }
 
 // pods shows which containers are what they say to be and which are stood in for, names those that don't start, and returns

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -177,6 +178,22 @@ func TestNeedsGrowWithTheSteps(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(needs.Disks).To(HaveLen(4), "nothing is built yet")
 	g.Expect(needs.Network).To(Equal(l.Layout.Network))
+}
+
+func TestAStartNeedsTheMemoryOfWhatCameUp(t *testing.T) {
+	g := NewWithT(t)
+	l := Landscape{Layout: layout.Layout{Root: t.TempDir()}, Now: time.Now}
+	g.Expect(os.MkdirAll(l.Layout.State(), 0o700)).To(Succeed())
+	for _, came := range []string{"dns", "garden", "shoot"} {
+		g.Expect(os.WriteFile(l.Layout.Milestones(), []byte(`{"steps":{"node":1,"`+came+`":2}}`), 0o600)).To(Succeed())
+		_, err := l.startSteps()
+		g.Expect(err).NotTo(HaveOccurred())
+		needs, err := l.needs(l.until)
+		g.Expect(err).NotTo(HaveOccurred())
+		expected, err := l.needs(came)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(needs.Memory).To(Equal(expected.Memory), came)
+	}
 }
 
 func TestWhatGosCachesHoldIsNotNeededOnceMore(t *testing.T) {
