@@ -192,3 +192,25 @@ extensionClasses:
 - shoot
 {{- end -}}
 {{- end -}}
+
+{{- /* What binds a role of the instance to its ServiceAccount. */ -}}
+{{- define "provider-local.binding" -}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ include "provider-local.name" .root }}{{ .suffix }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "provider-local.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ include "provider-local.name" .root }}{{ .suffix }}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "provider-local.name" .root }}
+  namespace: {{ .root.Release.Namespace }}
+{{- end -}}

@@ -61,3 +61,25 @@ the container. Empty if there is no limit, or one in other units than these.
 {{- $_ := set $config "webhooks" (dict "servicePort" 443 "certificateNamespace" .Values.certificateNamespace "ownerNamespace" $owner) -}}
 {{- toYaml $config -}}
 {{- end -}}
+
+{{- /* What binds a role of the instance to its ServiceAccount. */ -}}
+{{- define "admission-local.binding" -}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ include "admission-local.name" .root }}{{ .suffix }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels:
+    {{- include "admission-local.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ include "admission-local.name" .root }}{{ .suffix }}
+subjects:
+- kind: ServiceAccount
+  name: {{ include "admission-local.name" .root }}
+  namespace: {{ .root.Release.Namespace }}
+{{- end -}}
