@@ -246,6 +246,7 @@ test: export TEST_ASSET_GARDENER_APISERVER := $(BIN)/gardener-apiserver
 test: export TEST_ASSET_ETCDBRCTL := $(BIN)/etcdbrctl
 test: export TEST_ASSET_MACHINE_CONTROLLER_MANAGER := $(BIN)/machine-controller-manager
 test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver $(BIN)/machine-controller-manager $(BIN)/etcdbrctl $(MODFILE)
+	@$(if $(filter-out v%,$(GARDENER)),$(error GARDENER=$(GARDENER): make test takes a release of Gardener, such as v1.150.0))
 	@# Most tests wait for what they have started, so that twice as many at a time as there are CPUs end earlier.
 	@for module in $(if $(PACKAGES)$(MODFILE),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \

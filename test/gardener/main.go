@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func cases(reports []types.Report) []*result {
 			c := byName[name]
 			if c == nil {
 				c = &result{name: name}
-				byName[name] = c
+				byName[name], all = c, append(all, c)
 			}
 			switch {
 			case spec.State.Is(types.SpecStatePassed):
@@ -91,17 +92,8 @@ func cases(reports []types.Report) []*result {
 			c.time += spec.RunTime
 		}
 	}
-	for _, report := range reports {
-		for _, spec := range report.SpecReports {
-			name := strings.Join(spec.ContainerHierarchyTexts[:min(len(spec.ContainerHierarchyTexts), depth)], ", ")
-			// What no step ran of was not asked for.
-			if c := byName[name]; c != nil && (c.passed > 0 || c.failure != "") {
-				all = append(all, c)
-				delete(byName, name)
-			}
-		}
-	}
-	return all
+	// What no step ran of was not asked for.
+	return slices.DeleteFunc(all, func(c *result) bool { return c.passed == 0 && c.failure == "" })
 }
 
 func table(cases []*result) string {

@@ -282,30 +282,19 @@ func (b Builder) archive(image, program string, base []byte, entrypoint ...strin
 	if base != nil {
 		layers = []v1.Layer{static.NewLayer(base, types.DockerUncompressedLayer), layers[0]}
 	}
-	made, err := mutate.AppendLayers(empty.Image, layers...)
-	if err != nil {
-		return nil, err
-	}
-	made, err = mutate.ConfigFile(made, &v1.ConfigFile{
-		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers", DiffIDs: diffIDs(layers)},
+	made, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{Entrypoint: entrypoint, Env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}},
 	})
 	if err != nil {
 		return nil, err
 	}
+	if made, err = mutate.AppendLayers(made, layers...); err != nil {
+		return nil, err
+	}
 	var file bytes.Buffer
 	err = tarball.Write(reference, made, &file)
 	return file.Bytes(), err
-}
-
-func diffIDs(layers []v1.Layer) []v1.Hash {
-	ids := make([]v1.Hash, 0, len(layers))
-	for _, layer := range layers {
-		// Of a layer in memory it can't fail.
-		id, _ := layer.DiffID()
-		ids = append(ids, id)
-	}
-	return ids
 }
 
 // repository is that of the images. podman would put an image that has no registry in its name under localhost, where kind does not look.

@@ -202,7 +202,7 @@ const instanceUser = "system:serviceaccount:" + instanceNamespace + ":" + instan
 func pushCoreDNSChart(ctx context.Context) string {
 	GinkgoHelper()
 	const repository = "/charts/e2e/coredns:1.0.0"
-	cmd := exec.CommandContext(ctx, "go", "run", "./skaffold/publish", "chart", "charts/components/coredns", registryOnHost+repository) // #nosec G204 -- a program of this repository.
+	cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", "./skaffold/publish", "chart", "charts/components/coredns", registryOnHost+repository) // #nosec G204 -- a program of this repository.
 	cmd.Dir = filepath.Join("..", "..", "..")
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))

@@ -79,7 +79,7 @@ func ConnectGarden() *Garden {
 func RenewGarden(ctx context.Context) *Garden {
 	GinkgoHelper()
 	// What it prints is secret.
-	Expect(program(ctx, "kubeconfig", "virtual-garden").Run()).To(Succeed())
+	Expect(program(ctx, "kubeconfig", "--target", Target(), "virtual-garden").Run()).To(Succeed())
 	return ConnectGarden()
 }
 

@@ -106,8 +106,8 @@ func ExplainFailure(ctx SpecContext) {
 	file := Artefact(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(report.FullText(), "-") + ".tar.gz")
 	Expect(os.RemoveAll(file)).To(Succeed())
 	// It fails, as something is not healthy, or there is only a part of a landscape.
-	said, err := program(ctx, "explain").CombinedOutput()
-	written, errWriting := program(ctx, "explain", "--bundle", file).CombinedOutput()
+	said, err := program(ctx, "explain", "--target", Target()).CombinedOutput()
+	written, errWriting := program(ctx, "explain", "--target", Target(), "--bundle", file).CombinedOutput()
 	AddReportEntry("landscape explain", fmt.Sprintf("%s%v\n%s%v", said, err, written, errWriting), ReportEntryVisibilityFailureOrVerbose)
 }
 

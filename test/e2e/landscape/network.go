@@ -28,6 +28,14 @@ const defaultStart = "172.18."
 // OnKind reports whether the landscape is in a kind cluster (`make gardener-up`).
 func OnKind() bool { return filepath.Base(State()) == ".kind" }
 
+// Target is the kind of landscape as the program takes it, which refuses to guess where there are two.
+func Target() string {
+	if OnKind() {
+		return "kind"
+	}
+	return "bare"
+}
+
 // CurrentNetwork is the network of the landscape that is up.
 func CurrentNetwork() Network {
 	if OnKind() {

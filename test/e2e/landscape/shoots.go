@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -89,7 +90,7 @@ func (g *Garden) Change(ctx context.Context, shoot *gardencorev1beta1.Shoot, edi
 // Operate asks for an operation by the annotation.
 func (g *Garden) Operate(ctx context.Context, shoot *gardencorev1beta1.Shoot, operation string) {
 	GinkgoHelper()
-	g.Change(ctx, shoot, func() { setAnnotation(shoot, v1beta1constants.GardenerOperation, operation) })
+	g.Change(ctx, shoot, func() { metav1.SetMetaDataAnnotation(&shoot.ObjectMeta, v1beta1constants.GardenerOperation, operation) })
 }
 
 // Delete confirms and asks for the deletion of a Shoot, and returns at once. One that is gone is fine.
@@ -98,7 +99,7 @@ func (g *Garden) Delete(ctx context.Context, shoot *gardencorev1beta1.Shoot) {
 	if err := g.Refresh(ctx, shoot); apierrors.IsNotFound(err) {
 		return
 	}
-	g.Change(ctx, shoot, func() { setAnnotation(shoot, v1beta1constants.ConfirmationDeletion, "true") })
+	g.Change(ctx, shoot, func() { metav1.SetMetaDataAnnotation(&shoot.ObjectMeta, v1beta1constants.ConfirmationDeletion, "true") })
 	Expect(client.IgnoreNotFound(g.Client.Delete(ctx, shoot))).To(Succeed())
 }
 
@@ -154,13 +155,4 @@ func tell(name string) func(line string) {
 		}
 		before = line
 	}
-}
-
-func setAnnotation(obj client.Object, key, value string) {
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[key] = value
-	obj.SetAnnotations(annotations)
 }

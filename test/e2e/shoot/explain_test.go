@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	gardencorev1 "github.com/gardener/gardener/pkg/apis/core/v1"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -143,26 +144,18 @@ func explainSpecs() {
 
 	It("names an object that does not go", specPatience, func(ctx SpecContext) {
 		held := landscape.Named[*extensionsv1alpha1.DNSRecord](workerless.Status.TechnicalID, workerless.Name+"-external")
-		finalizers := func(ctx SpecContext, change func([]string) []string) {
+		change := func(ctx SpecContext, edit func(client.Object, string) bool) {
 			Expect(l.Client.Get(ctx, client.ObjectKeyFromObject(held), held)).To(Succeed())
-			held.Finalizers = change(held.Finalizers)
-			setDeletionConfirmed(held)
+			edit(held, finalizer)
+			metav1.SetMetaDataAnnotation(&held.ObjectMeta, landscape.ConfirmDeletion, "true")
 			Expect(l.Client.Update(ctx, held)).To(Succeed())
 		}
 		DeferCleanup(func(ctx SpecContext) {
-			finalizers(ctx, func(all []string) []string {
-				var others []string
-				for _, name := range all {
-					if name != finalizer {
-						others = append(others, name)
-					}
-				}
-				return others
-			})
+			change(ctx, controllerutil.RemoveFinalizer)
 			g.Operate(ctx, workerless, v1beta1constants.GardenerOperationReconcile)
 			g.EventuallyHealthy(ctx, workerless, patience)
 		})
-		finalizers(ctx, func(all []string) []string { return append(all, finalizer) })
+		change(ctx, controllerutil.AddFinalizer)
 		Expect(l.Client.Delete(ctx, held)).To(Succeed())
 		g.Operate(ctx, workerless, v1beta1constants.GardenerOperationReconcile)
 		expectCause(ctx, workerless, `^DNSRecord shoot--local--local-workerless/`+held.Name+`.*is being deleted, and has finalizers .*`+finalizer)
@@ -227,7 +220,7 @@ func expectCause(ctx context.Context, target client.Object, pattern string, text
 	var out string
 	Eventually(func() string {
 		// It fails, as the target is not healthy.
-		content, _ := explainCommand(ctx, "explain", "--target", targetOf(), name).Output()
+		content, _ := explainCommand(ctx, "explain", "--target", landscape.Target(), name).Output()
 		out = string(content)
 		for line := range strings.Lines(out) {
 			if cause, found := strings.CutPrefix(line, "  cause   "); found {
@@ -240,22 +233,4 @@ func expectCause(ctx context.Context, target client.Object, pattern string, text
 	for _, part := range text {
 		Expect(out).To(ContainSubstring(part))
 	}
-}
-
-// targetOf is the kind of landscape that the suite runs in.
-func targetOf() string {
-	if landscape.OnKind() {
-		return "kind"
-	}
-	return "bare"
-}
-
-// setDeletionConfirmed lets an extension object be deleted.
-func setDeletionConfirmed(o client.Object) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[landscape.ConfirmDeletion] = "true"
-	o.SetAnnotations(annotations)
 }

@@ -101,14 +101,8 @@ func newInstance(ctx context.Context, server string) *instance {
 	Expect(err).NotTo(HaveOccurred())
 
 	config := release.Config
-	controllers, webhooks := &config.Controllers, &config.Webhooks
-	for _, controller := range []*configv1alpha1.ControllerConfiguration{&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Extension,
-		&controllers.ControlPlane, &controllers.Ingress, &controllers.Service, &controllers.HealthCheck.ControllerConfiguration} {
-		controller.Disabled = true
-	}
-	for _, webhook := range []*configv1alpha1.WebhookConfiguration{&webhooks.ControlPlane, &webhooks.DNSConfig, &webhooks.Node, &webhooks.Shoot} {
-		webhook.Disabled = true
-	}
+	suite.DisableControllers(config, &config.Controllers.DNSRecord)
+	suite.DisableWebhooks(config)
 	config.Backup.Directory = GinkgoT().TempDir()
 	config.DNS.CoreDNS.Servers = []string{server}
 	suite.OwnPorts(config)

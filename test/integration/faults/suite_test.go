@@ -116,13 +116,8 @@ func configure(config *configv1alpha1.ExtensionConfiguration) *configv1alpha1.Ex
 	config.DNS.CoreDNS.ConfirmTimeout = &metav1.Duration{Duration: 3 * time.Second}
 	config.LeaderElection.LeaderElect = new(false)
 	suite.DisableWebhooks(config)
-	controllers := &config.Controllers
-	for _, controller := range []*configv1alpha1.ControllerConfiguration{
-		&controllers.Bastion, &controllers.ControlPlane, &controllers.HealthCheck.ControllerConfiguration, &controllers.Infrastructure,
-		&controllers.Ingress, &controllers.OperatingSystemConfig, &controllers.Service, &controllers.Worker,
-	} {
-		controller.Disabled = true
-	}
+	c := &config.Controllers
+	suite.DisableControllers(config, &c.BackupBucket, &c.BackupEntry, &c.DNSRecord, &c.Extension)
 	return config
 }
 

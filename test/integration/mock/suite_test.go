@@ -111,26 +111,15 @@ func newInstance(ctx context.Context, place, name string, values map[string]any,
 	config := release.Config
 	config.Backup.Directory, config.Charts.Cache.Directory = GinkgoT().TempDir(), GinkgoT().TempDir()
 	suite.OwnPorts(config)
-	disableAllButMock(config)
+	suite.DisableControllers(config)
+	// The API server can't reach them.
+	suite.DisableWebhooks(config)
 	i := &instance{requests: &suite.Recorder{}}
 	access.Wrap(i.requests.Wrap)
 	i.run = func(ctx context.Context) error { return run(ctx, config.DeepCopy(), rest.CopyConfig(access)) }
 	i.start()
 	DeferCleanup(func() { i.Stop() })
 	return i
-}
-
-// disableAllButMock leaves nothing but what is tested here. The webhooks would have to be reached by the API server.
-func disableAllButMock(config *configv1alpha1.ExtensionConfiguration) {
-	controllers := &config.Controllers
-	for _, controller := range []*configv1alpha1.ControllerConfiguration{
-		&controllers.BackupBucket, &controllers.BackupEntry, &controllers.Bastion, &controllers.ControlPlane, &controllers.DNSRecord,
-		&controllers.Extension, &controllers.HealthCheck.ControllerConfiguration, &controllers.Infrastructure, &controllers.Ingress,
-		&controllers.OperatingSystemConfig, &controllers.Service, &controllers.Worker,
-	} {
-		controller.Disabled = true
-	}
-	suite.DisableWebhooks(config)
 }
 
 func newCluster(namespace string, change func(*gardencorev1beta1.Shoot)) *extensionsv1alpha1.Cluster {

@@ -121,14 +121,7 @@ func start(ctx context.Context, env *environment.Environment, class extensionsv1
 	config.LeaderElection.RenewDeadline.Duration = renewDeadline
 	config.LeaderElection.RetryPeriod.Duration = retryPeriod
 	suite.DisableWebhooks(config)
-	controllers := &config.Controllers
-	for _, controller := range []*configv1alpha1.ControllerConfiguration{
-		&controllers.BackupEntry, &controllers.Bastion, &controllers.ControlPlane, &controllers.DNSRecord, &controllers.Extension,
-		&controllers.HealthCheck.ControllerConfiguration, &controllers.Infrastructure, &controllers.Ingress, &controllers.OperatingSystemConfig,
-		&controllers.Service, &controllers.Worker,
-	} {
-		controller.Disabled = true
-	}
+	suite.DisableControllers(config, &config.Controllers.BackupBucket)
 	suite.OwnPorts(config)
 	suite.Background("the instance of class "+string(class), func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {

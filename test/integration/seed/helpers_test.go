@@ -21,6 +21,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
+	extensionsutils "github.com/gardener/gardener/pkg/extensions"
 
 	"github.com/gardener/gardener-extension-provider-local/test/matchers"
 )
@@ -144,14 +145,7 @@ func noted(ctx context.Context, name string) {
 func operate(ctx context.Context, obj extensionsv1alpha1.Object, operation string) {
 	GinkgoHelper()
 	Expect(seed.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
-	patch := client.MergeFrom(obj.DeepCopyObject().(client.Object))
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations["gardener.cloud/operation"] = operation
-	obj.SetAnnotations(annotations)
-	Expect(seed.Patch(ctx, obj, patch)).To(Succeed())
+	Expect(extensionsutils.AnnotateObjectWithOperation(ctx, seed, obj, operation)).To(Succeed())
 }
 
 // eventuallySucceeded waits until an extension object counts as ready.

@@ -7,6 +7,7 @@ package suite
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -51,6 +52,17 @@ func CreateShoot(ctx context.Context, c client.Client, cluster *extensionsv1alph
 	GinkgoHelper()
 	Expect(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Name, Labels: map[string]string{"gardener.cloud/role": "shoot"}}})).To(Succeed())
 	Expect(c.Create(ctx, cluster)).To(Succeed())
+}
+
+// DisableControllers disables all controllers but those, which are config's own.
+func DisableControllers(config *configv1alpha1.ExtensionConfiguration, but ...*configv1alpha1.ControllerConfiguration) {
+	c := &config.Controllers
+	for _, controller := range []*configv1alpha1.ControllerConfiguration{
+		&c.BackupBucket, &c.BackupEntry, &c.Bastion, &c.ControlPlane, &c.DNSRecord, &c.Extension, &c.HealthCheck.ControllerConfiguration,
+		&c.Infrastructure, &c.Ingress, &c.OperatingSystemConfig, &c.Service, &c.Worker,
+	} {
+		controller.Disabled = !slices.Contains(but, controller)
+	}
 }
 
 // DisableWebhooks is for suites whose API server cannot reach the instance.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -76,14 +77,6 @@ func (r Requests) since(before Requests) Requests {
 	return out
 }
 
-func (r Requests) clone() Requests {
-	out := make(Requests, len(r))
-	for request, n := range r {
-		out[request] = n
-	}
-	return out
-}
-
 // AuditLog counts the requests of users from the file that an API server writes. It is not safe for concurrent use.
 type AuditLog struct {
 	file   *os.File
@@ -127,7 +120,7 @@ func (a *AuditLog) Mark(name string) (Mark, error) {
 	if err := a.read(); err != nil {
 		return Mark{}, err
 	}
-	return Mark{user: name, requests: a.users[name].requests.clone()}, nil
+	return Mark{user: name, requests: maps.Clone(a.users[name].requests)}, nil
 }
 
 // Since reads on and returns the user's requests since the mark, but for watches and those for Leases, which every

@@ -265,25 +265,16 @@ func (b *Bench) turns() []world.Program {
 
 // sizesFor are how many objects of class garden a program makes in a turn.
 func (b *Bench) sizesFor(program world.Program, turn int) []int {
-	switch program {
-	case world.Ours:
-		sizes := slices.Clone(b.Sizes)
-		if turn == 0 {
-			sizes = append(sizes, b.OursSizes...)
-		}
-		if b.CappedSize > 0 {
-			sizes = append(sizes, b.CappedSize)
-		}
-		slices.Sort(sizes)
-		return slices.Compact(sizes)
-	case world.Peer:
+	if program == world.Peer {
 		return []int{b.CappedSize}
-	default:
-		sizes := slices.Clone(b.Sizes)
-		if b.CappedSize > 0 {
-			sizes = append(sizes, b.CappedSize)
-		}
-		slices.Sort(sizes)
-		return slices.Compact(sizes)
 	}
+	sizes := slices.Clone(b.Sizes)
+	if program == world.Ours && turn == 0 {
+		sizes = append(sizes, b.OursSizes...)
+	}
+	if b.CappedSize > 0 {
+		sizes = append(sizes, b.CappedSize)
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
 }

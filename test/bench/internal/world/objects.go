@@ -6,6 +6,7 @@ package world
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,8 +58,7 @@ func (k Kind) OfType(extensionType string) Kind {
 	inner := k.New
 	k.New = func(round, namespace string, i int) client.Object {
 		obj := inner(round, namespace, i)
-		spec := SpecOf(obj)
-		spec.Type = extensionType
+		reflect.ValueOf(obj).Elem().FieldByName("Spec").FieldByName("Type").SetString(extensionType) // All kinds have it.
 		return obj
 	}
 	return k
@@ -73,30 +73,6 @@ func (k Kind) WithMachines(n int32) Kind {
 		return worker
 	}
 	return k
-}
-
-// SpecOf returns the part of the spec that all kinds have.
-func SpecOf(obj client.Object) *extensionsv1alpha1.DefaultSpec {
-	switch o := obj.(type) {
-	case *extensionsv1alpha1.BackupBucket:
-		return &o.Spec.DefaultSpec
-	case *extensionsv1alpha1.BackupEntry:
-		return &o.Spec.DefaultSpec
-	case *extensionsv1alpha1.DNSRecord:
-		return &o.Spec.DefaultSpec
-	case *extensionsv1alpha1.Infrastructure:
-		return &o.Spec.DefaultSpec
-	case *extensionsv1alpha1.ControlPlane:
-		return &o.Spec.DefaultSpec
-	case *extensionsv1alpha1.Extension:
-		return &o.Spec.DefaultSpec
-	case *extensionsv1alpha1.OperatingSystemConfig:
-		return &o.Spec.DefaultSpec
-	case *extensionsv1alpha1.Worker:
-		return &o.Spec.DefaultSpec
-	default:
-		panic(fmt.Sprintf("%T is no kind of the bench", obj))
-	}
 }
 
 func objectMeta(round, namespace, name string) metav1.ObjectMeta {
