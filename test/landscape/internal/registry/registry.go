@@ -17,6 +17,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -35,6 +36,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 )
 
 // Given is the folder of repositories that stand for those of others by their names (images.StandsFor), at any tag: what is pushed as
@@ -45,58 +47,66 @@ var manifestPath = regexp.MustCompile(`^/v2/(.+)/manifests/([^/]+)$`)
 
 // Registry is an http.Handler.
 type Registry struct {
-	table   images.Table
-	next    http.Handler
-	journal *journal
-	log     *slog.Logger
+	table images.Table
+	next  http.Handler
+	log   *slog.Logger
 
 	mu     sync.RWMutex
 	pushed map[string]bool
+	// journal has manifests in the order of their arrival, which is one in which an index comes after its parts. The library keeps
+	// them in memory; replaying them at start makes it remember.
+	journal *os.File
 }
 
-// Open makes a registry that keeps everything in dir.
+const journalName = "manifests.jsonl"
+
+// Open makes a registry that keeps everything in dir. What newest drops goes from the disk on that occasion.
 func Open(dir string, table images.Table, logger *slog.Logger) (*Registry, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("opening the registry: %w", err)
 	}
-	r := &Registry{table: table, log: logger, pushed: map[string]bool{}}
-	r.next = registry.New(registry.WithBlobHandler(blobs{dir: dir}), registry.Logger(log.New(io.Discard, "", 0)))
-	journal, err := openJournal(filepath.Join(dir, "manifests.jsonl"), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.pushed[manifestPath.FindStringSubmatch(req.URL.Path)[1]] = true
-		r.next.ServeHTTP(w, req)
-	}))
+	pushes, err := readJournal(dir)
 	if err != nil {
 		return nil, err
 	}
-	r.journal = journal
-	return r, blobs{dir: dir}.sweep(journal.kept)
+	r := &Registry{table: table, log: logger, pushed: map[string]bool{}}
+	r.next = registry.New(registry.WithBlobHandler(blobs{dir: dir}), registry.Logger(log.New(io.Discard, "", 0)))
+	var kept []push
+	for _, p := range newest(pushes) {
+		request := httptest.NewRequest(http.MethodPut, "/v2/"+p.Repository+"/manifests/"+p.Reference, bytes.NewReader(p.Body))
+		request.Header.Set("Content-Type", p.MediaType)
+		response := httptest.NewRecorder()
+		r.next.ServeHTTP(response, request)
+		r.pushed[p.Repository] = true
+		// Otherwise its parts are gone; whoever needs it pushes it again.
+		if response.Code == http.StatusCreated {
+			kept = append(kept, p)
+		}
+	}
+	if err := writeJournal(dir, kept); err != nil {
+		return nil, err
+	}
+	if r.journal, err = os.OpenFile(filepath.Join(dir, journalName), os.O_WRONLY, 0); err != nil { // #nosec G304 -- the registry's own file.
+		return nil, fmt.Errorf("opening the registry's journal: %w", err)
+	}
+	_, err = r.journal.Seek(0, io.SeekEnd)
+	return r, err
 }
 
 // Prune removes the manifests in dir that keep, which gets a repository and a digest, doesn't want, and the blobs that only
 // these named. No registry may have dir open.
 func Prune(dir string, keep func(repository, digest string) bool) error {
-	path := filepath.Join(dir, "manifests.jsonl")
-	pushes, err := readJournal(path)
+	pushes, err := readJournal(dir)
 	if err != nil {
 		return err
 	}
-	pushes = slices.DeleteFunc(pushes, func(p push) bool {
+	return writeJournal(dir, slices.DeleteFunc(pushes, func(p push) bool {
 		return !keep(p.Repository, fmt.Sprintf("sha256:%x", sha256.Sum256(p.Body)))
-	})
-	j, err := newJournal(path)
-	if err != nil {
-		return err
-	}
-	for _, p := range pushes {
-		if err := j.add(p); err != nil {
-			return err
-		}
-	}
-	return errors.Join(j.replace(), j.close(), blobs{dir: dir}.sweep(pushes))
+	}))
 }
 
 // Close closes the journal.
-func (r *Registry) Close() error { return r.journal.close() }
+func (r *Registry) Close() error { return r.journal.Close() }
 
 // ServeHTTP serves the distribution API. A manifest that was pushed is served as it was pushed, every tag for itself, and
 // clients that name this registry get honest answers: Skaffold decides by a 404 what to build. Only a request which
@@ -169,37 +179,45 @@ func (r *Registry) change(w http.ResponseWriter, req *http.Request, repository, 
 		return
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	answer := &held{ResponseWriter: w, status: http.StatusOK}
+	answer := httptest.NewRecorder()
 	r.next.ServeHTTP(answer, req)
-	deleted := answer.status == http.StatusAccepted
-	if answer.status == http.StatusCreated || deleted {
-		err := r.journal.add(push{Repository: repository, Reference: reference, MediaType: req.Header.Get("Content-Type"), Body: body, Deleted: deleted})
-		if err == nil {
-			err = r.journal.file.Sync()
-		}
-		if err != nil {
+	deleted := answer.Code == http.StatusAccepted
+	if answer.Code == http.StatusCreated || deleted {
+		if err := r.keep(push{Repository: repository, Reference: reference, MediaType: req.Header.Get("Content-Type"), Body: body, Deleted: deleted}); err != nil {
 			r.log.Error("keeping a manifest", "repository", repository, "reference", reference, "error", err)
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		r.mu.Lock()
-		r.pushed[repository] = !deleted
-		r.mu.Unlock()
 		r.log.Info("changed", "repository", repository, "reference", reference, "deleted", deleted)
 	}
-	w.WriteHeader(answer.status)
-	_, _ = w.Write(answer.body.Bytes())
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
 }
 
-// held keeps status and body back until the push is on disk.
-type held struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
+// keep adds a push to the journal.
+func (r *Registry) keep(p push) error {
+	line, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("writing the registry's journal: %w", err)
+	}
+	r.mu.Lock()
+	r.pushed[p.Repository] = !p.Deleted
+	n, err := r.journal.Write(append(line, '\n'))
+	if err != nil {
+		// The next push takes its place: nothing is read behind a line that is cut off.
+		_, errSeek := r.journal.Seek(-int64(n), io.SeekCurrent)
+		err = errors.Join(err, errSeek)
+	}
+	r.mu.Unlock()
+	if err == nil {
+		err = r.journal.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("writing the registry's journal: %w", err)
+	}
+	return nil
 }
-
-func (h *held) WriteHeader(status int)            { h.status = status }
-func (h *held) Write(content []byte) (int, error) { return h.body.Write(content) }
 
 // onlyHostPushes refuses whatever changes the registry, unless it comes from root or the owner of the folder on this machine: machines run
 // what is in it, as root. A program here has the connection's own address, and pods and other machines have theirs. It is for connections to one of the
@@ -335,61 +353,6 @@ type push struct {
 	Deleted bool `json:"deleted,omitempty"`
 }
 
-// journal remembers manifests in the order of their arrival, which is one in which an index comes after its parts. The
-// library keeps them in memory; replaying them at start makes it remember.
-type journal struct {
-	path string
-	mu   sync.Mutex
-	file *os.File
-	// kept are the manifests that were there when it was opened.
-	kept []push
-}
-
-// openJournal replays the journal into handler and returns it open for appending. What newest drops goes from the file on that
-// occasion.
-func openJournal(path string, handler http.Handler) (*journal, error) {
-	pushes, err := readJournal(path)
-	if err != nil {
-		return nil, err
-	}
-	j, err := newJournal(path)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range newest(pushes) {
-		request := httptest.NewRequest(http.MethodPut, "/v2/"+p.Repository+"/manifests/"+p.Reference, strings.NewReader(string(p.Body)))
-		request.Header.Set("Content-Type", p.MediaType)
-		response := httptest.NewRecorder()
-		handler.ServeHTTP(response, request)
-		if response.Code != http.StatusCreated {
-			// Its parts are gone; whoever needs it pushes it again.
-			continue
-		}
-		if err := j.add(p); err != nil {
-			return nil, err
-		}
-		j.kept = append(j.kept, p)
-	}
-	return j, j.replace()
-}
-
-// newJournal makes an empty journal that doesn't take the place of another one yet.
-func newJournal(path string) (*journal, error) {
-	file, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) // #nosec G304 -- the registry's own file.
-	if err != nil {
-		return nil, fmt.Errorf("opening the registry's journal: %w", err)
-	}
-	return &journal{path: path, file: file}, nil
-}
-
-// replace has the journal take the place of the one that was there.
-func (j *journal) replace() error {
-	if err := errors.Join(j.file.Sync(), os.Rename(j.path+".new", j.path)); err != nil {
-		return fmt.Errorf("opening the registry's journal: %w", err)
-	}
-	return nil
-}
-
 // keptReferences is how many tags and digests of a repository outlive a restart: those that were pushed last. It bounds what
 // the registry takes on disk, as every change of a program makes another image.
 const keptReferences = 16
@@ -436,8 +399,8 @@ func (b blobs) sweep(manifests []push) error {
 
 // readJournal reads up to the first broken line: the registry was killed while it wrote that one, and its client, which got
 // no answer, will try again.
-func readJournal(path string) ([]push, error) {
-	file, err := os.Open(path) // #nosec G304 -- the registry's own file.
+func readJournal(dir string) ([]push, error) {
+	file, err := os.Open(filepath.Join(dir, journalName)) // #nosec G304 -- the registry's own file.
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -456,19 +419,17 @@ func readJournal(path string) ([]push, error) {
 	}
 }
 
-func (j *journal) add(p push) error {
-	line, err := json.Marshal(p)
-	if err != nil {
+// writeJournal makes these manifests all that there are, and removes the blobs that none of them names.
+func writeJournal(dir string, pushes []push) error {
+	var lines bytes.Buffer
+	encoder := json.NewEncoder(&lines)
+	for _, p := range pushes {
+		if err := encoder.Encode(p); err != nil {
+			return fmt.Errorf("writing the registry's journal: %w", err)
+		}
+	}
+	if err := layout.WriteFile(filepath.Join(dir, journalName), lines.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("writing the registry's journal: %w", err)
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if n, err := j.file.Write(append(line, '\n')); err != nil {
-		// The next push takes its place: nothing is read behind a line that is cut off.
-		_, errSeek := j.file.Seek(-int64(n), io.SeekCurrent)
-		return fmt.Errorf("writing the registry's journal: %w", errors.Join(err, errSeek))
-	}
-	return nil
+	return blobs{dir: dir}.sweep(pushes)
 }
-
-func (j *journal) close() error { return j.file.Close() }
