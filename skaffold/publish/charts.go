@@ -67,13 +67,9 @@ func chartNames() (names []string) {
 	return names
 }
 
-// push packages the chart, pushes it to ref and returns its reference by digest.
-func (c chartArtifact) push(ctx context.Context, root, ref string, opts oci.Options) (string, error) {
+// pushChart packages the chart in a folder, pushes it to ref and returns its reference by digest.
+func pushChart(ctx context.Context, folder, ref string, opts oci.Options) (string, error) {
 	client, err := oci.NewClient(opts)
-	if err != nil {
-		return "", err
-	}
-	folder, err := c.find(ctx, root)
 	if err != nil {
 		return "", err
 	}
@@ -116,15 +112,7 @@ func newChartCommand() *cobra.Command {
 		Short: "Package the chart in a folder, push it, and print its reference by digest",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := oci.NewClient(flags.options(cmd))
-			if err != nil {
-				return err
-			}
-			archive, err := chart.Package(args[0])
-			if err != nil {
-				return err
-			}
-			pinned, err := archive.Push(cmd.Context(), client, args[1])
+			pinned, err := pushChart(cmd.Context(), args[0], args[1], flags.options(cmd))
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -148,6 +149,9 @@ index of each image's architectures to REGISTRY/NAME:VERSION.`,
 func architectures() []string { return []string{"amd64", "arm64"} }
 
 func (o *imageOptions) run(cmd *cobra.Command) error {
+	if o.layout != "" && o.registry == "" {
+		return errors.New("--layout needs --registry: it says where `push` is to push what is in the layout")
+	}
 	root, err := findRoot()
 	if err != nil {
 		return err
@@ -236,7 +240,7 @@ func gitDescription(ctx context.Context, root string) string {
 }
 
 var (
-	semanticVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+([-+].*)?$`)
+	semanticVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+([-+][A-Za-z0-9.+-]*)?$`)
 	notInVersion    = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 	notInTag        = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 )

@@ -138,7 +138,10 @@ func skaffoldBuild(cmd *cobra.Command, name string, debug bool, opts oci.Options
 	}
 	var pinned string
 	if i := slices.Index(chartNames(), name); i >= 0 {
-		pinned, err = chartArtifacts()[i].push(cmd.Context(), root, ref, opts)
+		var folder string
+		if folder, err = chartArtifacts()[i].find(cmd.Context(), root); err == nil {
+			pinned, err = pushChart(cmd.Context(), folder, ref, opts)
+		}
 	} else {
 		pinned, err = buildAndPush(cmd, root, name, ref, debug, opts)
 	}

@@ -137,6 +137,7 @@ func TestArgumentsThatMakeNoSenseAreRefused(t *testing.T) {
 		"an image that the chart lacks":   {[]string{"charts", "--registry", "localhost:1", "--image", "etcd=a/b:c"}, "no such image"},
 		"an image without a reference":    {[]string{"charts", "--registry", "localhost:1", "--image", "coredns"}, "KEY=VALUE"},
 		"an image given twice":            {[]string{"charts", "--registry", "localhost:1", "--image", "coredns=a/b:c", "--image", "coredns=a/b:c"}, "twice"},
+		"a layout for no registry":        {[]string{"image", "--layout", "bin/layout"}, "--layout needs --registry"},
 		"a layout that is missing":        {[]string{"push", "--layout", "/nonexistent"}, "/nonexistent"},
 		"skaffold-build of something":     {[]string{"skaffold-build", "--name", "something"}, "IMAGE is not set"},
 		"an argument that nobody expects": {[]string{"charts", "--registry", "localhost:1", "surplus"}, "surplus"},
@@ -339,6 +340,7 @@ func TestVersionsAreSemanticAndTagsAreTags(t *testing.T) {
 		"v1.2.3":                  "v1.2.3",
 		"v1.2.3-4-gf98ed1d-dirty": "v1.2.3-4-gf98ed1d-dirty",
 		"feature/x_y":             "v0.0.0-dev+feature-x-y",
+		"v1.2.3-rc/1":             "v0.0.0-dev+v1.2.3-rc-1",
 	} {
 		g.Expect(versionOf(description)).To(Equal(expected))
 	}
