@@ -117,7 +117,7 @@ current-context: c
 func (n cniNode) call(command, name string, pod namespace, previous []byte) (map[string]any, error) {
 	n.t.Helper()
 	g := NewWithT(n.t)
-	rendered, err := node.Render("cni.conflist", n.layout)
+	rendered, err := node.Render("10-landscape.conflist", n.layout)
 	g.Expect(err).NotTo(HaveOccurred())
 	list := struct {
 		CNIVersion, Name string

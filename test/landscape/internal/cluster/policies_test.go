@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +50,17 @@ func TestReplicasAndGateways(t *testing.T) {
 				admitted := deployment.DeepCopy()
 				g.Expect(c.Create(t.Context(), admitted, client.DryRunAll)).To(Succeed())
 				g.Expect(*admitted.Spec.Replicas).To(Equal(test.wanted))
+				if test.replicas == 0 {
+					return // An autoscaler has at least one.
+				}
+				scaler := &autoscalingv2.HorizontalPodAutoscaler{
+					ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "a"},
+					Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+						MinReplicas: &test.replicas, MaxReplicas: 9, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "a"},
+					},
+				}
+				g.Expect(c.Create(t.Context(), scaler, client.DryRunAll)).To(Succeed())
+				g.Expect(*scaler.Spec.MinReplicas).To(Equal(test.wanted))
 			}).WithTimeout(10*time.Second).Should(Succeed(), "policies are in force a moment after they are there")
 		})
 	}

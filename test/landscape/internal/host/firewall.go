@@ -90,35 +90,27 @@ func CloseFirewall(ctx context.Context) error {
 // opening is a script for iptables-restore --noflush that brings the landscape's chain about. kube-proxy refuses what is sent to
 // Services without endpoints in chains of its own, which have to come before this one.
 func opening(saved string) string {
-	table, present := "", false
-	position := map[string]int{}
-	after := map[string]int{}
-	for line := range strings.Lines(saved) {
+	_, filter, _ := strings.Cut(saved, "*filter\n")
+	filter, _, _ = strings.Cut(filter, "COMMIT\n")
+	rules, after, done := map[string]int{}, map[string]int{}, map[string]bool{}
+	for line := range strings.Lines(filter) {
 		fields := strings.Fields(line)
+		if !strings.HasPrefix(line, "-A ") {
+			continue
+		}
+		chain, jump := fields[1], slices.Index(fields, "-j")+1
+		rules[chain]++
 		switch {
-		case len(fields) == 0:
-		case strings.HasPrefix(fields[0], "*"):
-			table = fields[0][1:]
-		case table != "filter":
-		case fields[0] == ":"+Chain:
-			present = true
-		case fields[0] == "-A" && len(fields) > 2:
-			position[fields[1]]++
-			jump := slices.Index(fields, "-j")
-			if jump < 0 || jump+1 == len(fields) {
-				continue
-			}
-			if strings.HasPrefix(fields[jump+1], "KUBE-") {
-				after[fields[1]] = position[fields[1]]
-			}
-			if fields[jump+1] == Chain {
-				position[fields[1]+" done"] = 1
-			}
+		case jump == 0 || jump == len(fields):
+		case strings.HasPrefix(fields[jump], "KUBE-"):
+			after[chain] = rules[chain]
+		case fields[jump] == Chain:
+			done[chain] = true
 		}
 	}
 	var script strings.Builder
 	script.WriteString("*filter\n")
-	if !present {
+	if !strings.Contains(filter, ":"+Chain+" ") {
 		script.WriteString(":" + Chain + " - [0:0]\n")
 	}
 	script.WriteString("-F " + Chain + "\n")
@@ -126,7 +118,7 @@ func opening(saved string) string {
 		script.WriteString("-A " + Chain + " " + strings.Join(rule, " ") + "\n")
 	}
 	for _, hook := range hooks {
-		if position[hook+" done"] == 0 {
+		if !done[hook] {
 			script.WriteString("-I " + hook + " " + strconv.Itoa(after[hook]+1) + " -j " + Chain + "\n")
 		}
 	}

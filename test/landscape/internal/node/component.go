@@ -112,20 +112,6 @@ func (c Component) Ready(ctx context.Context) error {
 	return nil
 }
 
-// targets maps each template of a configuration to its place below the state folder.
-func targets() map[string]string {
-	return map[string]string{
-		"audit-policy.yaml": "etc/audit-policy.yaml",
-		"containerd.toml":   "etc/containerd.toml",
-		"hosts.toml":        "etc/registries/_default/hosts.toml",
-		"cni.conflist":      "etc/cni/10-landscape.conflist",
-		"kubelet.yaml":      "etc/kubelet.yaml",
-		"kube-proxy.yaml":   "etc/kube-proxy.yaml",
-		"resolv.conf":       "etc/resolv.conf",
-		"Corefile":          "etc/Corefile",
-	}
-}
-
 // values are what the templates below files/ may use.
 type values struct {
 	layout.Layout
@@ -162,11 +148,11 @@ func program(name string) string {
 
 // WriteConfig writes one configuration file below the state folder and returns its path.
 func WriteConfig(l layout.Layout, name string) (string, error) {
-	content, err := Render(name, l)
+	content, err := Render(filepath.Base(name), l)
 	if err != nil {
 		return "", err
 	}
-	path := l.State(targets()[name])
+	path := l.State("etc", name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // #nosec G301 -- holds nothing secret.
 		return "", fmt.Errorf("writing %s: %w", path, err)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func TestRender(t *testing.T) {
-	for _, name := range []string{"audit-policy.yaml", "containerd.toml", "hosts.toml", "cni.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
+	for _, name := range []string{"audit-policy.yaml", "containerd.toml", "hosts.toml", "10-landscape.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
 		t.Run(name, func(t *testing.T) {
 			content, err := node.Render(name, layout.Layout{Root: "/clone"})
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -34,7 +34,7 @@ func TestRender(t *testing.T) {
 func TestAnotherNetworkChangesAddressesAndNothingElse(t *testing.T) {
 	network, err := layout.ParseNetwork("172.30.0.0/16")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	for _, name := range []string{"cni.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
+	for _, name := range []string{"10-landscape.conflist", "kubelet.yaml", "kube-proxy.yaml", "resolv.conf", "Corefile"} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			content, err := node.Render(name, layout.Layout{Root: "/clone", Network: network})

@@ -17,7 +17,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -164,24 +163,16 @@ func (a *Authority) good(cert, want *x509.Certificate) bool {
 
 // issue signs the template with a new key; the CA itself, which has no certificate yet, signs its own.
 func (a *Authority) issue(name string, template *x509.Certificate) (*x509.Certificate, crypto.Signer, error) {
-	wrap := func(err error) error { return fmt.Errorf("making the certificate of %s: %w", name, err) }
-	keyPEM, err := keyutil.MakeEllipticPrivateKeyPEM()
-	if err != nil {
-		return nil, nil, wrap(err)
+	keyPEM, errMake := keyutil.MakeEllipticPrivateKeyPEM()
+	pair, errParse := keyutil.ParsePrivateKeyPEM(keyPEM)
+	err := errors.Join(errMake, errParse)
+	if err == nil {
+		err = layout.WriteFile(a.Key(name), keyPEM, 0o600)
 	}
-	if err := layout.WriteFile(a.Key(name), keyPEM, 0o600); err != nil {
-		return nil, nil, wrap(err)
-	}
-	pair, err := keyutil.ParsePrivateKeyPEM(keyPEM)
 	if err != nil {
-		return nil, nil, wrap(err)
+		return nil, nil, fmt.Errorf("making the key of %s: %w", name, err)
 	}
 	key := pair.(crypto.Signer)
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, nil, wrap(err)
-	}
-	template.SerialNumber = serial
 	// A machine's clock may be put back a little after the landscape came up.
 	template.NotBefore, template.NotAfter = a.Now().Add(-time.Hour), a.Now().Add(validity)
 	parent, signer := a.cert, a.key
@@ -189,11 +180,11 @@ func (a *Authority) issue(name string, template *x509.Certificate) (*x509.Certif
 		parent, signer = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		return nil, nil, wrap(err)
+	if err == nil {
+		err = layout.WriteFile(a.Certificate(name), pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), 0o644)
 	}
-	if err := layout.WriteFile(a.Certificate(name), pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), 0o644); err != nil {
-		return nil, nil, wrap(err)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making the certificate of %s: %w", name, err)
 	}
 	return a.read(name)
 }
