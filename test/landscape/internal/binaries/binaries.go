@@ -11,6 +11,7 @@
 package binaries
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -27,6 +28,7 @@ import (
 	"time"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/invoker"
@@ -40,8 +42,10 @@ type Program struct {
 	Dir string
 	// Package is what to build, inside of Dir.
 	Package string
-	// Versions are the linker variables that take the version of Module, or, as VARIABLE=VALUE, something else.
+	// Versions are the linker variables that take the version, or, if named gitMajor or gitMinor, that part of it.
 	Versions []string
+	// Called is the version by which it calls itself; empty for that of Module.
+	Called string
 	// Module is the upstream module whose version counts; empty for sources of this repository.
 	Module string
 	// Tags are those of the build, with commas.
@@ -121,12 +125,12 @@ func (p Program) LinkerFlags() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	version = cmp.Or(p.Called, version)
+	major, minor, _ := strings.Cut(strings.TrimPrefix(semver.MajorMinor(version), "v"), ".")
+	parts := map[string]string{".gitMajor": major, ".gitMinor": minor}
 	flags := []string{"-s", "-w"}
 	for _, variable := range p.Versions {
-		if !strings.Contains(variable, "=") {
-			variable += "=" + version
-		}
-		flags = append(flags, "-X", variable)
+		flags = append(flags, "-X", variable+"="+cmp.Or(parts[filepath.Ext(variable)], version))
 	}
 	return strings.Join(flags, " "), nil
 }
@@ -284,13 +288,8 @@ func Programs(root string) []Program {
 	for _, entry := range entries {
 		for _, p := range entry.Programs {
 			program := Program{
-				Name: p.Name, Dir: filepath.Join(root, "test", "landscape", entry.Folder), Package: p.Package, Module: entry.Module, Optional: entry.Optional, Tags: entry.Tags,
-			}
-			for _, variable := range entry.Versions {
-				if entry.Version != "" && !strings.Contains(variable, "=") {
-					variable += "=" + entry.Version
-				}
-				program.Versions = append(program.Versions, variable)
+				Name: p.Name, Dir: filepath.Join(root, "test", "landscape", entry.Folder), Package: p.Package, Module: entry.Module,
+				Called: entry.Version, Versions: entry.Versions, Optional: entry.Optional, Tags: entry.Tags,
 			}
 			if entry.Version != "" {
 				program.Name += "-" + entry.Version
