@@ -227,6 +227,9 @@ kind-programs: $(TOOLS)/kind $(KUBERNETES_PROGRAMS) $(BIN)/kube-network-policies
 ##@ tests
 
 # What the code is built with in place of go.mod, for another release of Gardener.
+ifneq ($(and $(filter test,$(MAKECMDGOALS)),$(filter-out v%,$(GARDENER))),)
+$(error GARDENER=$(GARDENER): make test takes a release of Gardener, such as v1.150.0)
+endif
 MODFILE := $(if $(filter v%,$(GARDENER)),$(REPO)/bin/gardener/$(GARDENER).mod)
 
 $(REPO)/bin/gardener/%.mod: go.mod go.sum
@@ -246,7 +249,6 @@ test: export TEST_ASSET_GARDENER_APISERVER := $(BIN)/gardener-apiserver
 test: export TEST_ASSET_ETCDBRCTL := $(BIN)/etcdbrctl
 test: export TEST_ASSET_MACHINE_CONTROLLER_MANAGER := $(BIN)/machine-controller-manager
 test: need-gcc need-named $(BIN)/kube-apiserver $(BIN)/etcd $(BIN)/kube-controller-manager $(BIN)/kube-scheduler $(BIN)/coredns $(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver $(BIN)/machine-controller-manager $(BIN)/etcdbrctl $(MODFILE)
-	@$(if $(filter-out v%,$(GARDENER)),$(error GARDENER=$(GARDENER): make test takes a release of Gardener, such as v1.150.0))
 	@# Most tests wait for what they have started, so that twice as many at a time as there are CPUs end earlier.
 	@for module in $(if $(PACKAGES)$(MODFILE),.,$(MODULES)); do \
 	  echo "--- test $$module"; cd $(REPO)/$$module; \

@@ -57,7 +57,7 @@ func open(dir string, removeAll func(name string) error) (*Store, error) {
 	if removeAll != nil {
 		store.removeAll = removeAll
 	}
-	// Unlike the permission bits, it tells of a mount that is read-only as well.
+	// The permission bits would not tell of a mount that is read-only.
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return nil, errors.Join(fmt.Errorf("writing to backup folder %s: %w: mount it writable and give it to user %d", dir, err, os.Getuid()), root.Close())
 	}

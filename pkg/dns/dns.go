@@ -130,5 +130,5 @@ func ConfigurationProblem(err error) error {
 	return v1beta1helper.NewErrorWithCodes(err, gardencorev1beta1.ErrorConfigurationProblem)
 }
 
-// ConflictError tells that a record can't be served because of another one: which, as far as its holder may know, and why.
+// ConflictError reports that another record keeps this one from being served. It names that one as far as the holder may know it.
 type ConflictError struct{ error }

@@ -193,7 +193,7 @@ extensionClasses:
 {{- end -}}
 {{- end -}}
 
-{{- /* What binds a role of the instance to its ServiceAccount. */ -}}
+{{- /* The RoleBinding or ClusterRoleBinding of a role of the same name for the ServiceAccount. */ -}}
 {{- define "provider-local.binding" -}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

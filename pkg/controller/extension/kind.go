@@ -25,9 +25,9 @@ type kind struct {
 	extensionType string
 	// classes are those of which there are Extensions of this type.
 	classes []extensionsv1alpha1.ExtensionClass
-	// isInSeed tells that the object is beside the Extension, for the GRM of class seed, and goes with it, even if that only moves
-	// to another seed: there it gets its own. Else it is in kube-system of a shoot or the virtual garden, for the GRM that is
-	// responsible for the namespace, and moves along with the shoot.
+	// isInSeed reports whether the object is in the seed, in the namespace of its Extension. The GRM of class seed applies it, and
+	// it is deleted with the Extension, also when that moves to another seed. Any other object is in kube-system of the shoot or
+	// of the virtual garden. The GRM of the namespace applies it, and it moves along with the shoot.
 	isInSeed bool
 	// waits tells that an Extension has not succeeded before GRM says that all objects are healthy. In the cluster of a
 	// hibernated shoot nothing runs, so nothing is waited for.

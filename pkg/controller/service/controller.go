@@ -172,7 +172,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 	switch {
 	case r.isBehind(service), service.DeletionTimestamp != nil:
-		// The event of what was written is yet to come. Or its address serves until it is gone.
+		// Either the event of what was written is yet to come, or the Service goes, and keeps its address until then.
 		return reconcile.Result{}, nil
 	case !loadbalancer.IsOurs(service):
 		r.wake(r.allocator.Observe(service))

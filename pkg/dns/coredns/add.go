@@ -83,8 +83,7 @@ func CacheOptions(namespace string) map[client.Object]cache.ByObject {
 	}
 }
 
-// stripService takes off a Service what is large and neither makes it a gateway nor concerns the controller for Services of type
-// LoadBalancer. What is left must not be written back as a whole: writers send patches of single fields.
+// stripService removes large fields that neither gateways nor the controller for Services of type LoadBalancer need. What is left must not be written back as a whole: writers send patches of single fields.
 func stripService(object any) (any, error) {
 	service, ok := object.(*corev1.Service)
 	if !ok {

@@ -135,7 +135,8 @@ func (p *Provider) confirmOnce(ctx context.Context, record dns.Record, backoff t
 
 // expectations returns what a server that is up to date must answer: to clients from outside, who ask by TCP, the values
 // as they are, and to those in the cluster, who ask by UDP, the gateway's addresses if there is one; or the values, if pods are
-// outside of clientNetworks. Without a gateway both get the same from the same place, so one question is enough.
+// outside of clientNetworks. An alias is asked for from outside only: the addresses that it leads to there are not known.
+// Without a gateway both get the same from the same place, so one question is enough.
 func (p *Provider) expectations(record dns.Record) ([]expectation, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

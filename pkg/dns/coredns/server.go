@@ -120,7 +120,7 @@ func (s *Server) deployShared(ctx context.Context, owner metav1.OwnerReference) 
 		return nil
 	}
 
-	// Kubernetes takes owners that are gone off, which is an event.
+	// The garbage collector removes owners that are gone. That update calls this again.
 	deployer := current.Labels[LabelDeployedBy]
 	if deployer != owner.Name && slices.ContainsFunc(current.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Name == deployer }) {
 		return s.join(ctx, current, owner)

@@ -93,7 +93,7 @@ func (s *shoot) syncNode(ctx context.Context, key item) error {
 	}
 	s.lock.Unlock()
 	switch {
-	case node == nil && g == nil, node != nil && (node.DeletionTimestamp != nil || node.Labels == nil): // See plan.
+	case node == nil && g == nil, node != nil && (node.DeletionTimestamp != nil || node.Labels == nil): // trimNode leaves no labels of a Node that is too large.
 		return nil
 	case node == nil && s.isOutdated(key, ""):
 		s.queue.AddAfter(key, seenAfter)

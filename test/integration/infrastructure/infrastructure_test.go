@@ -297,8 +297,11 @@ var _ = Describe("machines in the seed", Ordered, func() {
 	})
 
 	It("are waited for with their deletion until somebody has corrected a mistake, or not at all if forced", func(ctx SpecContext) {
-		s := newShoot(ctx, "mistake", map[string][]byte{"kubeconfig": []byte("nonsense")})
-		Expect(seed.Create(ctx, s.infra)).To(Succeed())
+		s := newShoot(ctx, "mistake", nil)
+		s.create(ctx)
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "cloudprovider"}, Data: map[string][]byte{"kubeconfig": []byte("nonsense")}}
+		Expect(seed.Update(ctx, secret)).To(Succeed())
+		s.ask(ctx, "reconcile")
 		hasCode := func(g Gomega) {
 			g.Expect(seed.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)).To(Succeed())
 			g.Expect(s.infra.Status.LastError).NotTo(BeNil())
@@ -324,6 +327,19 @@ var _ = Describe("machines in the seed", Ordered, func() {
 			}
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 		}).WithPolling(500 * time.Millisecond).Should(Succeed())
+	})
+
+	It("hold nothing up that never came to be for a mistake", func(ctx SpecContext) {
+		s := newShoot(ctx, "never", map[string][]byte{"kubeconfig": []byte("nonsense")})
+		Expect(seed.Create(ctx, s.infra)).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(seed.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)).To(Succeed())
+			g.Expect(s.infra.Status.LastError).NotTo(BeNil())
+			g.Expect(s.infra.Status.LastError.Codes).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
+		}).Should(Succeed())
+		Expect(s.infra.Finalizers).To(BeEmpty())
+		s.delete(ctx)
+		s.isGone(ctx)
 	})
 })
 

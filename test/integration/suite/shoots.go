@@ -54,7 +54,7 @@ func CreateShoot(ctx context.Context, c client.Client, cluster *extensionsv1alph
 	Expect(c.Create(ctx, cluster)).To(Succeed())
 }
 
-// DisableControllers disables all controllers but those, which are config's own.
+// DisableControllers disables all controllers of config but the given ones, which are pointers into it.
 func DisableControllers(config *configv1alpha1.ExtensionConfiguration, but ...*configv1alpha1.ControllerConfiguration) {
 	c := &config.Controllers
 	for _, controller := range []*configv1alpha1.ControllerConfiguration{

@@ -62,7 +62,7 @@ the container. Empty if there is no limit, or one in other units than these.
 {{- toYaml $config -}}
 {{- end -}}
 
-{{- /* What binds a role of the instance to its ServiceAccount. */ -}}
+{{- /* The RoleBinding or ClusterRoleBinding of a role of the same name for the ServiceAccount. */ -}}
 {{- define "admission-local.binding" -}}
 ---
 apiVersion: rbac.authorization.k8s.io/v1

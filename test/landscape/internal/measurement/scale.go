@@ -6,6 +6,7 @@ package measurement
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"k8s.io/utils/ptr"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/usage"
@@ -73,7 +73,13 @@ func MemoryInUse(root string) (uint64, error) {
 		return 0, err
 	}
 	memory, err := fs.Meminfo()
-	return ptr.Deref(memory.MemTotalBytes, 0) - ptr.Deref(memory.MemAvailableBytes, 0), err
+	if err != nil {
+		return 0, err
+	}
+	if memory.MemTotalBytes == nil || memory.MemAvailableBytes == nil {
+		return 0, errors.New("the kernel does not say how much memory is available")
+	}
+	return *memory.MemTotalBytes - *memory.MemAvailableBytes, nil
 }
 
 // Table is the result in Markdown.

@@ -78,7 +78,7 @@ func Open(dir string, table images.Table, logger *slog.Logger) (*Registry, error
 		response := httptest.NewRecorder()
 		r.next.ServeHTTP(response, request)
 		r.pushed[p.Repository] = true
-		// Otherwise its parts are gone; whoever needs it pushes it again.
+		// If it is refused, its parts are gone; whoever needs it pushes it again.
 		if response.Code == http.StatusCreated {
 			kept = append(kept, p)
 		}
@@ -202,12 +202,13 @@ func (r *Registry) keep(p push) error {
 		return fmt.Errorf("writing the registry's journal: %w", err)
 	}
 	r.mu.Lock()
-	r.pushed[p.Repository] = !p.Deleted
 	n, err := r.journal.Write(append(line, '\n'))
 	if err != nil {
 		// The next push takes its place: nothing is read behind a line that is cut off.
 		_, errSeek := r.journal.Seek(-int64(n), io.SeekCurrent)
 		err = errors.Join(err, errSeek)
+	} else {
+		r.pushed[p.Repository] = !p.Deleted
 	}
 	r.mu.Unlock()
 	if err == nil {
