@@ -330,7 +330,7 @@ var _ = Describe("machines in the seed", Ordered, func() {
 	})
 
 	It("hold nothing up that never came to be for a mistake", func(ctx SpecContext) {
-		s := newShoot(ctx, "never", map[string][]byte{"kubeconfig": []byte("nonsense")})
+		s := newShoot(ctx, "unmade", map[string][]byte{"kubeconfig": []byte("nonsense")})
 		Expect(seed.Create(ctx, s.infra)).To(Succeed())
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(seed.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)).To(Succeed())
