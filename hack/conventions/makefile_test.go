@@ -115,6 +115,15 @@ func TestACloneIsBuiltByWhoCalledSudoUnlessItIsRoots(t *testing.T) {
 	g.Expect(show()).To(ContainSubstring("setpriv --reuid 65534"))
 }
 
+func TestMakeTestTakesAReleaseOfGardener(t *testing.T) {
+	g := NewWithT(t)
+	out, err := runMake(t, t.TempDir(), "", nil, "--dry-run", "test", "GARDENER=../gardener")
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(out).To(ContainSubstring("GARDENER=../gardener: make test takes a release"))
+	out, err = runMake(t, t.TempDir(), "show:\n\t@echo fine\n", nil, "show", "GARDENER=../gardener")
+	g.Expect(err).NotTo(HaveOccurred(), out)
+}
+
 func TestNoProxyIsAskedForTheLandscape(t *testing.T) {
 	for name, test := range map[string]struct {
 		env      []string

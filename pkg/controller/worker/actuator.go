@@ -152,7 +152,7 @@ func awaited() predicate.Predicate {
 func aspect(obj client.Object) any {
 	switch o := obj.(type) {
 	case *machinev1alpha1.MachineDeployment:
-		// Conditions count by what is made of them: their times change without end.
+		// Of the conditions only their meaning counts. Their times change all the time.
 		status := o.Status
 		status.Conditions = nil
 		return []any{status, health.CheckMachineDeployment(o)}

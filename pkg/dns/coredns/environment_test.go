@@ -242,7 +242,7 @@ func (s *server) answer(ctx context.Context, reply *miekgdns.Msg, data map[strin
 		}
 		parser := miekgdns.NewZoneParser(strings.NewReader(data[testZone+suffixZone]), "", "")
 		for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {
-			if rr.Header().Name == owner && rr.Header().Rrtype == rrtype {
+			if rr.Header().Name == owner && (rr.Header().Rrtype == rrtype || rr.Header().Rrtype == miekgdns.TypeCNAME) {
 				reply.Answer = append(reply.Answer, rr)
 			}
 		}

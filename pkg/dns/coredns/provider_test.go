@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	miekgdns "github.com/miekg/dns"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -344,6 +345,25 @@ func TestAnAliasOfAGatewayIsServedToThoseOutsideOfTheNetworks(t *testing.T) {
 	p.server.outside = true
 	g.Expect(p.apply(ctx, record("api", "api.local.gardener.cloud", "CNAME", "lb.example.org"))).To(Succeed())
 	g.Expect(c.data(g)).To(HaveKeyWithValue("api.local.gardener.cloud.override", rewriteLine), "others get the gateway's")
+}
+
+func TestWhatAnswersForAnAliasOfAGateway(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer answer
+		isFine bool
+	}{
+		"the gateway's address":                   {answer{values: []string{"10.4.0.10"}}, true},
+		"the alias, which leads nowhere":          {answer{aliases: []string{"lb.example.org"}}, true},
+		"the alias, which leads on to an address": {answer{aliases: []string{"lb.example.org", "b.example.org"}, values: []string{"192.0.2.1"}}, true},
+		"nothing":         {answer{rcode: miekgdns.RcodeServerFailure}, false},
+		"another address": {answer{values: []string{"192.0.2.1"}}, false},
+		"another alias that leads to the right one": {answer{aliases: []string{"a.example.org", "lb.example.org"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := isAnswered(udp, "api.local.gardener.cloud", "A", []string{"10.4.0.10"}, "lb.example.org").verify(test.answer)
+			NewWithT(t).Expect(err == nil).To(Equal(test.isFine), "%v", err)
+		})
+	}
 }
 
 func TestGatewaysThatComeChangeAndGo(t *testing.T) {

@@ -13,16 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestTrim(t *testing.T) {
 	g := NewWithT(t)
-	f := newTestFleet(t, nil)
-	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
-	t.Cleanup(s.stop)
-	groups, err := groupsFor(testWorker(1), testCluster())
-	g.Expect(err).NotTo(HaveOccurred())
+	_, s, groups := newTestShoot(t, nil)
 	s.want(groups, nil)
 	received := func(change func(*corev1.Node)) *corev1.Node {
 		node := existingNode(s, groups[0])

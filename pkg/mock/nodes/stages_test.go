@@ -206,11 +206,7 @@ func TestNodesPassToTheirNextStage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			clock := testclock.NewFakeClock(now)
-			f := newTestFleet(t, func(o *Options) { o.Clock = clock })
-			s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
-			t.Cleanup(s.stop)
-			groups, err := groupsFor(testWorker(1), testCluster())
-			g.Expect(err).NotTo(HaveOccurred())
+			f, s, groups := newTestShoot(t, func(o *Options) { o.Clock = clock })
 			s.want(groups, nil)
 			node := existingNode(s, groups[0])
 			test.change(node)
@@ -238,11 +234,7 @@ func TestNodesPassToTheirNextStage(t *testing.T) {
 
 func TestANodeThatIsAboutToBeReplacedKeepsItsStatus(t *testing.T) {
 	g := NewWithT(t)
-	f := newTestFleet(t, nil)
-	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
-	t.Cleanup(s.stop)
-	groups, err := groupsFor(testWorker(1), testCluster())
-	g.Expect(err).NotTo(HaveOccurred())
+	_, s, groups := newTestShoot(t, nil)
 	node := existingNode(s, groups[0])
 	status := s.nodeStatus(nil, node)
 	g.Expect(status.NodeInfo).To(Equal(node.Status.NodeInfo))
@@ -253,11 +245,7 @@ func TestANodeThatIsAboutToBeReplacedKeepsItsStatus(t *testing.T) {
 
 func TestANodeThatIsTooLargeIsLeftAlone(t *testing.T) {
 	g := NewWithT(t)
-	f := newTestFleet(t, nil)
-	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
-	t.Cleanup(s.stop)
-	groups, err := groupsFor(testWorker(1), testCluster())
-	g.Expect(err).NotTo(HaveOccurred())
+	f, s, groups := newTestShoot(t, nil)
 	node := existingNode(s, groups[0])
 	node.Annotations["large"] = strings.Repeat("x", cachedMax)
 	trimmed, err := s.trimNode(node)
@@ -265,6 +253,17 @@ func TestANodeThatIsTooLargeIsLeftAlone(t *testing.T) {
 	g.Expect(s.nodes.GetStore().Add(trimmed)).To(Succeed())
 	g.Expect(s.syncNode(t.Context(), item{Name: node.Name})).To(Succeed())
 	g.Expect(f.shoot.Actions()).To(BeEmpty(), "each write would have another address, so the next one would follow")
+}
+
+// newTestShoot is a shoot of one Node's size, whose caches are the test's to fill.
+func newTestShoot(t *testing.T, change func(*Options)) (*testFleet, *shoot, []*group) {
+	t.Helper()
+	f := newTestFleet(t, change)
+	s := newShoot(f.opts, client.ObjectKey{Name: "w"}, f.shoot, "")
+	t.Cleanup(s.stop)
+	groups, err := groupsFor(testWorker(1), testCluster())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return f, s, groups
 }
 
 // existingNode is a Node as the API server has it once it was created.

@@ -137,6 +137,16 @@ func (s *shoot) reconcile(ctx context.Context) {
 }
 
 // isGone waits until the Infrastructure is.
+// fails waits until an operation has, with this code alone.
+func (s *shoot) fails(ctx context.Context, code gardencorev1beta1.ErrorCode) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(seed.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)).To(Succeed())
+		g.Expect(s.infra.Status.LastError).NotTo(BeNil())
+		g.Expect(s.infra.Status.LastError.Codes).To(ConsistOf(code))
+	}).Should(Succeed())
+}
+
 func (s *shoot) isGone(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() bool { return apierrors.IsNotFound(seed.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)) }).Should(BeTrue())
@@ -332,11 +342,7 @@ var _ = Describe("machines in the seed", Ordered, func() {
 	It("hold nothing up that never came to be for a mistake", func(ctx SpecContext) {
 		s := newShoot(ctx, "unmade", map[string][]byte{"kubeconfig": []byte("nonsense")})
 		Expect(seed.Create(ctx, s.infra)).To(Succeed())
-		Eventually(ctx, func(g Gomega) {
-			g.Expect(seed.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)).To(Succeed())
-			g.Expect(s.infra.Status.LastError).NotTo(BeNil())
-			g.Expect(s.infra.Status.LastError.Codes).To(ConsistOf(gardencorev1beta1.ErrorConfigurationProblem))
-		}).Should(Succeed())
+		s.fails(ctx, gardencorev1beta1.ErrorConfigurationProblem)
 		Expect(s.infra.Finalizers).To(BeEmpty())
 		s.delete(ctx)
 		s.isGone(ctx)
@@ -396,11 +402,7 @@ var _ = Describe("machines in another cluster", Ordered, func() {
 		half, never := newShoot(ctx, "half", credentials()), newShoot(ctx, "never", credentials())
 		for _, s := range []*shoot{half, never} {
 			Expect(seed.Create(ctx, s.infra)).To(Succeed())
-			Eventually(ctx, func(g Gomega) {
-				g.Expect(seed.Get(ctx, client.ObjectKeyFromObject(s.infra), s.infra)).To(Succeed())
-				g.Expect(s.infra.Status.LastError).NotTo(BeNil())
-				g.Expect(s.infra.Status.LastError.Codes).To(ConsistOf(gardencorev1beta1.ErrorInfraUnauthorized))
-			}).Should(Succeed())
+			s.fails(ctx, gardencorev1beta1.ErrorInfraUnauthorized)
 			Expect(isThere(ctx, other, s.remoteNamespace())).To(BeTrue())
 		}
 		instance.Stop()

@@ -16,6 +16,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -423,6 +425,17 @@ lastTimestamp: "2026-01-02T02:40:00Z"
 `))
 	f := finding{kind: "Pod", namespace: "a", name: "p", in: in}
 	g.Expect(f.more(t.Context())).To(Equal([][2]string{{"event", "Failed: not found"}}))
+}
+
+func TestAnEventIsAsOldAsItsLastOccurrence(t *testing.T) {
+	first, last := metav1.NewMicroTime(explainedAt.Add(-time.Hour)), metav1.NewMicroTime(explainedAt)
+	for name, event := range map[string]*corev1.Event{
+		"of the former kind": {LastTimestamp: metav1.NewTime(explainedAt)},
+		"that came once":     {EventTime: last},
+		"that came again":    {EventTime: first, Series: &corev1.EventSeries{Count: 2, LastObservedTime: last}},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(seen(event)).To(BeTemporally("==", explainedAt)) })
+	}
 }
 
 func TestExplainShowsTheLogOfTheRunThatEnded(t *testing.T) {
