@@ -19,7 +19,7 @@ import (
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits/limitstest"
+	"github.com/gardener/gardener-extension-provider-local/test/limitstest"
 )
 
 const (

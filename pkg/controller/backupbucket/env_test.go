@@ -31,8 +31,8 @@ import (
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 func TestSpendsFewRequests(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 // sealed is a chart that can be told from others by its digest but not be rendered.

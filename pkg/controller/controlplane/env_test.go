@@ -40,9 +40,9 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/chart"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 const (

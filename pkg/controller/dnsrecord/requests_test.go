@@ -21,8 +21,8 @@ import (
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 type fakeManager struct {

@@ -28,9 +28,9 @@ import (
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 const grmFinalizer = "resources.gardener.cloud/gardener-resource-manager"

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 func TestSpendsFewRequests(t *testing.T) {

@@ -34,10 +34,10 @@ import (
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 const namespace = "shoot--local--foo"

@@ -31,9 +31,9 @@ import (
 	reconcilerutils "github.com/gardener/gardener/pkg/controllerutils/reconciler"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/class"
-	"github.com/gardener/gardener-extension-provider-local/pkg/internal/requests"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine/cluster"
+	"github.com/gardener/gardener-extension-provider-local/test/requests"
 )
 
 const (

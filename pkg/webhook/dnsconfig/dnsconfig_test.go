@@ -33,7 +33,7 @@ import (
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits/limitstest"
+	"github.com/gardener/gardener-extension-provider-local/test/limitstest"
 )
 
 const (

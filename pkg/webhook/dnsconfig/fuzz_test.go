@@ -7,7 +7,7 @@ package dnsconfig
 import (
 	"testing"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits/limitstest"
+	"github.com/gardener/gardener-extension-provider-local/test/limitstest"
 )
 
 func FuzzHandleMachine(f *testing.F) {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits/limitstest"
+	"github.com/gardener/gardener-extension-provider-local/test/limitstest"
 )
 
 // fakeManager is as much of a manager as New asks for.

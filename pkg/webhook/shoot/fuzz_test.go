@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits/limitstest"
+	"github.com/gardener/gardener-extension-provider-local/test/limitstest"
 )
 
 func FuzzHandle(f *testing.F) {
