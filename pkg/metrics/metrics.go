@@ -92,11 +92,12 @@ const (
 	resultError   = "error"
 )
 
-func resultOf(err error) string {
+// resultOf returns success, or the result of an error.
+func resultOf(err error, success string) string {
 	if err != nil {
 		return resultError
 	}
-	return resultSuccess
+	return success
 }
 
 // Charts are the metrics of pkg/chart.
@@ -120,12 +121,8 @@ func (c *Charts) Cached() {
 
 // Rendered tells that a chart was rendered, or could not be.
 func (c *Charts) Rendered(err error) {
-	result := "rendered"
-	if err != nil {
-		result = resultError
-	}
 	if c != nil {
-		c.renders.WithLabelValues(result).Inc()
+		c.renders.WithLabelValues(resultOf(err, "rendered")).Inc()
 	}
 }
 
@@ -183,18 +180,13 @@ func (d *DNS) Batch(names int) {
 	}
 }
 
-// Flushed tells how long it took to write a batch, and how many names there are now.
-func (d *DNS) Flushed(took time.Duration, names int, err error) {
+// Written tells of the write of one ConfigMap: how long it took, and how many names there are now.
+func (d *DNS) Written(took time.Duration, names int, err error) {
 	if d != nil {
-		d.flushDuration.WithLabelValues(resultOf(err)).Observe(took.Seconds())
+		result := resultOf(err, resultSuccess)
+		d.writes.WithLabelValues(result).Inc()
+		d.flushDuration.WithLabelValues(result).Observe(took.Seconds())
 		d.names.Set(float64(names))
-	}
-}
-
-// Written tells of one ConfigMap.
-func (d *DNS) Written(err error) {
-	if d != nil {
-		d.writes.WithLabelValues(resultOf(err)).Inc()
 	}
 }
 
@@ -252,12 +244,8 @@ func (r *Resources) Unchanged() {
 
 // Written tells of a ManagedResource that was written, or could not be applied.
 func (r *Resources) Written(err error) {
-	switch {
-	case r == nil:
-	case err != nil:
-		r.applies.WithLabelValues(resultError).Inc()
-	default:
-		r.applies.WithLabelValues("written").Inc()
+	if r != nil {
+		r.applies.WithLabelValues(resultOf(err, "written")).Inc()
 	}
 }
 

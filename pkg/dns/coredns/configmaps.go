@@ -382,8 +382,7 @@ func (p *Provider) writeShard(ctx context.Context, name string) error {
 		p.mu.Unlock()
 		err := p.send(ctx, configMap, exists, remove)
 		p.mu.Lock()
-		p.Metrics.Written(err)
-		p.Metrics.Flushed(time.Since(start), len(p.shards.where), err)
+		p.Metrics.Written(time.Since(start), len(p.shards.where), err)
 		if err != nil {
 			s.failure = fmt.Errorf("writing ConfigMap %s/%s: %w", configMap.Namespace, name, err)
 			return s.failure
