@@ -32,7 +32,7 @@ type observed struct {
 func (o *observed) Apply(ctx context.Context, request Request) error {
 	start := time.Now()
 	err := o.next.Apply(ctx, request)
-	o.metrics.Operation(o.name, metrics.DNSApply, resultOf(err), time.Since(start))
+	o.metrics.Operation(o.name, "apply", resultOf(err), time.Since(start))
 	return err
 }
 
@@ -40,20 +40,20 @@ func (o *observed) Apply(ctx context.Context, request Request) error {
 func (o *observed) Remove(ctx context.Context, request Request) error {
 	start := time.Now()
 	err := o.next.Remove(ctx, request)
-	o.metrics.Operation(o.name, metrics.DNSRemove, resultOf(err), time.Since(start))
+	o.metrics.Operation(o.name, "remove", resultOf(err), time.Since(start))
 	return err
 }
 
-func resultOf(err error) metrics.DNSResult {
+func resultOf(err error) string {
 	var conflict *ConflictError
 	switch {
 	case err == nil:
-		return metrics.DNSSuccess
+		return "success"
 	case errors.As(err, &conflict):
-		return metrics.DNSConflict
+		return "conflict"
 	case slices.Contains(v1beta1helper.ExtractErrorCodes(err), gardencorev1beta1.ErrorConfigurationProblem):
-		return metrics.DNSMistake
+		return "mistake"
 	default:
-		return metrics.DNSError
+		return "error"
 	}
 }

@@ -86,16 +86,10 @@ func register[C prometheus.Collector](b *builder, collector C) C {
 	return collector
 }
 
-// Results that several metrics have.
-const (
-	resultSuccess = "success"
-	resultError   = "error"
-)
-
 // resultOf returns success, or the result of an error.
 func resultOf(err error, success string) string {
 	if err != nil {
-		return resultError
+		return "error"
 	}
 	return success
 }
@@ -183,37 +177,17 @@ func (d *DNS) Batch(names int) {
 // Written tells of the write of one ConfigMap: how long it took, and how many names there are now.
 func (d *DNS) Written(took time.Duration, names int, err error) {
 	if d != nil {
-		result := resultOf(err, resultSuccess)
+		result := resultOf(err, "success")
 		d.writes.WithLabelValues(result).Inc()
 		d.flushDuration.WithLabelValues(result).Observe(took.Seconds())
 		d.names.Set(float64(names))
 	}
 }
 
-// DNSOperation is what is done about a record.
-type DNSOperation string
-
-// The operations.
-const (
-	DNSApply  DNSOperation = "apply"
-	DNSRemove DNSOperation = "remove"
-)
-
-// DNSResult is how an operation ended.
-type DNSResult string
-
-// The results.
-const (
-	DNSSuccess  DNSResult = resultSuccess
-	DNSConflict DNSResult = "conflict"
-	DNSMistake  DNSResult = "mistake"
-	DNSError    DNSResult = resultError
-)
-
-// Operation tells how long a provider, of which there are as many as package dns has names, took for a record.
-func (d *DNS) Operation(provider string, operation DNSOperation, result DNSResult, took time.Duration) {
+// Operation tells how long a provider took to apply or remove a record. The labels have the few values that package dns knows.
+func (d *DNS) Operation(provider, operation, result string, took time.Duration) {
 	if d != nil {
-		d.operation.WithLabelValues(provider, string(operation), string(result)).Observe(took.Seconds())
+		d.operation.WithLabelValues(provider, operation, result).Observe(took.Seconds())
 	}
 }
 
