@@ -28,6 +28,7 @@ import (
 	seedmanagementinstall "github.com/gardener/gardener/pkg/apis/seedmanagement/install"
 	seedmanagementv1alpha1 "github.com/gardener/gardener/pkg/apis/seedmanagement/v1alpha1"
 	apiserverfeatures "github.com/gardener/gardener/pkg/apiserver/features"
+	"github.com/gardener/gardener/pkg/client/kubernetes"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/admission"
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
@@ -124,15 +125,13 @@ func TestTheShootsAreMadeOfWhatTheOtherExamplesOffer(t *testing.T) {
 // reader reads the examples that the admission asks for, and the Seed that a Garden of theirs has.
 func reader(t *testing.T) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	NewWithT(t).Expect(admission.AddToScheme(scheme)).To(Succeed())
 	secret, binding := &corev1.Secret{}, &securityv1alpha1.CredentialsBinding{}
 	readAll(t, "52-credentials.yaml", secret, binding)
 	_, _, ofSeed := readShoot(t, "97-shoot-managedseed.yaml")
 	networks := gardencorev1beta1.SeedNetworks{Nodes: new("172.18.0.0/24"), Pods: "10.1.0.0/16", Services: "10.2.0.0/16"}
 	seed := &gardencorev1beta1.Seed{Spec: gardencorev1beta1.SeedSpec{Provider: gardencorev1beta1.SeedProvider{Type: "local"}, Networks: networks}}
 	seed.Name = "local"
-	return fake.NewClientBuilder().WithScheme(scheme).
+	return fake.NewClientBuilder().WithScheme(kubernetes.GardenScheme).
 		WithObjects(read[gardencorev1beta1.CloudProfile](t, "50-cloudprofile.yaml"), secret, binding, ofSeed, seed).Build()
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -22,6 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
+	"github.com/gardener/gardener/pkg/client/kubernetes"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/admission"
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
@@ -77,12 +77,8 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 		}
 	}
 
-	scheme := runtime.NewScheme()
-	if err := admission.AddToScheme(scheme); err != nil {
-		return err
-	}
 	mgrOptions := instance.ManagerOptions(config.Server, config.LeaderElection, admission.Name+"-leader-election", opts.Namespace)
-	mgrOptions.Logger, mgrOptions.Scheme = opts.Log, scheme
+	mgrOptions.Logger, mgrOptions.Scheme = opts.Log, kubernetes.GardenScheme
 	mgrOptions.LeaderElectionConfig = opts.Runtime
 	if filter := mgrOptions.Metrics.FilterProvider; filter != nil {
 		// Who collects metrics is known in the garden runtime cluster.

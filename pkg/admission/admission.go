@@ -31,7 +31,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,14 +83,8 @@ func complete(mgr manager.Manager, opts webhook.Options, nodeRanges ...netip.Pre
 	return opts, err
 }
 
-// AddToScheme adds all kinds that the webhooks and their registration need.
-func AddToScheme(scheme *runtime.Scheme) error {
-	builder := runtime.NewSchemeBuilder(corev1.AddToScheme, admissionregistrationv1.AddToScheme, gardencorev1beta1.AddToScheme, securityv1alpha1.AddToScheme)
-	return builder.AddToScheme(scheme)
-}
-
-// NewRESTMapper returns a mapper for these kinds. They are known; whether Gardener's API server is up at the moment must not
-// decide whether the webhooks are.
+// NewRESTMapper returns a mapper for all kinds that the webhooks and their registration need. They are known; whether Gardener's
+// API server is up at the moment must not decide whether the webhooks are.
 func NewRESTMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
 		corev1.SchemeGroupVersion, admissionregistrationv1.SchemeGroupVersion, gardencorev1beta1.SchemeGroupVersion, securityv1alpha1.SchemeGroupVersion,

@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/gardener/gardener/pkg/client/kubernetes"
+
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 )
 
@@ -32,9 +34,7 @@ func (m fakeManager) GetScheme() *runtime.Scheme  { return m.client.Scheme() }
 
 func newFake(t testing.TB, funcs interceptor.Funcs) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	NewWithT(t).Expect(AddToScheme(scheme)).To(Succeed())
-	return fakeclient.NewClientBuilder().WithScheme(scheme).WithRESTMapper(NewRESTMapper()).WithInterceptorFuncs(funcs).
+	return fakeclient.NewClientBuilder().WithScheme(kubernetes.GardenScheme).WithRESTMapper(NewRESTMapper()).WithInterceptorFuncs(funcs).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "owner", UID: "uid"}}).Build()
 }
 
