@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -56,8 +57,8 @@ type Options struct {
 // Secrets, with class garden only in the namespace garden; with class shoot get, list and watch on Clusters.
 func AddToManager(mgr manager.Manager, opts Options) error {
 	for _, kind := range kinds() {
-		if err := newReconciler(mgr.GetClient(), opts, kind).AddToManager(mgr, "mock-"+strings.ToLower(kind.name)); err != nil {
-			return fmt.Errorf("adding the mock controller for %ss: %w", kind.name, err)
+		if err := newReconciler(mgr.GetClient(), opts, kind).AddToManager(mgr, "mock-"+strings.ToLower(kind.name())); err != nil {
+			return fmt.Errorf("adding the mock controller for %ss: %w", kind.name(), err)
 		}
 	}
 	return nil
@@ -65,7 +66,6 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 
 // kind is a kind of extension objects, and how it differs from others.
 type kind struct {
-	name string
 	// types are further types that are served.
 	types []string
 	// inGarden reports whether there are objects of class garden. The garden runtime cluster does not know other kinds.
@@ -87,29 +87,23 @@ type step func(ctx context.Context, r *kindReconciler, o *operation) error
 // kinds returns all kinds of extension objects.
 func kinds() []kind {
 	return []kind{
-		{name: extensionsv1alpha1.BackupBucketResource, object: &extensionsv1alpha1.BackupBucket{}, inGarden: true},
-		{
-			name: extensionsv1alpha1.BackupEntryResource, object: &extensionsv1alpha1.BackupEntry{}, inGarden: true,
-			apply: on(applyBackupEntry), remove: on(removeBackupEntry),
-		},
-		{name: extensionsv1alpha1.BastionResource, object: &extensionsv1alpha1.Bastion{}, apply: on(applyBastion)},
-		{name: extensionsv1alpha1.ContainerRuntimeResource, object: &extensionsv1alpha1.ContainerRuntime{}},
-		{name: extensionsv1alpha1.ControlPlaneResource, object: &extensionsv1alpha1.ControlPlane{}},
-		{name: extensionsv1alpha1.DNSRecordResource, object: &extensionsv1alpha1.DNSRecord{}, inGarden: true, apply: on(applyDNSRecord)},
-		{name: extensionsv1alpha1.ExtensionResource, object: &extensionsv1alpha1.Extension{}, inGarden: true},
-		{name: extensionsv1alpha1.InfrastructureResource, object: &extensionsv1alpha1.Infrastructure{}, apply: on(applyInfrastructure)},
-		{name: extensionsv1alpha1.NetworkResource, object: &extensionsv1alpha1.Network{}, apply: on(applyNetwork)},
-		{
-			name: extensionsv1alpha1.OperatingSystemConfigResource, object: &extensionsv1alpha1.OperatingSystemConfig{},
-			types: []string{TypeOS}, apply: on(applyOperatingSystemConfig),
-		},
-		{name: extensionsv1alpha1.SelfHostedShootExposureResource, object: &extensionsv1alpha1.SelfHostedShootExposure{}, apply: on(applyExposure)},
-		{
-			name: extensionsv1alpha1.WorkerResource, object: &extensionsv1alpha1.Worker{},
-			apply: on(applyWorker), remove: on(removeWorker), migrate: on(migrateWorker),
-		},
+		{object: &extensionsv1alpha1.BackupBucket{}, inGarden: true},
+		{object: &extensionsv1alpha1.BackupEntry{}, inGarden: true, apply: on(applyBackupEntry), remove: on(removeBackupEntry)},
+		{object: &extensionsv1alpha1.Bastion{}, apply: on(applyBastion)},
+		{object: &extensionsv1alpha1.ContainerRuntime{}},
+		{object: &extensionsv1alpha1.ControlPlane{}},
+		{object: &extensionsv1alpha1.DNSRecord{}, inGarden: true, apply: on(applyDNSRecord)},
+		{object: &extensionsv1alpha1.Extension{}, inGarden: true},
+		{object: &extensionsv1alpha1.Infrastructure{}, apply: on(applyInfrastructure)},
+		{object: &extensionsv1alpha1.Network{}, apply: on(applyNetwork)},
+		{object: &extensionsv1alpha1.OperatingSystemConfig{}, types: []string{TypeOS}, apply: on(applyOperatingSystemConfig)},
+		{object: &extensionsv1alpha1.SelfHostedShootExposure{}, apply: on(applyExposure)},
+		{object: &extensionsv1alpha1.Worker{}, apply: on(applyWorker), remove: on(removeWorker), migrate: on(migrateWorker)},
 	}
 }
+
+// name returns the name of the kind, which is that of its type.
+func (k kind) name() string { return reflect.TypeOf(k.object).Elem().Name() }
 
 func (k kind) newObject() extensionsv1alpha1.Object {
 	return k.object.DeepCopyObject().(extensionsv1alpha1.Object)
@@ -132,7 +126,7 @@ type kindReconciler struct {
 }
 
 func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
-	r := &kindReconciler{kind: kind, opts: opts, behaviours: newBehaviours(kind.name, opts.Config)}
+	r := &kindReconciler{kind: kind, opts: opts, behaviours: newBehaviours(kind.name(), opts.Config)}
 	existsFor := []extensionsv1alpha1.ExtensionClass{extensionsv1alpha1.ExtensionClassSeed, extensionsv1alpha1.ExtensionClassShoot}
 	if kind.inGarden {
 		existsFor = class.All()
@@ -156,7 +150,7 @@ func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 		Clock:    opts.Clock,
 		Quiet:    -1, // An operation waits only because it is configured to.
 	}
-	if kind.name == extensionsv1alpha1.WorkerResource {
+	if kind.name() == extensionsv1alpha1.WorkerResource {
 		options.IsAmiss, options.Wrap = r.isForgotten, r.remember
 	}
 	r.Reconciler = reconciler.New(options)

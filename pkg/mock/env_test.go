@@ -136,7 +136,7 @@ func (e *env) restart() {
 	e.opts.ShootClusters = reconciler.NewClusters(recorded)
 	e.reconcilers = map[string]*kindReconciler{}
 	for _, kind := range kinds() {
-		e.reconcilers[kind.name] = newReconciler(recorded, e.opts, kind)
+		e.reconcilers[kind.name()] = newReconciler(recorded, e.opts, kind)
 	}
 }
 
@@ -269,7 +269,7 @@ func newBucket() *extensionsv1alpha1.BackupBucket {
 
 func newInfrastructure() *extensionsv1alpha1.Infrastructure {
 	for _, kind := range kinds() {
-		if kind.name == extensionsv1alpha1.InfrastructureResource {
+		if kind.name() == extensionsv1alpha1.InfrastructureResource {
 			return newObjectOf(kind).(*extensionsv1alpha1.Infrastructure)
 		}
 	}

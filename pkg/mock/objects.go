@@ -28,6 +28,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/backup"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
@@ -92,23 +93,19 @@ func applyInfrastructure(_ context.Context, _ *kindReconciler, o *operation, inf
 
 // override returns a range for each family: the first one of the spec and the status, or the default.
 func (defaults byFamily) override(name string, families []gardencorev1beta1.IPFamily, spec *string, status []string) (out []string, err error) {
-	known := byFamily{}
-	if spec != nil && *spec != "" {
+	if ptr.Deref(spec, "") != "" {
 		status = append([]string{*spec}, status...)
 	}
-	for _, cidr := range status {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %q is no CIDR", name, cidr)
-		}
-		family := ipv6
-		if prefix.Addr().Is4() {
-			family = ipv4
-		}
-		known[family] = cmp.Or(known[family], prefix.Masked().String())
+	known, err := configv1alpha1.ParseCIDRs(status)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for _, family := range families {
-		out = append(out, cmp.Or(known[family], defaults[family]))
+		cidr := defaults[family]
+		if i := slices.IndexFunc(known, func(p netip.Prefix) bool { return p.Addr().Is4() == (family == ipv4) }); i >= 0 {
+			cidr = known[i].String()
+		}
+		out = append(out, cidr)
 	}
 	return out, nil
 }

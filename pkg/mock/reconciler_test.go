@@ -26,7 +26,7 @@ func TestObjectsOfEachKindLiveAndDieWithFewRequests(t *testing.T) {
 		extensionsv1alpha1.BackupEntryResource:           {create: 1, again: 1, remove: 2},
 	}
 	for _, kind := range kinds() {
-		t.Run(kind.name, func(t *testing.T) {
+		t.Run(kind.name(), func(t *testing.T) {
 			obj := newObjectOf(kind)
 			e := newEnv(t, nil, newCluster(nil), obj)
 
@@ -34,7 +34,7 @@ func TestObjectsOfEachKindLiveAndDieWithFewRequests(t *testing.T) {
 			e.Expect(isReady(obj)).To(Succeed())
 			e.Expect(state(obj)).To(Equal("Create Succeeded"))
 			e.Expect(obj.GetFinalizers()).To(HaveExactElements(FinalizerName))
-			e.Expect(e.requests).To(HaveLen(2+more[kind.name].create), "finalizer and annotation, status, what the kind has")
+			e.Expect(e.requests).To(HaveLen(2+more[kind.name()].create), "finalizer and annotation, status, what the kind has")
 
 			e.requests = nil
 			e.Expect(e.reconcile(obj)).To(BeZero())
@@ -45,13 +45,13 @@ func TestObjectsOfEachKindLiveAndDieWithFewRequests(t *testing.T) {
 			e.Expect(e.reconcile(obj)).To(BeZero())
 			e.Expect(isReady(obj)).To(Succeed())
 			e.Expect(state(obj)).To(Equal("Reconcile Succeeded"))
-			e.Expect(e.requests).To(HaveLen(2 + more[kind.name].again))
+			e.Expect(e.requests).To(HaveLen(2 + more[kind.name()].again))
 
 			e.requests = nil
 			e.delete(obj)
 			e.Expect(e.reconcile(obj)).To(BeZero())
 			e.Expect(obj.GetUID()).To(BeEmpty(), "it is gone")
-			e.Expect(e.requests).To(HaveLen(1 + more[kind.name].remove))
+			e.Expect(e.requests).To(HaveLen(1 + more[kind.name()].remove))
 			e.Expect(remembered(e.reconcilerFor(obj))).To(BeEmpty(), "nothing of it stays in memory")
 		})
 	}
@@ -59,7 +59,7 @@ func TestObjectsOfEachKindLiveAndDieWithFewRequests(t *testing.T) {
 
 func TestObjectsOfEachKindAreMigratedAndRestored(t *testing.T) {
 	for _, kind := range kinds() {
-		t.Run(kind.name, func(t *testing.T) {
+		t.Run(kind.name(), func(t *testing.T) {
 			obj := newObjectOf(kind)
 			e := newEnv(t, nil, newCluster(nil), obj)
 			e.reconcile(obj)
@@ -253,14 +253,14 @@ func TestTheControllersOfTheGardenAreForItsKinds(t *testing.T) {
 	var names []string
 	for _, kind := range kinds() {
 		if kind.inGarden {
-			names = append(names, kind.name)
+			names = append(names, kind.name())
 		}
 	}
 	g.Expect(names).To(HaveExactElements("BackupBucket", "BackupEntry", "DNSRecord", "Extension"))
 
 	all := map[string]bool{}
 	for _, kind := range kinds() {
-		all[kind.name] = true
+		all[kind.name()] = true
 	}
 	for kind := range extensionsv1alpha1.AllExtensionKinds {
 		g.Expect(all).To(HaveKey(kind))
