@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -148,11 +149,8 @@ func (f *Fleet) Apply(ctx context.Context, log logr.Logger, w *extensionsv1alpha
 		s = newShoot(f.opts, key, clients, access)
 		f.shoots[key] = s
 	}
-	var ranges []string
-	if networking := cluster.Shoot().Spec.Networking; networking != nil && networking.Nodes != nil {
-		ranges = append(ranges, *networking.Nodes)
-	}
-	s.want(groups, prefixes(ranges...))
+	networking := ptr.Deref(cluster.Shoot().Spec.Networking, gardencorev1beta1.Networking{})
+	s.want(groups, prefixes(ptr.Deref(networking.Nodes, "")))
 	if isNew {
 		s.start()
 	}

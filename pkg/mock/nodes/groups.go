@@ -24,6 +24,7 @@ import (
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
+	"github.com/gardener/gardener/pkg/utils"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/extensioncluster"
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
@@ -112,9 +113,6 @@ func groupsOf(w *extensionsv1alpha1.Worker, cluster *extensioncluster.Cluster, g
 		for index, zone := range zones {
 			g := newGroup(w, pool, hash, zone, int32(index), int32(len(zones)))
 			g.version, g.capacity, g.allocatable = "v"+strings.TrimPrefix(version, "v"), capacity, allocatable
-			if cluster.IsHibernated() {
-				g.want = 0
-			}
 			groups = append(groups, g)
 		}
 	}
@@ -150,7 +148,7 @@ func newGroup(w *extensionsv1alpha1.Worker, pool extensionsv1alpha1.WorkerPool, 
 		want:         int(want),
 		surge:        scaled(worker.DistributePositiveIntOrPercent(index, pool.MaxSurge, zones, pool.Maximum), want, true),
 		unavailable:  scaled(worker.DistributePositiveIntOrPercent(index, pool.MaxUnavailable, zones, pool.Minimum), want, false),
-		annotations:  map[string]string{annotationNotManaged: "1"},
+		annotations:  utils.MergeStringMaps(pool.Annotations, map[string]string{annotationNotManaged: "1"}),
 		taints:       pool.Taints,
 		oscSecret:    ptr.Deref(pool.NodeAgentSecretName, ""),
 		osImage:      strings.TrimSpace("mock " + pool.MachineImage.Name + " " + pool.MachineImage.Version),
@@ -175,12 +173,7 @@ func newGroup(w *extensionsv1alpha1.Worker, pool extensionsv1alpha1.WorkerPool, 
 			g.labels[name] = value
 		}
 	}
-	for name, value := range pool.Labels {
-		g.labels[name] = cmp.Or(g.labels[name], value)
-	}
-	for name, value := range pool.Annotations {
-		g.annotations[name] = cmp.Or(g.annotations[name], value)
-	}
+	g.labels = utils.MergeStringMaps(pool.Labels, g.labels)
 	return g
 }
 

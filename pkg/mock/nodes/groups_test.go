@@ -108,15 +108,6 @@ func TestGroups(t *testing.T) {
 		g.Expect(groups[0].allocatable.Cpu().String()).To(Equal("1920m"))
 		g.Expect(groups[0].allocatable.Memory().String()).To(Equal("4Gi"), "more than there is cannot be reserved")
 	})
-
-	t.Run("a hibernated shoot has none", func(t *testing.T) {
-		g := NewWithT(t)
-		cluster := testCluster()
-		cluster.Shoot.Spec.Hibernation = &gardencorev1beta1.Hibernation{Enabled: new(true)}
-		groups, err := groupsFor(testWorker(3), cluster)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(groups[0].want).To(BeZero())
-	})
 }
 
 func TestGroupsRoll(t *testing.T) {
