@@ -31,7 +31,7 @@ type SetupOptions struct {
 	// Place is the name of this instance, unique in the cluster: "garden" or "seed".
 	Place string
 	// ServiceAccount is the one of the instance, in the instance's Namespace: when that goes, the garbage collector takes
-	// what the instance has made for CoreDNS along. Empty if nobody owns it.
+	// what the instance has made for CoreDNS along.
 	ServiceAccount types.NamespacedName
 	// Classes are the classes that the instance serves.
 	Classes class.Set

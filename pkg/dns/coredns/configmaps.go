@@ -446,7 +446,7 @@ func (p *Provider) configMap(s *shard, generation uint64) *corev1.ConfigMap {
 			Name:            s.name,
 			Labels:          p.labels(),
 			Annotations:     map[string]string{AnnotationGeneration: strconv.FormatUint(generation, 10)},
-			OwnerReferences: slices.Clone(p.owner),
+			OwnerReferences: []metav1.OwnerReference{p.owner},
 		},
 		Data: s.data(),
 	}

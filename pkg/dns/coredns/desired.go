@@ -104,13 +104,12 @@ func (d *desired) above(name string) []dns.Record {
 // coveredBy returns the wildcard of another holder that keeps a record from its name: one of a higher class, or an older
 // one. What is made for an Ingress in the seed is below the wildcard of the seed on purpose.
 func coveredBy(record dns.Record, above []dns.Record) (dns.Record, bool) {
-	i := slices.IndexFunc(above, func(wildcard dns.Record) bool {
-		return !record.Ingress && wildcard.Holder() != record.Holder() && byPrecedence(wildcard, record) < 0
-	})
-	if i < 0 {
-		return dns.Record{}, false
+	for _, wildcard := range above {
+		if !record.Ingress && wildcard.Holder() != record.Holder() && byPrecedence(wildcard, record) < 0 {
+			return wildcard, true
+		}
 	}
-	return above[i], true
+	return dns.Record{}, false
 }
 
 // effective returns the records that this instance serves under a name, sorted by type.

@@ -90,6 +90,7 @@ func (w *writes) count() int {
 // cluster is a fake API server with informers that tell of what the test does.
 type cluster struct {
 	client.Client
+	cache.Informers
 	// unobserved is the same without counting writes.
 	unobserved client.Client
 	writes     *writes

@@ -68,16 +68,10 @@ type Options struct {
 	// Reader reads from the API server.
 	Reader client.Reader
 	// Cache is the manager's, made with CacheOptions. It has the ConfigMaps, which Client reads from the API server.
-	Cache Cache
+	Cache cache.Cache
 	// Exchange asks CoreDNS.
 	Exchange Exchange
 	Log      logr.Logger
-}
-
-// Cache is what is used of a controller-runtime cache.
-type Cache interface {
-	client.Reader
-	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
 // Provider is a dns.Provider and a manager.Runnable, which has to run for anything to happen.
@@ -101,7 +95,7 @@ type Provider struct {
 	// unprepared is why the state of the cluster is not known yet.
 	unprepared error
 	// owner owns the ConfigMaps.
-	owner []metav1.OwnerReference
+	owner metav1.OwnerReference
 	// isRebuilt tells that the DNSRecords have been listed: what is said of them from then on is new.
 	isRebuilt bool
 }
@@ -259,12 +253,9 @@ func (p *Provider) waitPrepared(ctx context.Context) (configMaps *corev1.ConfigM
 
 // prepare reads in the namespace of CoreDNS and learns who owns the ConfigMaps.
 func (p *Provider) prepare(ctx context.Context) (*corev1.ConfigMapList, error) {
-	if name := p.ServiceAccount.Namespace; name != "" {
-		owner, err := ownerReference(ctx, p.Reader, name)
-		if err != nil {
-			return nil, err
-		}
-		p.owner = []metav1.OwnerReference{owner}
+	var err error
+	if p.owner, err = ownerReference(ctx, p.Reader, p.ServiceAccount.Namespace); err != nil {
+		return nil, err
 	}
 	namespace := p.DNS.CoreDNS.Namespace
 	configMaps := &corev1.ConfigMapList{}
@@ -285,7 +276,7 @@ func ownerReference(ctx context.Context, reader client.Reader, name string) (met
 
 // watch calls a function with the objects of a kind that are there, and with those that are changed or deleted from now on. It
 // returns once the function was called with all that are there.
-func watch[T client.Object](ctx context.Context, from Cache, kind T, changed func(object T, deleted bool)) error {
+func watch[T client.Object](ctx context.Context, from cache.Cache, kind T, changed func(object T, deleted bool)) error {
 	informer, err := from.GetInformer(ctx, kind)
 	if err != nil {
 		return fmt.Errorf("watching objects of type %T: %w", kind, err)

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -49,7 +48,6 @@ type Server struct {
 
 // AddToManager has the Server deploy at the start, and again when somebody changes or deletes what it deployed.
 func (s *Server) AddToManager(mgr manager.Manager) error {
-	deploy := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	deployed := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetNamespace() == v1beta1constants.GardenNamespace && slices.Contains([]string{ManagedResourceName, s.ownName()}, object.GetName())
 	})
@@ -59,7 +57,7 @@ func (s *Server) AddToManager(mgr manager.Manager) error {
 			RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, time.Minute),
 			SkipNameValidation: new(true), // tests run several instances in one process
 		}).
-		Watches(&resourcesv1alpha1.ManagedResource{}, deploy, builder.WithPredicates(deployed)).
+		Watches(&resourcesv1alpha1.ManagedResource{}, controllerutils.EnqueueAnonymously, builder.WithPredicates(deployed)).
 		WatchesRawSource(controllerutils.EnqueueOnce).
 		Complete(s)
 }
