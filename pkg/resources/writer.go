@@ -37,11 +37,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
 	"github.com/gardener/gardener/pkg/resourcemanager/controller/garbagecollector/references"
 	"github.com/gardener/gardener/pkg/utils"
+	"github.com/gardener/gardener/pkg/utils/kubernetes/health"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/metrics"
 )
@@ -128,11 +127,7 @@ func New(client client.Client) *Writer {
 // Errors: ErrDeleting if the ManagedResource is being deleted, ErrTooLarge, what is wrong with an object, or what the
 // API server said. After a conflict just call it again.
 func (w *Writer) Apply(ctx context.Context, mr ManagedResource) error {
-	want, err := w.plan(mr)
-	unchanged := false
-	if err == nil {
-		unchanged, err = w.apply(ctx, want)
-	}
+	unchanged, err := w.apply(ctx, mr)
 	if unchanged {
 		w.Metrics.Unchanged()
 		return nil
@@ -145,7 +140,11 @@ func (w *Writer) Apply(ctx context.Context, mr ManagedResource) error {
 }
 
 // apply reports whether there was nothing to write.
-func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
+func (w *Writer) apply(ctx context.Context, mr ManagedResource) (bool, error) {
+	want, err := w.plan(mr)
+	if err != nil {
+		return false, err
+	}
 	current := &resourcesv1alpha1.ManagedResource{}
 	if err := w.client.Get(ctx, want.key(), current); apierrors.IsNotFound(err) {
 		none := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
@@ -167,20 +166,13 @@ func (w *Writer) apply(ctx context.Context, want *plan) (bool, error) {
 	// The first time, or somebody touched it, but not what matters here: most of the time that is GRM, which writes the
 	// status. It says so there if the Secret is gone, and nobody looks if GRM has read it.
 	created := false
-	if !isApplied(current) {
-		var err error
+	if health.CheckManagedResourceApplied(current) != nil {
 		if created, err = w.ensureSecret(ctx, want, true); err != nil {
 			return false, err
 		}
 	}
 	w.remember(current)
 	return !created, nil
-}
-
-// isApplied reports whether GRM has applied the objects as the ManagedResource is now, for which it has read the Secret.
-func isApplied(mr *resourcesv1alpha1.ManagedResource) bool {
-	applied := v1beta1helper.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ResourcesApplied)
-	return applied != nil && applied.Status == gardencorev1beta1.ConditionTrue && mr.Status.ObservedGeneration == mr.Generation
 }
 
 // write makes the ManagedResource what is wanted, from what the cache has. The Secret comes first: a
@@ -357,9 +349,7 @@ func (w *Writer) plan(mr ManagedResource) (*plan, error) {
 
 // mutate makes mr what is wanted and leaves alone what this package does not know of.
 func (p *plan) mutate(mr *resourcesv1alpha1.ManagedResource) {
-	for key, value := range p.Labels {
-		metav1.SetMetaDataLabel(&mr.ObjectMeta, key, value)
-	}
+	mr.Labels = utils.MergeStringMaps(mr.Labels, p.Labels)
 	if len(p.OwnerReferences) > 0 {
 		mr.OwnerReferences = p.OwnerReferences
 	}
