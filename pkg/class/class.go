@@ -10,6 +10,9 @@ package class
 import (
 	"fmt"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
@@ -17,7 +20,7 @@ import (
 
 // Set is a set of extension classes that is never empty. Make it with New.
 type Set struct {
-	classes  []extensionsv1alpha1.ExtensionClass
+	classes  sets.Set[extensionsv1alpha1.ExtensionClass]
 	observer Observer
 }
 
@@ -38,10 +41,7 @@ func New(classes []extensionsv1alpha1.ExtensionClass, allowed ...extensionsv1alp
 			return Set{}, fmt.Errorf("extension class %q is not served by this instance: it serves %s", class, join(allowed))
 		}
 	}
-
-	set := slices.Clone(classes)
-	slices.Sort(set)
-	return Set{classes: slices.Compact(set)}, nil
+	return Set{classes: sets.New(classes...)}, nil
 }
 
 // WithObserver returns the same set, whose Predicates tell the observer.
@@ -58,18 +58,13 @@ func All() []extensionsv1alpha1.ExtensionClass {
 
 // Has reports whether an object is of one of the classes. An object without a class counts as shoot.
 func (s Set) Has(obj extensionsv1alpha1.Object) bool {
-	return slices.Contains(s.classes, extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()))
+	return s.classes.Has(extensionsv1alpha1helper.GetExtensionClassOrDefault(obj.GetExtensionSpec().GetExtensionClass()))
 }
 
 // Only returns those classes of the set that a controller supports, and false if there are none: the controller is not
 // to be added then.
 func (s Set) Only(supported ...extensionsv1alpha1.ExtensionClass) (Set, bool) {
-	var both []extensionsv1alpha1.ExtensionClass
-	for _, class := range s.classes {
-		if slices.Contains(supported, class) {
-			both = append(both, class)
-		}
-	}
+	both := s.classes.Intersection(sets.New(supported...))
 	return Set{classes: both, observer: s.observer}, len(both) > 0
 }
 
@@ -79,21 +74,18 @@ func (s Set) List() []extensionsv1alpha1.ExtensionClass {
 	if len(s.classes) == 0 {
 		panic("class: the empty set stands for class shoot in the extension library")
 	}
-	return slices.Clone(s.classes)
+	return sets.List(s.classes)
 }
 
-// String returns the classes with commas between them.
+// String returns the classes, sorted, with commas between them.
 func (s Set) String() string {
-	return join(s.classes)
+	return join(sets.List(s.classes))
 }
 
 func join(classes []extensionsv1alpha1.ExtensionClass) string {
-	var out string
+	names := make([]string, len(classes))
 	for i, class := range classes {
-		if i > 0 {
-			out += ", "
-		}
-		out += string(class)
+		names[i] = string(class)
 	}
-	return out
+	return strings.Join(names, ", ")
 }
