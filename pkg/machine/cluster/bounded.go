@@ -70,7 +70,7 @@ func (b *bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
-	response.Body = &boundedBody{ctx: ctx, cancel: cancel, body: response.Body, left: bodyMax}
+	response.Body = &boundedBody{ReadCloser: http.MaxBytesReader(nil, response.Body, bodyMax), ctx: ctx, cancel: cancel}
 
 	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
@@ -130,21 +130,16 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// boundedBody is the body of an answer.
+// boundedBody is the body of an answer, with errors that are explained. Closing it ends the request's time.
 type boundedBody struct {
+	io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelFunc
-	body   io.ReadCloser
-	left   int64
 }
 
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, fmt.Errorf("the server's answer is larger than %d MiB", bodyMax>>20)
-	}
-	n, err := b.body.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
+	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = explain(b.ctx, err)
 	}
@@ -154,7 +149,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *boundedBody) Close() error {
 	defer b.cancel()
-	return b.body.Close()
+	return b.ReadCloser.Close()
 }
 
 // withoutTexts logs an answer that is an error, and returns one that says no more than what kind of error it is.
@@ -162,24 +157,25 @@ func withoutTexts(ctx context.Context, request *http.Request, response *http.Res
 	defer response.Body.Close()
 	// What is cut off, or breaks off, tells enough.
 	body, _ := io.ReadAll(io.LimitReader(response.Body, errorMax))
-	said := decodeStatus(body)
+	said := metav1.Status{}
+	if json.Unmarshal(body, &said) != nil || said.Kind != "Status" {
+		said = metav1.Status{} // It is no API server that says this.
+	}
 	logf.FromContext(ctx).Info("The server of a kubeconfig answers with an error", "host", request.URL.Host, "method", request.Method, "path", request.URL.Path,
 		"code", response.StatusCode, "message", strings.ToValidUTF8(string(body[:min(len(body), messageMax)]), ""))
 
-	status := apierrors.NewGenericServerResponse(response.StatusCode, request.Method, schema.GroupResource{}, "", "", 0, said == nil).Status()
+	status := apierrors.NewGenericServerResponse(response.StatusCode, request.Method, schema.GroupResource{}, "", "", 0, said.Kind == "").Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	if said != nil && slices.Contains(knownReasons, said.Reason) {
+	if slices.Contains(knownReasons, said.Reason) {
 		status.Reason = said.Reason
 	}
 	status.Message = fmt.Sprintf("the server answers with %d (%s), the log has what it says", response.StatusCode, cmp.Or(status.Reason, "Unknown"))
-	if said != nil {
-		if apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: *said}, corev1.NamespaceTerminatingCause) {
-			status.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-		}
-		if strings.Contains(said.Message, quotaExceeded) {
-			// The API server has no reason of its own for that.
-			status.Message += ": " + quotaExceeded
-		}
+	if apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: said}, corev1.NamespaceTerminatingCause) {
+		status.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	}
+	if strings.Contains(said.Message, quotaExceeded) {
+		// The API server has no reason of its own for that.
+		status.Message += ": " + quotaExceeded
 	}
 	content, err := json.Marshal(status)
 	if err != nil {
@@ -199,15 +195,6 @@ var knownReasons = []metav1.StatusReason{
 	metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout, metav1.StatusReasonRequestEntityTooLarge,
 }
 
-// decodeStatus returns what an API server says; nil if it is something else.
-func decodeStatus(body []byte) *metav1.Status {
-	status := &metav1.Status{}
-	if json.Unmarshal(body, status) != nil || status.Kind != "Status" {
-		return nil
-	}
-	return status
-}
-
 // explain returns an error without what differs from attempt to attempt, such as our own port, and without what the server
 // says by it, such as what is no HTTP, or the names in its certificate. What it was is logged.
 func explain(ctx context.Context, err error) error {
@@ -217,11 +204,14 @@ func explain(ctx context.Context, err error) error {
 	var (
 		network     *net.OpError
 		certificate *tls.CertificateVerificationError
+		tooLarge    *http.MaxBytesError
 		text        = "the connection to the server breaks off, or it does not speak HTTP by TLS"
 	)
 	switch {
 	case errors.As(err, &certificate):
 		text = "the server's certificate is not trusted: write its authority into certificate-authority-data, and a name that it is for into server or tls-server-name"
+	case errors.As(err, &tooLarge):
+		text = fmt.Sprintf("the server's answer is larger than %d MiB", bodyMax>>20)
 	case errors.As(err, &network) && network.Op == "dial":
 		stable := *network
 		stable.Source = nil
