@@ -5,20 +5,18 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	gardencorev1 "github.com/gardener/gardener/pkg/apis/core/v1"
@@ -144,18 +142,10 @@ func registrationManifest(manifest []byte) ([]byte, error) {
 	registration.SetGroupVersionKind(gardencorev1beta1.SchemeGroupVersion.WithKind("ControllerRegistration"))
 	deployment.SetGroupVersionKind(gardencorev1.SchemeGroupVersion.WithKind("ControllerDeployment"))
 
-	var documents [][]byte
-	for _, object := range []runtime.Object{deployment, registration} {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return nil, err
-		}
-		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-		document, err := yaml.Marshal(content)
-		if err != nil {
-			return nil, err
-		}
-		documents = append(documents, document)
+	first, err := yaml.Marshal(deployment)
+	if err != nil {
+		return nil, err
 	}
-	return bytes.Join(documents, []byte("---\n")), nil
+	second, err := yaml.Marshal(registration)
+	return slices.Concat(first, []byte("---\n"), second), err
 }
