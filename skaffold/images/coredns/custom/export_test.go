@@ -15,7 +15,6 @@ func (s *Store) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shards = map[string]*shard{}
-	s.listed = false
 	s.ready.Store(false)
 	s.current.Store(nil)
 }
@@ -44,7 +43,7 @@ func Find(configMap *corev1.ConfigMap, name, zone string) []dns.RR {
 func NewSaver(directory string, configMap *corev1.ConfigMap) func() error {
 	configMaps := cache.NewStore(cache.MetaNamespaceKeyFunc)
 	_ = configMaps.Add(configMap)
-	s := newSnapshot(directory, configMaps)
-	s.changed.Store(true)
-	return s.save
+	store := NewStore()
+	store.merge()
+	return newSnapshot(directory, store, configMaps).save
 }

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,13 +23,14 @@ const snapshotFile = "state.json"
 // snapshot keeps the ConfigMaps that are served in a file, or nothing if there is no path.
 type snapshot struct {
 	path string
-	// configMaps has what is served, and changed tells that it is not in the file yet.
+	// configMaps has what the store serves, and written is the table that it served when the file was written.
 	configMaps cache.Store
-	changed    atomic.Bool
+	store      *Store
+	written    *table
 }
 
-func newSnapshot(directory string, configMaps cache.Store) *snapshot {
-	s := &snapshot{configMaps: configMaps}
+func newSnapshot(directory string, store *Store, configMaps cache.Store) *snapshot {
+	s := &snapshot{store: store, configMaps: configMaps}
 	if directory != "" {
 		s.path = filepath.Join(directory, snapshotFile)
 	}
@@ -76,14 +76,15 @@ func (s *snapshot) run(ctx context.Context) {
 	}
 }
 
-// save writes the file if something has changed. It is tried again if there is no room for it.
+// save writes the file if another table is served since. It is tried again if there is no room for it.
 func (s *snapshot) save() error {
-	if !s.changed.Swap(false) {
+	served := s.store.current.Load()
+	if served == s.written {
 		return nil
 	}
 	err := s.write(s.configMaps.List())
-	if err != nil {
-		s.changed.Store(true)
+	if err == nil {
+		s.written = served
 	}
 	return err
 }

@@ -35,9 +35,6 @@ type Store struct {
 
 	mu     sync.Mutex
 	shards map[string]*shard
-	// listed is false until all ConfigMaps are known. Before that changes are taken in and not served: a table of half
-	// of the ConfigMaps would deny the names of the other half.
-	listed bool
 	// changed has room for one: what is pending is whether, not what.
 	changed chan struct{}
 }
@@ -52,7 +49,7 @@ func NewStore() *Store {
 	}
 }
 
-// Apply takes over a ConfigMap that was added or has changed.
+// Apply takes over a ConfigMap that was added or has changed. It is served once Run merges.
 func (s *Store) Apply(configMap *corev1.ConfigMap) {
 	parsed := s.parse(configMap)
 	s.mu.Lock()
@@ -79,12 +76,10 @@ func (s *Store) Restore(configMaps []*corev1.ConfigMap) {
 	s.merge()
 }
 
-// Listed tells that all ConfigMaps there are have been applied, and which exist: others are forgotten, and from now
-// on every change is served at once.
+// Listed tells that all ConfigMaps there are have been applied, and which exist: they are served, and others are forgotten.
 func (s *Store) Listed(exists func(name string) bool) {
 	s.mu.Lock()
 	maps.DeleteFunc(s.shards, func(name string, _ *shard) bool { return !exists(name) })
-	s.listed = true
 	s.mu.Unlock()
 	s.merge()
 	s.SetReady()
@@ -96,7 +91,7 @@ func (s *Store) SetReady() {
 	s.ready.Store(true)
 }
 
-// Run merges the shards when they have changed until ctx is done.
+// Run merges the shards when they have changed until ctx is done. Call it after Listed.
 func (s *Store) Run(ctx context.Context) {
 	for {
 		select {
@@ -128,12 +123,6 @@ func (s *Store) parse(configMap *corev1.ConfigMap) *shard {
 }
 
 func (s *Store) notify() {
-	s.mu.Lock()
-	listed := s.listed
-	s.mu.Unlock()
-	if !listed {
-		return
-	}
 	select {
 	case s.changed <- struct{}{}:
 	default:

@@ -7,7 +7,6 @@ package custom
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +28,7 @@ const (
 // restarts while the API server is away serves what it served before.
 func Watch(ctx context.Context, store *Store, client kubernetes.Interface, namespace, directory string) error {
 	informer := cache.NewSharedIndexInformer(newListWatch(client, namespace), &corev1.ConfigMap{}, 0, cache.Indexers{})
-	snapshot := newSnapshot(directory, informer.GetStore())
+	snapshot := newSnapshot(directory, store, informer.GetStore())
 	if configMaps := snapshot.load(); len(configMaps) > 0 {
 		log.Infof("Serving %d ConfigMaps of an earlier run until the API server answers", len(configMaps))
 		store.Restore(configMaps)
@@ -39,12 +38,19 @@ func Watch(ctx context.Context, store *Store, client kubernetes.Interface, names
 	if err := informer.SetTransform(strip); err != nil {
 		return fmt.Errorf("watching the ConfigMaps in namespace %s: %w", namespace, err)
 	}
-	registration, err := informer.AddEventHandler(&events{store: store, changed: &snapshot.changed})
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { store.Apply(object.(*corev1.ConfigMap)) },
+		UpdateFunc: func(_, object any) { store.Apply(object.(*corev1.ConfigMap)) },
+		DeleteFunc: func(object any) {
+			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+				store.Delete(name.Name)
+			}
+		},
+	})
 	if err != nil {
 		return fmt.Errorf("watching the ConfigMaps in namespace %s: %w", namespace, err)
 	}
 	go informer.RunWithContext(ctx)
-	go store.Run(ctx)
 	go func() {
 		grace := time.AfterFunc(startupGrace, func() {
 			log.Warningf("No state after %s: serving other names, and SERVFAIL for those of the zones", startupGrace)
@@ -58,45 +64,11 @@ func Watch(ctx context.Context, store *Store, client kubernetes.Interface, names
 			_, ok, _ := informer.GetStore().GetByKey(namespace + "/" + name) // It has no errors.
 			return ok
 		})
-		// Not before, as the file of an earlier run has more than the first part of a list.
-		snapshot.changed.Store(true)
+		// Not before: a table of half of the ConfigMaps would deny the names of the other half, and the file of an earlier run has all.
+		go store.Run(ctx)
 		snapshot.run(ctx)
 	}()
 	return nil
-}
-
-// events hands changes on to the store.
-type events struct {
-	store   *Store
-	changed *atomic.Bool
-}
-
-// OnAdd implements cache.ResourceEventHandler.
-func (e *events) OnAdd(object any, _ bool) {
-	configMap, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return
-	}
-	e.changed.Store(true)
-	e.store.Apply(configMap)
-}
-
-// OnUpdate implements cache.ResourceEventHandler.
-func (e *events) OnUpdate(_, object any) {
-	e.OnAdd(object, false)
-}
-
-// OnDelete implements cache.ResourceEventHandler.
-func (e *events) OnDelete(object any) {
-	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = tombstone.Obj
-	}
-	configMap, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		return
-	}
-	e.changed.Store(true)
-	e.store.Delete(configMap.Name)
 }
 
 // strip leaves of a ConfigMap what is read of it.
