@@ -57,8 +57,8 @@ func main() {
 
 // prepare registers the plugin "custom" and, if there is a namespace to watch, starts to fill what it serves.
 func prepare(ctx context.Context, getenv func(string) string) error {
-	store := custom.NewStore()
-	if err := custom.Register(store, prometheus.DefaultRegisterer); err != nil {
+	store := custom.NewStore(prometheus.DefaultRegisterer)
+	if err := custom.Register(store); err != nil {
 		return err
 	}
 

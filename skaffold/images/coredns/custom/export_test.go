@@ -6,6 +6,7 @@ package custom
 
 import (
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -43,7 +44,7 @@ func Find(configMap *corev1.ConfigMap, name, zone string) []dns.RR {
 func NewSaver(directory string, configMap *corev1.ConfigMap) func() error {
 	configMaps := cache.NewStore(cache.MetaNamespaceKeyFunc)
 	_ = configMaps.Add(configMap)
-	store := NewStore()
+	store := NewStore(prometheus.NewRegistry())
 	store.merge()
 	return newSnapshot(directory, store, configMaps).save
 }

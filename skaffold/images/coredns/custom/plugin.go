@@ -17,7 +17,6 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/upstream"
 	"github.com/coredns/coredns/request"
 	"github.com/miekg/dns"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const (
@@ -35,13 +34,7 @@ const (
 // The Corefile's directive is "custom literal" or "custom rewrite", in server blocks of the zones to serve. literal
 // answers with the records as they were written; rewrite with the addresses of the Service that a name is an alias of,
 // where there is one.
-func Register(store *Store, registerer prometheus.Registerer) error {
-	for _, collector := range store.metrics.collectors() {
-		if err := registerer.Register(collector); err != nil {
-			return fmt.Errorf("registering the metrics of plugin %s: %w", pluginName, err)
-		}
-	}
-
+func Register(store *Store) error {
 	// The order of directives is the order of handlers: after those that wrap an answer, before those that look one up.
 	if !slices.Contains(dnsserver.Directives, pluginName) {
 		index := slices.Index(dnsserver.Directives, "file")
@@ -55,7 +48,7 @@ func Register(store *Store, registerer prometheus.Registerer) error {
 }
 
 func setup(c *caddy.Controller, store *Store) error {
-	handler := &Handler{store: store, upstream: upstream.New()}
+	handler := &Handler{store: store}
 	for c.Next() {
 		args := c.RemainingArgs()
 		if len(args) != 1 || (args[0] != "literal" && args[0] != "rewrite") {
@@ -75,18 +68,12 @@ func setup(c *caddy.Controller, store *Store) error {
 	return nil
 }
 
-// lookup resolves a name by the server itself.
-type lookup interface {
-	Lookup(ctx context.Context, state request.Request, name string, rrtype uint16) (*dns.Msg, error)
-}
-
 // Handler answers the queries of one server block.
 type Handler struct {
-	store    *Store
-	zones    []string
-	rewrite  bool
-	upstream lookup
-	next     plugin.Handler
+	store   *Store
+	zones   []string
+	rewrite bool
+	next    plugin.Handler
 }
 
 // Name implements plugin.Handler.
@@ -141,7 +128,7 @@ func (h *Handler) answer(ctx context.Context, state request.Request, current *ta
 	}
 
 	if h.rewrite && found.service != "" && (state.QType() == dns.TypeA || state.QType() == dns.TypeAAAA) {
-		rewritten, err := h.addresses(ctx, state, found.service, reply)
+		rewritten, err := addresses(ctx, state, found.service, reply)
 		if err != nil {
 			return nil, fmt.Errorf("looking up %s for %s: %w", found.service, name, err)
 		}
@@ -149,7 +136,7 @@ func (h *Handler) answer(ctx context.Context, state request.Request, current *ta
 			return withSOA(reply, zone, current.serial), nil
 		}
 	}
-	if err := h.literal(ctx, state, found, reply); err != nil {
+	if err := literal(ctx, state, found, reply); err != nil {
 		return nil, err
 	}
 	if name == zone {
@@ -166,10 +153,11 @@ func withSOA(reply *dns.Msg, zone string, serial uint32) *dns.Msg {
 	return reply
 }
 
-// addresses answers with those of a Service, under the name that was asked for. It returns false if there is no such
-// Service: it may be gone while its last addresses in the records still work, and the writer will follow soon.
-func (h *Handler) addresses(ctx context.Context, state request.Request, service string, reply *dns.Msg) (bool, error) {
-	answer, err := h.upstream.Lookup(ctx, state, service, state.QType())
+// addresses answers with those of a Service, under the name that was asked for; CoreDNS asks itself for them. It returns
+// false if there is no such Service: it may be gone while its last addresses in the records still work, and the writer will
+// follow soon.
+func addresses(ctx context.Context, state request.Request, service string, reply *dns.Msg) (bool, error) {
+	answer, err := upstream.New().Lookup(ctx, state, service, state.QType())
 	if err != nil {
 		return false, err
 	}
@@ -196,7 +184,7 @@ func (h *Handler) addresses(ctx context.Context, state request.Request, service 
 }
 
 // literal answers with a node's own records, and with what its alias leads to.
-func (h *Handler) literal(ctx context.Context, state request.Request, found *node, reply *dns.Msg) error {
+func literal(ctx context.Context, state request.Request, found *node, reply *dns.Msg) error {
 	for _, rr := range found.records[state.QType()] {
 		reply.Answer = append(reply.Answer, renamed(rr, state.QName()))
 	}
@@ -212,7 +200,7 @@ func (h *Handler) literal(ctx context.Context, state request.Request, found *nod
 	if depth >= maxAliases {
 		return fmt.Errorf("%s leads through more than %d aliases", state.Name(), maxAliases)
 	}
-	target, err := h.upstream.Lookup(context.WithValue(ctx, dnsserver.LoopKey{}, depth+1), state, alias.Target, state.QType())
+	target, err := upstream.New().Lookup(context.WithValue(ctx, dnsserver.LoopKey{}, depth+1), state, alias.Target, state.QType())
 	if err != nil || target == nil {
 		// The alias itself is an answer; its target may be of no server known here.
 		return nil

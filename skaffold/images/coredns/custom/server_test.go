@@ -75,8 +75,8 @@ local.gardener.cloud:HOST {
 
 // plugin is registered once for a process, as CoreDNS keeps its plugins in a global table.
 var plugin = sync.OnceValues(func() (*custom.Store, error) {
-	store := custom.NewStore()
-	return store, custom.Register(store, prometheus.NewRegistry())
+	store := custom.NewStore(prometheus.NewRegistry())
+	return store, custom.Register(store)
 })
 
 // server is a running CoreDNS.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -39,11 +40,11 @@ type Store struct {
 	changed chan struct{}
 }
 
-// NewStore returns an empty store. It answers with SERVFAIL until it is filled for the first time, as "no such name" is
-// something that a client would remember.
-func NewStore() *Store {
+// NewStore returns an empty store and registers its metrics. It answers with SERVFAIL until it is filled for the first time, as
+// "no such name" is something that a client would remember.
+func NewStore(registerer prometheus.Registerer) *Store {
 	return &Store{
-		metrics: newMetrics(),
+		metrics: newMetrics(registerer),
 		shards:  map[string]*shard{},
 		changed: make(chan struct{}, 1),
 	}
