@@ -12,6 +12,7 @@ package custom
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -53,8 +54,10 @@ var (
 	// overridePattern is the one line that an override entry may hold. What the quoted name and the service look like
 	// is checked apart.
 	overridePattern = regexp.MustCompile(`^rewrite stop name regex (\^[a-z0-9_.+\\-]+\$) ([a-z0-9.-]+) answer auto$`)
-	labelPattern    = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
-	servicePattern  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?\.[a-z0-9]([a-z0-9-]*[a-z0-9])?\.svc\.[a-z0-9.-]+[a-z0-9]$`)
+	// namePattern is a fully qualified name as the writer makes it: labels in lower case, of letters, digits, hyphens and
+	// underscores, and an asterisk as the first label only.
+	namePattern    = regexp.MustCompile(`^(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+$`)
+	servicePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?\.[a-z0-9]([a-z0-9-]*[a-z0-9])?\.svc\.[a-z0-9.-]+[a-z0-9]$`)
 )
 
 const (
@@ -71,13 +74,7 @@ func parse(configMap *corev1.ConfigMap) *shard {
 		s.generation = generation
 	}
 
-	keys := make([]string, 0, len(configMap.Data))
-	for key := range configMap.Data {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(configMap.Data)) {
 		value := configMap.Data[key]
 		switch {
 		case strings.HasSuffix(key, suffixOverride):
@@ -177,17 +174,10 @@ func parseRecord(line, zone string) (dns.RR, error) {
 	return rr, nil
 }
 
-// checkName reports whether a fully qualified name is one that the writer makes: lower case labels of letters, digits,
-// hyphens and underscores, and an asterisk as the first label only.
+// checkName returns an error if a name is none that the writer makes.
 func checkName(name string) error {
-	rest, ok := strings.CutSuffix(strings.TrimPrefix(name, "*."), ".")
-	if !ok || len(name) > 254 {
-		return fmt.Errorf("%q is not a fully qualified name", name)
-	}
-	for label := range strings.SplitSeq(rest, ".") {
-		if !labelPattern.MatchString(label) {
-			return fmt.Errorf("%q in %q is not a label", label, name)
-		}
+	if len(name) > 254 || !namePattern.MatchString(name) {
+		return fmt.Errorf("%q is not a fully qualified name in lower case", name)
 	}
 	return nil
 }
