@@ -7,7 +7,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +15,10 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -51,7 +52,6 @@ func newProxy(to []netip.Prefix, dial func(ctx context.Context, network, address
 
 // pipe copies in both directions until both have ended.
 func pipe(a, b net.Conn) {
-	done := make(chan struct{})
 	oneWay := func(to, from net.Conn) {
 		_, err := io.Copy(to, from)
 		// One side may have said all and still listen.
@@ -62,12 +62,10 @@ func pipe(a, b net.Conn) {
 			_ = from.Close()
 		}
 	}
-	go func() {
-		oneWay(a, b)
-		close(done)
-	}()
-	oneWay(b, a)
-	<-done
+	var both sync.WaitGroup
+	both.Go(func() { oneWay(a, b) })
+	both.Go(func() { oneWay(b, a) })
+	both.Wait()
 	_ = a.Close()
 	_ = b.Close()
 }
@@ -218,24 +216,18 @@ func (f *forwarder) answer(ctx context.Context, packets net.PacketConn, to netip
 	}
 }
 
-// ask sends a DNS request by TCP, which puts the length before each message.
+// ask sends a DNS request by TCP.
 func (f *forwarder) ask(ctx context.Context, to netip.AddrPort, request []byte) ([]byte, error) {
 	upstream, err := f.connect(ctx, to)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = upstream.Close() }()
-	if err := upstream.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	// It fails only if the connection is closed, as the write does then.
+	_ = upstream.SetDeadline(time.Now().Add(5 * time.Second))
+	messages := &dns.Conn{Conn: upstream}
+	if _, err := messages.Write(request); err != nil {
 		return nil, err
 	}
-	if _, err := upstream.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(request))), request...)); err != nil { // #nosec G115 -- a datagram
-		return nil, err
-	}
-	var length [2]byte
-	if _, err := io.ReadFull(upstream, length[:]); err != nil {
-		return nil, err
-	}
-	answer := make([]byte, binary.BigEndian.Uint16(length[:]))
-	_, err = io.ReadFull(upstream, answer)
-	return answer, err
+	return messages.ReadMsgHeader(nil)
 }
