@@ -6,7 +6,6 @@ package loadbalancer
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -164,7 +163,7 @@ func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator,
 func (e Entry) answers(families []corev1.IPFamily) []Answer {
 	var out []Answer
 	for _, family := range families {
-		answer := Answer{Err: ErrFamily}
+		answer := Answer{Reason: ReasonFamily}
 		if i := slices.IndexFunc(e.Addresses, func(address netip.Addr) bool { return FamilyOf(address) == family }); i >= 0 {
 			answer = Answer{Address: e.Addresses[i]}
 		}
@@ -219,7 +218,7 @@ func (a *Allocator) claimStatus(service *corev1.Service) []netip.Addr {
 	addresses := AddressesOf(service.Status.LoadBalancer.Ingress)
 	for _, address := range addresses {
 		// It is no error if it is in no pool. If it is another's, this Service gets another one at its reconcile.
-		_ = a.Claim(client.ObjectKeyFromObject(service), address)
+		a.Ask(client.ObjectKeyFromObject(service), false, Request{Family: FamilyOf(address), Address: address})
 	}
 	return addresses
 }
@@ -304,13 +303,13 @@ func (a *Allocator) Assign(service *corev1.Service) ([]corev1.LoadBalancerIngres
 	)
 	for i, answer := range answers {
 		switch {
-		case errors.Is(answer.Err, ErrFamily):
+		case answer.Reason == ReasonFamily:
 			missing = append(missing, string(families[i]))
-		case errors.Is(answer.Err, ErrExhausted):
+		case answer.Reason == ReasonExhausted:
 			problem = &Problem{ReasonExhausted, fmt.Sprintf("all %s addresses of the pools are in use: delete another Service of type LoadBalancer, or configure more", families[i])}
-		case errors.Is(answer.Err, ErrInUse):
+		case answer.Reason == ReasonInUse:
 			problem = &Problem{ReasonInUse, fmt.Sprintf("spec.loadBalancerIP %s is in use by another Service: ask for another address, or none", service.Spec.LoadBalancerIP)}
-		case answer.Err != nil:
+		case answer.Reason != "":
 			problem = &Problem{ReasonNotInPool, fmt.Sprintf("spec.loadBalancerIP %s is in none of the pools, or reserved: ask for another address, or none", service.Spec.LoadBalancerIP)}
 		case answer.Address.IsValid():
 			out = append(out, corev1.LoadBalancerIngress{IP: answer.Address.String(), IPMode: &ipMode})

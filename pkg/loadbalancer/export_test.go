@@ -5,6 +5,7 @@
 package loadbalancer
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 
@@ -15,7 +16,20 @@ import (
 // Allocate asks for any address of a family.
 func (p *Pool) Allocate(owner types.NamespacedName, family corev1.IPFamily) (netip.Addr, error) {
 	answer := p.Ask(owner, false, Request{Family: family})[0]
-	return answer.Address, answer.Err
+	return answer.Address, answer.err()
+}
+
+// Claim asks for a certain address.
+func (p *Pool) Claim(owner types.NamespacedName, address netip.Addr) error {
+	return p.Ask(owner, false, Request{Family: FamilyOf(address), Address: address})[0].err()
+}
+
+// err returns the reason, if there is one, as an error.
+func (a Answer) err() error {
+	if a.Reason == "" {
+		return nil
+	}
+	return errors.New(a.Reason)
 }
 
 // Held returns the addresses of an owner, sorted.

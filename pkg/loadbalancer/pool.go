@@ -5,7 +5,6 @@
 package loadbalancer
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,17 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-)
-
-var (
-	// ErrExhausted is returned if all addresses of a family are in use.
-	ErrExhausted = errors.New("all addresses of the pools are in use")
-	// ErrFamily is returned if no pool has addresses of a family.
-	ErrFamily = errors.New("no pool has addresses of this family")
-	// ErrInUse is returned if an address has another owner.
-	ErrInUse = errors.New("the address is in use")
-	// ErrNotInPool is returned for an address that is in no pool, or reserved.
-	ErrNotInPool = errors.New("the address is in no pool")
 )
 
 // Pool gives addresses to Services, the lowest that is free first. It may be used by several goroutines at a time. What it
@@ -81,32 +69,32 @@ type Request struct {
 
 // Answer is what an owner gets for a Request.
 type Answer struct {
-	// Address is one that the owner has now, unless Err says why it has none. With the error nil but no address, there
-	// would have been one if another of the requests had not failed.
+	// Address is one that the owner has now, unless Reason says why it has none. With neither of them, there would have been
+	// one if another of the requests had not failed.
 	Address netip.Addr
-	// Err is ErrInUse or ErrNotInPool for a certain address, ErrExhausted or ErrFamily for any.
-	Err error
+	// Reason is ReasonInUse or ReasonNotInPool for a certain address, ReasonExhausted or ReasonFamily for any.
+	Reason string
 }
 
 // Ask answers each of an owner's requests. For any address of a family, it is the lowest of those that the owner has, or
 // else the lowest that is free. If all are needed and one cannot be had, the owner gets none of the others. An owner that
-// was turned away with ErrInUse or ErrExhausted is among the next that Keep and Release name.
+// was turned away with ReasonInUse or ReasonExhausted is among the next that Keep and Release name.
 func (p *Pool) Ask(owner types.NamespacedName, all bool, requests ...Request) []Answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	answers, failed, wait := make([]Answer, len(requests)), false, false
 	for i, request := range requests {
-		answers[i].Address, answers[i].Err = p.look(owner, request)
-		failed = failed || answers[i].Err != nil
-		wait = wait || errors.Is(answers[i].Err, ErrInUse) || errors.Is(answers[i].Err, ErrExhausted)
+		answers[i].Address, answers[i].Reason = p.look(owner, request)
+		failed = failed || answers[i].Reason != ""
+		wait = wait || answers[i].Reason == ReasonInUse || answers[i].Reason == ReasonExhausted
 	}
 
 	for i := range answers {
 		switch address := answers[i].Address; {
 		case all && failed:
 			answers[i].Address = netip.Addr{}
-		case answers[i].Err == nil && p.owners[address] != owner:
+		case answers[i].Reason == "" && p.owners[address] != owner:
 			p.take(owner, address)
 		}
 	}
@@ -117,11 +105,6 @@ func (p *Pool) Ask(owner types.NamespacedName, all bool, requests ...Request) []
 		p.waiting = append(p.waiting, owner)
 	}
 	return answers
-}
-
-// Claim asks for a certain address.
-func (p *Pool) Claim(owner types.NamespacedName, address netip.Addr) error {
-	return p.Ask(owner, false, Request{Family: FamilyOf(address), Address: address})[0].Err
 }
 
 // Keep takes from an owner all its addresses but the given ones. If it frees any, it returns the owners that were turned
@@ -170,32 +153,32 @@ func (p *Pool) stopWaiting(owner types.NamespacedName) {
 	p.waiting = slices.DeleteFunc(p.waiting, func(other types.NamespacedName) bool { return other == owner })
 }
 
-// look returns which address a request leads to.
-func (p *Pool) look(owner types.NamespacedName, request Request) (netip.Addr, error) {
+// look returns which address a request leads to, or why there is none.
+func (p *Pool) look(owner types.NamespacedName, request Request) (netip.Addr, string) {
 	if address := request.Address; address.IsValid() {
 		holder, isHeld := p.owners[address]
 		isInRange := func(r netipx.IPRange) bool { return r.Contains(address) }
 		switch {
 		case isHeld && holder != owner:
-			return netip.Addr{}, ErrInUse
+			return netip.Addr{}, ReasonInUse
 		case p.reserved.Has(address) || !slices.ContainsFunc(p.ranges[request.Family], isInRange):
-			return netip.Addr{}, ErrNotInPool
+			return netip.Addr{}, ReasonNotInPool
 		}
-		return address, nil
+		return address, ""
 	}
 
 	for _, address := range p.held[owner] {
 		if FamilyOf(address) == request.Family {
-			return address, nil
+			return address, ""
 		}
 	}
 	if len(p.ranges[request.Family]) == 0 {
-		return netip.Addr{}, ErrFamily
+		return netip.Addr{}, ReasonFamily
 	}
 	if address := p.lowestFree(request.Family); address.IsValid() {
-		return address, nil
+		return address, ""
 	}
-	return netip.Addr{}, ErrExhausted
+	return netip.Addr{}, ReasonExhausted
 }
 
 // lowestFree returns the lowest free address of a family, the zero one if there is none.

@@ -72,9 +72,9 @@ func TestPoolGivesTheLowestFreeAddress(t *testing.T) {
 				got, err := pool.Allocate(owner(fmt.Sprint(i)), test.family)
 				if err != nil {
 					if test.expected == "" {
-						g.Expect(err).To(MatchError(loadbalancer.ErrFamily))
+						g.Expect(err).To(MatchError(loadbalancer.ReasonFamily))
 					} else {
-						g.Expect(err).To(MatchError(loadbalancer.ErrExhausted))
+						g.Expect(err).To(MatchError(loadbalancer.ReasonExhausted))
 					}
 					break
 				}
@@ -95,10 +95,10 @@ func TestPoolGivesOneAddressToOneOwner(t *testing.T) {
 	g.Expect(pool.Allocate(owner("a"), v6)).To(Equal(address("fd00::")))
 	g.Expect(pool.Held(owner("a"))).To(Equal([]netip.Addr{address("10.0.0.1"), address("fd00::")}))
 
-	g.Expect(pool.Claim(owner("b"), address("10.0.0.1"))).To(MatchError(loadbalancer.ErrInUse))
-	g.Expect(pool.Claim(owner("b"), address("10.0.0.3"))).To(MatchError(loadbalancer.ErrNotInPool), "reserved")
-	g.Expect(pool.Claim(owner("b"), address("10.0.1.0"))).To(MatchError(loadbalancer.ErrNotInPool))
-	g.Expect(pool.Claim(owner("b"), address("fd01::"))).To(MatchError(loadbalancer.ErrNotInPool))
+	g.Expect(pool.Claim(owner("b"), address("10.0.0.1"))).To(MatchError(loadbalancer.ReasonInUse))
+	g.Expect(pool.Claim(owner("b"), address("10.0.0.3"))).To(MatchError(loadbalancer.ReasonNotInPool), "reserved")
+	g.Expect(pool.Claim(owner("b"), address("10.0.1.0"))).To(MatchError(loadbalancer.ReasonNotInPool))
+	g.Expect(pool.Claim(owner("b"), address("fd01::"))).To(MatchError(loadbalancer.ReasonNotInPool))
 	g.Expect(pool.Held(owner("b"))).To(BeEmpty())
 	g.Expect(pool.Allocate(owner("b"), v4)).To(Equal(address("10.0.0.0")))
 	g.Expect(pool.Allocate(owner("c"), v4)).To(Equal(address("10.0.0.2")))
@@ -111,10 +111,10 @@ func TestPoolNamesThoseWhoWaitWhenSomethingIsFreed(t *testing.T) {
 		g.Expect(pool.Allocate(owner(name), v4)).Error().NotTo(HaveOccurred())
 	}
 	for _, name := range []string{"z", "c", "gone", "c"} {
-		g.Expect(pool.Allocate(owner(name), v4)).Error().To(MatchError(loadbalancer.ErrExhausted))
+		g.Expect(pool.Allocate(owner(name), v4)).Error().To(MatchError(loadbalancer.ReasonExhausted))
 	}
-	g.Expect(pool.Claim(owner("asks"), address("10.0.0.0"))).To(MatchError(loadbalancer.ErrInUse))
-	g.Expect(pool.Allocate(owner("other family"), v6)).Error().To(MatchError(loadbalancer.ErrFamily))
+	g.Expect(pool.Claim(owner("asks"), address("10.0.0.0"))).To(MatchError(loadbalancer.ReasonInUse))
+	g.Expect(pool.Allocate(owner("other family"), v6)).Error().To(MatchError(loadbalancer.ReasonFamily))
 
 	g.Expect(pool.Release(owner("gone"))).To(BeEmpty(), "it had nothing")
 	g.Expect(pool.Keep(owner("a"), address("10.0.0.0"))).To(BeEmpty(), "it keeps what it had")
@@ -130,9 +130,9 @@ func TestPoolGivesAllOrNothing(t *testing.T) {
 
 	answers := pool.Ask(owner("a"), true, both...)
 	g.Expect(answers).To(Equal([]loadbalancer.Answer{{Address: address("10.0.0.0")}, {Address: address("fd00::")}}))
-	g.Expect(pool.Ask(owner("b"), true, both...)).To(Equal([]loadbalancer.Answer{{Err: loadbalancer.ErrExhausted}, {}}))
+	g.Expect(pool.Ask(owner("b"), true, both...)).To(Equal([]loadbalancer.Answer{{Reason: loadbalancer.ReasonExhausted}, {}}))
 	g.Expect(pool.Held(owner("b"))).To(BeEmpty(), "the other could wait for the other half for ever")
-	g.Expect(pool.Ask(owner("c"), false, both...)).To(Equal([]loadbalancer.Answer{{Err: loadbalancer.ErrExhausted}, {Address: address("fd00::1")}}))
+	g.Expect(pool.Ask(owner("c"), false, both...)).To(Equal([]loadbalancer.Answer{{Reason: loadbalancer.ReasonExhausted}, {Address: address("fd00::1")}}))
 	g.Expect(pool.Release(owner("a"))).To(Equal([]types.NamespacedName{owner("b"), owner("c")}))
 }
 
@@ -190,7 +190,7 @@ func FuzzPool(f *testing.F) {
 				got, err := pool.Allocate(owner(name), v4)
 				candidates := append(heldBy(name), heldBy("")...)
 				if len(candidates) == 0 {
-					g.Expect(err).To(MatchError(loadbalancer.ErrExhausted))
+					g.Expect(err).To(MatchError(loadbalancer.ReasonExhausted))
 					continue
 				}
 				g.Expect(err).NotTo(HaveOccurred())
