@@ -15,6 +15,7 @@ import (
 	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
@@ -92,33 +93,26 @@ type Allocator struct {
 // Services are to be restored before the first address is assigned.
 func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator, error) {
 	a := &Allocator{services: map[types.NamespacedName]Entry{}, fixed: sets.Set[int32]{}}
-	// The pool must not give out what the configuration has outside of it, for well-known Services, for zones and for the host.
-	var reserved []netip.Addr
-	parse := func(values []string) ([]netip.Addr, error) {
-		var out []netip.Addr
+	var (
+		// The pool must not give out what the configuration has outside of it, for well-known Services, for zones and for the host.
+		reserved []netip.Addr
+		errs     []error
+	)
+	parse := func(what string, values []string) (out []netip.Addr) {
 		for _, value := range values {
 			address, err := netip.ParseAddr(value)
 			if err != nil {
-				return nil, err
+				errs = append(errs, fmt.Errorf("%s: %w", what, err))
 			}
 			out = append(out, address.Unmap())
 		}
 		reserved = append(reserved, out...)
-		return out, nil
+		return out
 	}
 
-	host, err := parse(config.HostAddresses)
-	if err != nil {
-		return nil, fmt.Errorf("host addresses: %w", err)
-	}
-	a.host = Entry{Addresses: host, IPMode: corev1.LoadBalancerIPModeProxy}
-
+	a.host = Entry{Addresses: parse("host addresses", config.HostAddresses), IPMode: corev1.LoadBalancerIPModeProxy}
 	for zone, addresses := range config.ZoneAddresses {
-		parsed, err := parse(addresses)
-		if err != nil {
-			return nil, fmt.Errorf("addresses of zone %s: %w", zone, err)
-		}
-		if len(parsed) > 0 {
+		if parsed := parse("addresses of zone "+zone, addresses); len(parsed) > 0 {
 			a.services[types.NamespacedName{Namespace: GatewayNamespace(zone), Name: v1beta1constants.DefaultSNIIngressServiceName}] = Entry{Addresses: parsed, IPMode: corev1.LoadBalancerIPModeVIP}
 		}
 	}
@@ -129,11 +123,7 @@ func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator,
 		if !ok {
 			entry = a.host
 		}
-		own, err := parse(service.Addresses)
-		if err != nil {
-			return nil, fmt.Errorf("addresses of %s: %w", key, err)
-		}
-		if len(own) > 0 {
+		if own := parse("addresses of "+key.String(), service.Addresses); len(own) > 0 {
 			entry.Addresses, entry.IPMode = own, corev1.LoadBalancerIPModeVIP
 		}
 		if service.IPMode != nil {
@@ -151,12 +141,12 @@ func NewAllocator(config configv1alpha1.LoadBalancersConfiguration) (*Allocator,
 	for _, pool := range config.Pools {
 		parsed, err := configv1alpha1.ParseAddressRange(pool)
 		if err != nil {
-			return nil, fmt.Errorf("pool: %w", err)
+			errs = append(errs, fmt.Errorf("pool: %w", err))
 		}
 		ranges = append(ranges, parsed)
 	}
 	a.Pool = NewPool(ranges, reserved...)
-	return a, nil
+	return a, utilerrors.NewAggregate(errs)
 }
 
 // answers returns an address of each family, if the entry has one.
