@@ -28,14 +28,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -130,7 +127,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 		}
 		b := builder.ControllerManagedBy(mgr).Named("healthcheck-" + kind.name).WithOptions(opts.Controller)
 		watch := func(obj client.Object, names []string) {
-			b.Watches(obj, wake(), builder.WithPredicates(changed(names)))
+			b.Watches(obj, reconciler.WakeAfter(settle, shootOf), builder.WithPredicates(changed(names)))
 		}
 		watch(kind.object, nil)
 		watch(&extensionsv1alpha1.Cluster{}, nil)
@@ -176,17 +173,9 @@ func kinds(reader client.Reader, withoutShootWebhooks bool) []kind {
 	}
 }
 
-// wake queues the namespace of a shoot for an object in it, or for its Cluster.
-func wake() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(obj client.Object, q queue) {
-		q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Name: cmp.Or(obj.GetNamespace(), obj.GetName())}}, settle)
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
-	}
+// shootOf returns the namespace of a shoot for an object in it, or for its Cluster.
+func shootOf(_ context.Context, obj client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: cmp.Or(obj.GetNamespace(), obj.GetName())}}}
 }
 
 // changed passes the events that may change a condition, of all objects or of those with the names.

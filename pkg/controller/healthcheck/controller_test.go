@@ -259,11 +259,12 @@ func TestWake(t *testing.T) {
 	f := newFixture(t)
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(nil, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Clock: f.clock})
 	defer queue.ShutDown()
+	wake := reconciler.WakeAfter(settle, shootOf)
 	for _, obj := range []client.Object{newMachine("machine", "node"), newCluster(false), newWorker()} {
 		for range 3 {
-			wake().Create(t.Context(), event.CreateEvent{Object: obj}, queue)
-			wake().Update(t.Context(), event.UpdateEvent{ObjectNew: obj}, queue)
-			wake().Delete(t.Context(), event.DeleteEvent{Object: obj}, queue)
+			wake.Create(t.Context(), event.CreateEvent{Object: obj}, queue)
+			wake.Update(t.Context(), event.UpdateEvent{ObjectNew: obj}, queue)
+			wake.Delete(t.Context(), event.DeleteEvent{Object: obj}, queue)
 		}
 		f.Eventually(f.clock.HasWaiters).Should(BeTrue())
 		f.Consistently(queue.Len, "20ms").Should(BeZero(), "%T", obj)

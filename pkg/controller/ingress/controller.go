@@ -22,12 +22,10 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -124,16 +122,8 @@ func (r *ingresses) gatewayChanged() predicate.Predicate {
 
 // recordHandler wakes by DNSRecords.
 func (r *ingresses) recordHandler() handler.EventHandler {
-	at := handler.EnqueueRequestsFromMapFunc(r.byRecord)
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			for _, request := range r.byRecord(ctx, e.Object) {
-				queue.AddAfter(request, settle)
-			}
-		},
-		UpdateFunc: at.Update,
-		DeleteFunc: at.Delete,
-	}
+	at, later := handler.EnqueueRequestsFromMapFunc(r.byRecord), reconciler.WakeAfter(settle, r.byRecord)
+	return handler.Funcs{CreateFunc: later.Create, UpdateFunc: at.Update, DeleteFunc: at.Delete}
 }
 
 // byRecord maps a DNSRecord to the Ingress that it belongs to. Any other one may name the Secret that the records of all

@@ -47,6 +47,7 @@ import (
 	gardenerhealthz "github.com/gardener/gardener/pkg/healthz"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/machine"
+	reconcilers "github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -144,7 +145,7 @@ func addController(mgr manager.Manager, seed crcluster.Cluster, opts Options) er
 		// The Events API of events.k8s.io counts events of one reason as one, whatever their messages say.
 		events: mgr.GetEventRecorderFor(eventSource), //nolint:staticcheck // See above.
 	}
-	wakeAll, wakeServed := r.wakeAll(), handler.EnqueueRequestsFromMapFunc(ofSeed)
+	wakeAll, wakeServed := reconcilers.WakeAfter(settle, r.all), handler.EnqueueRequestsFromMapFunc(ofSeed)
 	return builder.ControllerManagedBy(mgr).Named(name).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrentSyncs,
@@ -220,28 +221,8 @@ func ofPod(p *corev1.Pod) any {
 	return []any{p.UID, p.Spec.NodeName, machine.HasEnded(p), p.Status.PodIPs, p.DeletionTimestamp}
 }
 
-// wakeAll reconciles every Service that is served, once for all events that come together.
-func (r *reconciler) wakeAll() handler.EventHandler {
-	wake := func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		for _, request := range r.all(ctx) {
-			queue.AddAfter(request, settle)
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, _ event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			wake(ctx, queue)
-		},
-		UpdateFunc: func(ctx context.Context, _ event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			wake(ctx, queue)
-		},
-		DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			wake(ctx, queue)
-		},
-	}
-}
-
 // all returns every Service that is served.
-func (r *reconciler) all(ctx context.Context) (out []reconcile.Request) {
+func (r *reconciler) all(ctx context.Context, _ client.Object) (out []reconcile.Request) {
 	list := &corev1.ServiceList{}
 	if err := r.shoot.List(ctx, list); err != nil {
 		return nil // A cache has no errors.

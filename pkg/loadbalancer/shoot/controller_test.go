@@ -403,7 +403,7 @@ func TestEventsThatMatter(t *testing.T) {
 	g.Expect(b.ofEndpoints(t.Context(), slice)).To(BeEmpty(), "it does not matter where they are")
 	b.shoot.show(newService(func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }))
 	g.Expect(b.ofEndpoints(t.Context(), slice)).To(Equal(of))
-	g.Expect(b.all(t.Context())).To(Equal(of))
+	g.Expect(b.all(t.Context(), nil)).To(Equal(of))
 	g.Expect(ofSeed(t.Context(), &corev1.Service{})).To(BeEmpty())
 
 	g.Expect(ofNode(newNode("a", func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }))).To(Equal(ofNode(newNode("a"))))
