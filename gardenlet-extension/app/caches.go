@@ -22,10 +22,13 @@ import (
 // caches says what the instance caches, beside all extension objects, Clusters, Namespaces, Ingresses and machines: only some
 // objects, and of them only some fields. As each kind has one cache for all controllers, no two of these may be about the same kind.
 func caches(config *configv1alpha1.ExtensionConfiguration) map[client.Object]cache.ByObject {
-	byObject := coredns.CacheOptions(config.DNS.CoreDNS.Namespace) // Services of type LoadBalancer; ConfigMaps and EndpointSlices of CoreDNS
-	maps.Copy(byObject, healthcheck.CacheOptions())                // Deployments machine-controller-manager, ManagedResources
-	maps.Copy(byObject, bastion.CacheOptions())                    // Pods of bastions
-	maps.Copy(byObject, backupbucket.CacheOptions())               // Secrets that are generated for BackupBuckets
+	coreDNS := config.DNS.CoreDNS.Namespace
+	// Services of type LoadBalancer, and all of CoreDNS' namespace, as the webhook dnsConfig reads the address of CoreDNS;
+	// ConfigMaps and EndpointSlices of CoreDNS.
+	byObject := coredns.CacheOptions(coreDNS, coreDNS)
+	maps.Copy(byObject, healthcheck.CacheOptions())  // Deployments machine-controller-manager, ManagedResources
+	maps.Copy(byObject, bastion.CacheOptions())      // Pods of bastions
+	maps.Copy(byObject, backupbucket.CacheOptions()) // Secrets that are generated for BackupBuckets
 	return byObject
 }
 

@@ -68,12 +68,16 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 // Services those of type LoadBalancer, and the ConfigMaps and EndpointSlices of CoreDNS' namespace. The manager can read
 // no others of these kinds from its cache, so other readers of them need a client that bypasses it. Namespaces, of which
 // a Provider reads the zones, are all cached: the extension library asks of any whether it is one of a shoot.
-func CacheOptions(namespace string) map[client.Object]cache.ByObject {
+//
+// Of the namespaces in whole, all Services are cached, whatever their type.
+func CacheOptions(namespace string, whole ...string) map[client.Object]cache.ByObject {
+	isLoadBalancer := fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer))
+	services := map[string]cache.Config{cache.AllNamespaces: {FieldSelector: isLoadBalancer}}
+	for _, namespace := range whole {
+		services[namespace] = cache.Config{}
+	}
 	return map[client.Object]cache.ByObject{
-		&corev1.Service{}: {
-			Field:     fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer)),
-			Transform: stripService,
-		},
+		&corev1.Service{}: {Namespaces: services, Transform: stripService},
 		&corev1.ConfigMap{}: {
 			Namespaces: map[string]cache.Config{namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{LabelConfig: "true"})}},
 		},

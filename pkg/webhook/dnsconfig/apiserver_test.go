@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -110,6 +111,7 @@ func start(ctx context.Context, g Gomega, env *envtest.Environment, config *rest
 	restricted.Impersonate = rest.ImpersonationConfig{UserName: user}
 	mgr, err := manager.New(restricted, manager.Options{
 		Logger: logr.Discard(), Scheme: scheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:         cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: {Namespaces: map[string]cache.Config{dnsNamespace: {}}}}},
 		WebhookServer: webhook.NewServer(webhook.Options{Host: serving.LocalServingHost, Port: serving.LocalServingPort, CertDir: serving.LocalServingCertDir}),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -164,7 +166,7 @@ func permissions() []client.Object {
 		}},
 		binding(user),
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: dnsNamespace, Name: user}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"coredns"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"list", "watch"}},
 		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: dnsNamespace, Name: user},

@@ -19,14 +19,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -37,11 +34,11 @@ import (
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	resourcesv1alpha1 "github.com/gardener/gardener/pkg/apis/resources/v1alpha1"
-	gardenerhealthz "github.com/gardener/gardener/pkg/healthz"
 
 	localv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/local/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	machinepods "github.com/gardener/gardener-extension-provider-local/pkg/machine"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
@@ -87,73 +84,48 @@ type Options struct {
 	ClusterDomain string
 }
 
-// New returns the webhooks, and adds to the manager what they stand on: a cache of CoreDNS' Service alone, so that no
-// admission makes a request, and a controller that calls Touch at the start, when the address changes, and every few
-// minutes: a webhook that is ignored while it cannot be reached may miss any write, and neither the API server nor the
-// writer tells.
+// New returns the webhooks, and adds to the manager a controller that calls Touch at the start, when the address changes, and
+// every few minutes: a webhook that is ignored while it cannot be reached may miss any write, and neither the API server nor the
+// writer tells. The manager's cache has to have CoreDNS' Service, so that no admission makes a request.
 //
 // Their failure policy is Ignore, and so they act themselves: while CoreDNS has no address, a pod is left as it is.
 // Deployments are mended by the controller. A machine can't be, as the DNS configuration of a Pod is immutable;
 // machine-controller-manager replaces one that does not join in time.
 func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error) {
-	// The manager's own cache has no Services of type ClusterIP.
-	services, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient:           mgr.GetHTTPClient(),
-		Scheme:               mgr.GetScheme(),
-		Mapper:               mgr.GetRESTMapper(),
-		DefaultNamespaces:    map[string]cache.Config{opts.Namespace: {}},
-		DefaultFieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, coredns.ServiceName),
-		DefaultTransform:     cache.TransformStripManagedFields(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the cache of CoreDNS' Service: %w", err)
-	}
-	// The controller needs the informer on the leader only, the webhooks on all replicas. This does not wait for it.
-	if _, err := services.GetInformer(context.Background(), &corev1.Service{}); err != nil {
+	// The controller needs the informer on the leader only, the webhooks on all replicas. This does not wait for it, but a replica
+	// is not ready, and thus not asked, before the caches of its manager have synced.
+	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Service{}); err != nil {
 		return nil, fmt.Errorf("watching CoreDNS' Service: %w", err)
 	}
 
 	reader, c := mgr.GetAPIReader(), mgr.GetClient()
 	opts.Controller.NewQueue = nil // It would leave the limiter out.
 	opts.Controller.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)
-	webhooks, err := webhooks(mgr, &mutator{Options: opts, services: services})
+	webhooks, err := webhooks(mgr, &mutator{Options: opts, services: mgr.GetCache()})
 	if err != nil {
 		return nil, err
 	}
-	return webhooks, errors.Join(
-		mgr.Add(serviceCache{services}),
-		// A replica is asked only once it is ready, so it has to know the address by then.
-		mgr.AddReadyzCheck(Name+"-informer-sync", gardenerhealthz.NewCacheSyncHealthz(services)),
-		builder.ControllerManagedBy(mgr).
-			Named(Name).
-			WithOptions(opts.Controller).
-			WatchesRawSource(source.Kind(services, &corev1.Service{}, &handler.TypedEnqueueRequestForObject[*corev1.Service]{}, addressChanges())).
-			Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-				if err := Touch(ctx, reader, c, opts.Namespace); err != nil {
-					return reconcile.Result{}, err
-				}
-				return reconcile.Result{RequeueAfter: touchPeriod}, nil
-			})),
-	)
+	return webhooks, builder.ControllerManagedBy(mgr).
+		Named(Name).
+		WithOptions(opts.Controller).
+		WatchesRawSource(source.Kind[client.Object](mgr.GetCache(), &corev1.Service{}, &handler.EnqueueRequestForObject{}, addressChanges(opts.Namespace))).
+		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			if err := Touch(ctx, reader, c, opts.Namespace); err != nil {
+				return reconcile.Result{}, err
+			}
+			return reconcile.Result{RequeueAfter: touchPeriod}, nil
+		}))
 }
 
-// serviceCache is started with the manager's caches, by every replica and before anything that reads it.
-type serviceCache struct {
-	cache.Cache
-}
-
-// GetCache marks this Runnable as a cache, so the manager starts it before the controllers.
-func (c serviceCache) GetCache() cache.Cache { return c.Cache }
-
-// addressChanges are the events by which CoreDNS gets an address that it did not have.
-func addressChanges() predicate.TypedPredicate[*corev1.Service] {
-	return predicate.TypedFuncs[*corev1.Service]{
-		CreateFunc: func(e event.TypedCreateEvent[*corev1.Service]) bool { return len(addresses(e.Object)) > 0 },
-		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Service]) bool {
-			return len(addresses(e.ObjectNew)) > 0 && !slices.Equal(addresses(e.ObjectOld), addresses(e.ObjectNew))
-		},
-		DeleteFunc: func(event.TypedDeleteEvent[*corev1.Service]) bool { return false },
+// addressChanges are the events by which CoreDNS, which is in the given namespace, may have got another address.
+func addressChanges(namespace string) predicate.Predicate {
+	isCoreDNS := func(obj client.Object) bool {
+		return obj.GetNamespace() == namespace && obj.GetName() == coredns.ServiceName
 	}
+	return predicate.And(
+		predicate.NewPredicateFuncs(isCoreDNS),
+		reconciler.Changed(func(obj client.Object) any { return addresses(obj.(*corev1.Service)) }),
+	)
 }
 
 // webhooks are three, as a webhook has but one selector for namespaces and one for objects.
@@ -295,10 +267,10 @@ func (t *target) asksCluster() bool {
 
 // Touch sends the Deployments through the webhooks, for those that were written while these could not be reached or had no
 // address. gardener-resource-manager would do it too, but only every twelve hours. It is an error if one of them still asks
-// another server than CoreDNS, which is in the given namespace; while that has no address, there is nothing to do. The
-// reader asks the API server: this is needed too seldom to keep Namespaces in memory for it.
+// another server than CoreDNS, which is in the given namespace; while that has no address, there is nothing to do. The client
+// reads its Service from the cache. The reader asks the API server: this is needed too seldom to keep Namespaces in memory for it.
 func Touch(ctx context.Context, reader client.Reader, c client.Client, coreDNSNamespace string) error {
-	servers, err := nameservers(ctx, reader, coreDNSNamespace)
+	servers, err := nameservers(ctx, c, coreDNSNamespace)
 	if apierrors.IsNotFound(err) || err == nil && len(servers) == 0 {
 		return nil
 	}

@@ -443,15 +443,18 @@ func TestTouchSeesWhatTheWebhooksHaveMissed(t *testing.T) {
 
 func TestAddressChanges(t *testing.T) {
 	g := NewWithT(t)
-	changes := addressChanges()
+	changes := addressChanges(dnsNamespace)
 	update := func(before, after *corev1.Service) bool {
-		return changes.Update(event.TypedUpdateEvent[*corev1.Service]{ObjectOld: before, ObjectNew: after})
+		return changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 	}
-	g.Expect(changes.Create(event.TypedCreateEvent[*corev1.Service]{Object: service(addressIPv4)})).To(BeTrue())
-	g.Expect(changes.Create(event.TypedCreateEvent[*corev1.Service]{Object: service()})).To(BeFalse())
+	g.Expect(changes.Create(event.CreateEvent{Object: service(addressIPv4)})).To(BeTrue())
 	g.Expect(update(service(), service(addressIPv4))).To(BeTrue())
 	g.Expect(update(service(addressIPv4), service(addressIPv4, addressIPv6))).To(BeTrue())
 	g.Expect(update(service(addressIPv4), service(addressIPv4))).To(BeFalse())
-	g.Expect(update(service(addressIPv4), service())).To(BeFalse(), "pods would be left as they are")
-	g.Expect(changes.Delete(event.TypedDeleteEvent[*corev1.Service]{Object: service(addressIPv4)})).To(BeFalse())
+
+	host, elsewhere := service(addressIPv4), service(addressIPv4)
+	host.Name, elsewhere.Namespace = "coredns-host", "other"
+	for _, other := range []*corev1.Service{host, elsewhere} {
+		g.Expect(changes.Create(event.CreateEvent{Object: other})).To(BeFalse())
+	}
 }
