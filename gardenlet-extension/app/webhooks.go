@@ -20,7 +20,6 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
-	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	controlplanewebhook "github.com/gardener/gardener-extension-provider-local/pkg/webhook/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/dnsconfig"
@@ -54,7 +53,6 @@ func (s *seed) newWebhooks() ([]*extensionswebhook.Webhook, error) {
 		}},
 		{"dnsConfig", switches.DNSConfig, func() ([]*extensionswebhook.Webhook, error) {
 			return dnsconfig.New(s, dnsconfig.Options{
-				Controller:    instance.ControllerOptions(configv1alpha1.ControllerConfiguration{ConcurrentSyncs: new(1)}),
 				Namespace:     config.DNS.CoreDNS.Namespace,
 				ClusterDomain: config.DNS.CoreDNS.ClusterDomain,
 			})

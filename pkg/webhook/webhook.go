@@ -63,6 +63,8 @@ const (
 
 	// concurrentUpdates is how many shoots are updated at a time when the CA changes.
 	concurrentUpdates = 10
+	// touchPeriod is the time between two touches. A write that went past the webhooks is mended within it.
+	touchPeriod = 5 * time.Minute
 )
 
 // Options are the options of AddToManager.
@@ -191,6 +193,24 @@ func newCluster(mgr manager.Manager, config *rest.Config, opts Options) (cluster
 			return client.New(config, options)
 		}
 	})
+}
+
+// AddTouchToManager adds a controller that touches objects when the source says so and every few minutes. To touch an object is
+// to send an empty patch, which changes nothing by itself, but has the API server ask the webhooks: one that is ignored while it
+// cannot be reached may miss any write, by a timeout as well, and neither the API server nor the writer tells. After an error, it
+// is tried again earlier.
+func AddTouchToManager(mgr manager.Manager, name string, when source.Source, touch func(context.Context) error) error {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)
+	return builder.ControllerManagedBy(mgr).
+		Named(name).
+		WithOptions(controller.Options{RateLimiter: limiter}).
+		WatchesRawSource(when).
+		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			if err := touch(ctx); err != nil {
+				return reconcile.Result{}, err
+			}
+			return reconcile.Result{RequeueAfter: touchPeriod}, nil
+		}))
 }
 
 // registrar keeps the certificates, and what the clusters know of them, up to date. It is a reconciler of the leader.

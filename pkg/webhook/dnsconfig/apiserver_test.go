@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -112,11 +112,12 @@ func start(ctx context.Context, g Gomega, env *envtest.Environment, config *rest
 	mgr, err := manager.New(restricted, manager.Options{
 		Logger: logr.Discard(), Scheme: scheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:         cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Service{}: {Namespaces: map[string]cache.Config{dnsNamespace: {}}}}},
+		Controller:    controllerconfig.Controller{SkipNameValidation: new(true)},
 		WebhookServer: webhook.NewServer(webhook.Options{Host: serving.LocalServingHost, Port: serving.LocalServingPort, CertDir: serving.LocalServingCertDir}),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 
-	webhooks, err := dnsconfig.New(mgr, dnsconfig.Options{Namespace: dnsNamespace, ClusterDomain: "cluster.local", Controller: controller.Options{SkipNameValidation: new(true)}})
+	webhooks, err := dnsconfig.New(mgr, dnsconfig.Options{Namespace: dnsNamespace, ClusterDomain: "cluster.local"})
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, w := range webhooks {
 		mgr.GetWebhookServer().Register("/"+w.Path, w.Webhook)

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,15 +19,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
@@ -39,6 +34,7 @@ import (
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns/coredns"
 	machinepods "github.com/gardener/gardener-extension-provider-local/pkg/machine"
 	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
+	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/limits"
 )
 
@@ -50,8 +46,6 @@ const (
 	deploymentExporter = "blackbox-exporter"
 
 	timeoutSeconds = 5
-	// touchPeriod is the time between two calls of Touch. A write that went past the webhooks is mended within it.
-	touchPeriod = 5 * time.Minute
 
 	// maxNameservers and maxSearches are how many nameservers and search domains Kubernetes allows a pod.
 	maxNameservers, maxSearches = 3, 32
@@ -76,8 +70,6 @@ func networkPolicyLabels() []string {
 
 // Options are what the webhooks need.
 type Options struct {
-	// Controller are the options of the controller that mends Deployments.
-	Controller controller.Options
 	// Namespace is that of CoreDNS.
 	Namespace string
 	// ClusterDomain is the domain of the cluster's Services, for example "cluster.local".
@@ -85,8 +77,7 @@ type Options struct {
 }
 
 // New returns the webhooks, and adds to the manager a controller that calls Touch at the start, when the address changes, and
-// every few minutes: a webhook that is ignored while it cannot be reached may miss any write, and neither the API server nor the
-// writer tells. The manager's cache has to have CoreDNS' Service, so that no admission makes a request.
+// every few minutes. The manager's cache has to have CoreDNS' Service, so that no admission makes a request.
 //
 // Their failure policy is Ignore, and so they act themselves: while CoreDNS has no address, a pod is left as it is.
 // Deployments are mended by the controller. A machine can't be, as the DNS configuration of a Pod is immutable;
@@ -98,23 +89,14 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 		return nil, fmt.Errorf("watching CoreDNS' Service: %w", err)
 	}
 
-	reader, c := mgr.GetAPIReader(), mgr.GetClient()
-	opts.Controller.NewQueue = nil // It would leave the limiter out.
-	opts.Controller.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)
 	webhooks, err := webhooks(mgr, &mutator{Options: opts, services: mgr.GetCache()})
 	if err != nil {
 		return nil, err
 	}
-	return webhooks, builder.ControllerManagedBy(mgr).
-		Named(Name).
-		WithOptions(opts.Controller).
-		WatchesRawSource(source.Kind[client.Object](mgr.GetCache(), &corev1.Service{}, &handler.EnqueueRequestForObject{}, addressChanges(opts.Namespace))).
-		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-			if err := Touch(ctx, reader, c, opts.Namespace); err != nil {
-				return reconcile.Result{}, err
-			}
-			return reconcile.Result{RequeueAfter: touchPeriod}, nil
-		}))
+	changes := source.Kind[client.Object](mgr.GetCache(), &corev1.Service{}, &handler.EnqueueRequestForObject{}, addressChanges(opts.Namespace))
+	return webhooks, webhook.AddTouchToManager(mgr, Name, changes, func(ctx context.Context) error {
+		return Touch(ctx, mgr.GetAPIReader(), mgr.GetClient(), opts.Namespace)
+	})
 }
 
 // addressChanges are the events by which CoreDNS, which is in the given namespace, may have got another address.

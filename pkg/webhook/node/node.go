@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -31,14 +30,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	extensionswebhook "github.com/gardener/gardener/extensions/pkg/webhook"
@@ -61,8 +56,6 @@ const (
 
 	// timeoutSeconds is half the time between two updates of a kubelet, and within what Gardener allows for Nodes in shoots.
 	timeoutSeconds int32 = 5
-	// touchPeriod is the time between two touches. A write that went past the webhooks is mended within it.
-	touchPeriod = 5 * time.Minute
 
 	// maxShoots is of how many shoots the capacities are remembered. That is a few hundred bytes for each machine type of their
 	// CloudProfiles.
@@ -337,29 +330,20 @@ func equal(a, b quantities) bool {
 	return maps.EqualFunc(a, b, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 }
 
-// AddTouchToManager adds a controller that sends an empty patch for the status of each Node of the seed, which changes nothing by
-// itself, but has the API server ask the webhook. It starts when registered is closed, and repeats this every few minutes: a webhook
-// that is ignored while it cannot be reached may miss any write, by a timeout as well, and neither the API server nor the writer
-// tells. If it failed for a Node, or one does not have the capacity thereafter, it is tried again earlier.
+// AddTouchToManager adds a controller that touches the status of each Node of the seed, from the time on when registered is closed. If
+// it failed for a Node, or one does not have the capacity thereafter, it is tried again earlier.
 //
 // Needed permissions: list on Nodes, patch on nodes/status.
 func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapacity, registered <-chan struct{}) error {
 	toucher := &toucher{reader: mgr.GetAPIReader(), client: mgr.GetClient(), capacity: resourcesOf(nodeCapacity)}
-	return builder.ControllerManagedBy(mgr).
-		Named("node-touch").
-		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, touchPeriod)}).
-		WatchesRawSource(controllerutils.EnqueueOnce).
-		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-			select {
-			case <-ctx.Done():
-				return reconcile.Result{RequeueAfter: time.Second}, nil
-			case <-registered:
-			}
-			if err := toucher.touch(ctx); err != nil {
-				return reconcile.Result{}, err
-			}
-			return reconcile.Result{RequeueAfter: touchPeriod}, nil
-		}))
+	return webhook.AddTouchToManager(mgr, "node-touch", controllerutils.EnqueueOnce, func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-registered:
+			return toucher.touch(ctx)
+		}
+	})
 }
 
 // toucher touches Nodes.
