@@ -9,7 +9,6 @@ package host
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -226,29 +225,13 @@ func ownRule(rule string, another bool) bool {
 }
 
 // Load reads a snapshot from a file; the error is os.ErrNotExist if there is none.
-func Load(path string) (Snapshot, error) {
-	var s Snapshot
-	content, err := os.ReadFile(path) // #nosec G304 -- the landscape's own file.
-	if err != nil {
-		return s, fmt.Errorf("reading the snapshot of the machine: %w", err)
-	}
-	if err := json.Unmarshal(content, &s); err != nil {
-		return s, fmt.Errorf("reading the snapshot of the machine: %w", err)
-	}
-	return s, nil
+func Load(path string) (s Snapshot, err error) {
+	err = layout.ReadJSON(path, &s)
+	return s, err
 }
 
 // Save writes the snapshot to a file.
-func (s Snapshot) Save(path string) error {
-	content, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing the snapshot of the machine: %w", err)
-	}
-	if err := layout.WriteFile(path, content, 0o600); err != nil {
-		return fmt.Errorf("writing the snapshot of the machine: %w", err)
-	}
-	return nil
-}
+func (s Snapshot) Save(path string) error { return layout.WriteJSON(path, s, 0o600) }
 
 // Routes lists those of IPv4, in all tables. A landscape makes none of IPv6, of which routers on the network announce new ones
 // at any time.

@@ -5,7 +5,9 @@
 package layout
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -32,4 +34,28 @@ func WriteFile(path string, content []byte, mode os.FileMode) error {
 		return err
 	}
 	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// WriteJSON writes a value as WriteFile does.
+func WriteJSON(path string, value any, mode os.FileMode) error {
+	content, err := json.MarshalIndent(value, "", " ")
+	if err == nil {
+		err = WriteFile(path, append(content, '\n'), mode)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// ReadJSON reads what WriteJSON wrote; the error is os.ErrNotExist if there is no file.
+func ReadJSON(path string, value any) error {
+	content, err := os.ReadFile(path) // #nosec G304 -- the landscape's own files.
+	if err == nil {
+		err = json.Unmarshal(content, value)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return nil
 }

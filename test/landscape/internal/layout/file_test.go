@@ -38,3 +38,18 @@ func TestAFileIsWrittenInOnePiece(t *testing.T) {
 	g.Expect(os.ReadFile(path)).To(BeEquivalentTo("second"))
 	g.Expect(layout.WriteFile(filepath.Join(path, "below"), nil, 0o640)).NotTo(Succeed())
 }
+
+func TestAValueIsReadAsItWasWritten(t *testing.T) {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "file.json")
+	var read map[string]int
+	g.Expect(layout.ReadJSON(path, &read)).To(MatchError(os.ErrNotExist))
+	g.Expect(layout.WriteJSON(path, map[string]int{"a": 1}, 0o640)).To(Succeed())
+	g.Expect(layout.ReadJSON(path, &read)).To(Succeed())
+	g.Expect(read).To(Equal(map[string]int{"a": 1}))
+	g.Expect(os.ReadFile(path)).To(BeEquivalentTo("{\n \"a\": 1\n}\n"))
+
+	g.Expect(os.WriteFile(path, []byte("{"), 0o600)).To(Succeed())
+	g.Expect(layout.ReadJSON(path, &read)).To(MatchError(ContainSubstring("reading " + path)))
+	g.Expect(layout.WriteJSON(filepath.Join(path, "below"), 1, 0o640)).To(MatchError(ContainSubstring("writing " + path)))
+}

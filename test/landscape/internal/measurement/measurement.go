@@ -7,7 +7,6 @@ package measurement
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -147,12 +146,9 @@ func ReadTime() float64 {
 
 // Save writes a result to a file.
 func Save(path string, result any) error {
-	text, err := json.MarshalIndent(result, "", " ")
+	err := os.MkdirAll(filepath.Dir(path), 0o755) // #nosec G301 -- nothing secret.
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o755) // #nosec G301 -- nothing secret.
-	}
-	if err == nil {
-		err = layout.WriteFile(path, append(text, '\n'), 0o644)
+		err = layout.WriteJSON(path, result, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping the times: %w", err)
@@ -171,11 +167,7 @@ type committed struct {
 func (r *Result) WriteDocs(folder string) error {
 	path := filepath.Join(folder, "times.json")
 	var both committed
-	content, err := os.ReadFile(path) // #nosec G304 -- of this repository.
-	if err == nil {
-		err = json.Unmarshal(content, &both)
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := layout.ReadJSON(path, &both); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("reading the times of before: %w", err)
 	}
 	if both.Before == nil {

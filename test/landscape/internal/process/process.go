@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -142,7 +141,8 @@ func (k Keeper) start(spec Spec, digest string) error {
 		return fmt.Errorf("starting %s: it ended at once: %w\n%s", spec.Name, err, k.Tail(spec.Name, 10))
 	}
 	if err = prefer(pid, spec.Nice); err == nil {
-		err = k.write(Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.Starttime, Boot: boot, Digest: digest})
+		record := Record{Name: spec.Name, PID: pid, Started: time.Now().UTC().Truncate(time.Second), Ticks: stat.Starttime, Boot: boot, Digest: digest}
+		err = layout.WriteJSON(k.recordPath(spec.Name), record, 0o600)
 	}
 	if err != nil {
 		// Without a record nobody would find it again.
@@ -195,15 +195,12 @@ func closeOnExec() error {
 
 // Find returns the record of a process and whether that very process runs. A name without record is not an error.
 func (k Keeper) Find(name string) (Record, bool, error) {
-	content, err := os.ReadFile(k.recordPath(name))
+	var record Record
+	err := layout.ReadJSON(k.recordPath(name), &record)
 	if errors.Is(err, os.ErrNotExist) {
 		return Record{Name: name}, false, nil
 	}
 	if err != nil {
-		return Record{}, false, fmt.Errorf("reading the record of %s: %w", name, err)
-	}
-	var record Record
-	if err := json.Unmarshal(content, &record); err != nil {
 		return Record{}, false, fmt.Errorf("reading the record of %s: %w; remove %s if the process is gone", name, err, k.recordPath(name))
 	}
 	boot, err := BootID()
@@ -291,18 +288,6 @@ func (k Keeper) Tail(name string, lines int) string {
 func (k Keeper) LogPath(name string) string { return filepath.Join(k.LogDir, name+".log") }
 
 func (k Keeper) recordPath(name string) string { return filepath.Join(k.RunDir, name+".json") }
-
-// write replaces a record.
-func (k Keeper) write(record Record) error {
-	content, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("recording %s: %w", record.Name, err)
-	}
-	if err := layout.WriteFile(k.recordPath(record.Name), content, 0o600); err != nil {
-		return fmt.Errorf("recording %s: %w", record.Name, err)
-	}
-	return nil
-}
 
 // digest changes with whatever would make a running process differ from one started now. The program itself counts by
 // size and time only, as it may have 100 MB.

@@ -136,7 +136,7 @@ func TestAProcessThatCannotBePreferredOrRecordedDoesNotGoOn(t *testing.T) {
 			_, err := os.Stat("/proc/self/autogroup")
 			return err
 		}},
-		{name: "recorded", message: "recording x", hinder: func(keeper process.Keeper) error {
+		{name: "recorded", message: "x.json", hinder: func(keeper process.Keeper) error {
 			return os.MkdirAll(filepath.Join(keeper.RunDir, "x.json.new"), 0o700)
 		}},
 	} {

@@ -7,7 +7,6 @@ package up
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/build"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/cluster"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/images"
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/step"
 )
 
@@ -94,11 +94,7 @@ func (l Landscape) builds() (map[string]string, error) {
 	var built struct {
 		Builds []struct{ ImageName, Tag string }
 	}
-	content, err := os.ReadFile(l.artifacts())
-	if err == nil {
-		err = json.Unmarshal(content, &built)
-	}
-	if err != nil {
+	if err := layout.ReadJSON(l.artifacts(), &built); err != nil {
 		return nil, fmt.Errorf("reading what Skaffold has built: %w", err)
 	}
 	all := map[string]string{}

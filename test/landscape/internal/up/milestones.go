@@ -7,7 +7,6 @@ package up
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -344,14 +343,8 @@ func (t *times) begin() error {
 }
 
 func readTimes(path string) (file timesFile, err error) {
-	content, err := os.ReadFile(path) // #nosec G304 -- the landscape's own file.
-	if err == nil {
-		err = json.Unmarshal(content, &file)
-	}
-	if err != nil {
-		return timesFile{}, fmt.Errorf("reading the milestones of %s: %w", path, err)
-	}
-	return file, nil
+	err = layout.ReadJSON(path, &file)
+	return file, err
 }
 
 // reach notes that a milestone is reached now.
@@ -385,11 +378,7 @@ func (t *times) end(name string) {
 
 // save is called with the lock held. A failure doesn't stop `up`; finish returns it.
 func (t *times) save() {
-	content, err := json.MarshalIndent(t.content, "", "  ")
-	if err == nil {
-		err = layout.WriteFile(t.path, append(content, '\n'), 0o644)
-	}
-	if err != nil && t.err == nil {
+	if err := layout.WriteJSON(t.path, t.content, 0o644); err != nil && t.err == nil {
 		t.err = fmt.Errorf("writing the milestones: %w", err)
 	}
 }

@@ -83,7 +83,7 @@ func TestMilestonesSayWhatIsWrongWithTheirFile(t *testing.T) {
 	g := NewWithT(t)
 	c, path := newClock(), milestonesFile(t)
 	g.Expect(os.WriteFile(path, []byte("{"), 0o600)).To(Succeed())
-	g.Expect(c.times(path).begin()).To(MatchError(ContainSubstring("reading the milestones of " + path)))
+	g.Expect(c.times(path).begin()).To(MatchError(ContainSubstring("reading " + path)))
 	g.Expect(c.times(filepath.Join(path, "none")).begin()).NotTo(Succeed())
 
 	kept := c.times(filepath.Join(t.TempDir(), "none", "milestones.json"))

@@ -6,7 +6,6 @@ package up
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -136,11 +135,7 @@ func (l Landscape) saveDeployed(on place) error {
 		return err
 	}
 	maps.DeleteFunc(built, func(name, _ string) bool { return (name == "gardenlet") != (on == virtualGarden) })
-	content, err := json.Marshal(built)
-	if err != nil {
-		return err
-	}
-	return layout.WriteFile(l.deployedFile(on), content, 0o644)
+	return layout.WriteJSON(l.deployedFile(on), built, 0o644)
 }
 
 func (l Landscape) deployedFile(on place) string {
@@ -151,11 +146,7 @@ func (l Landscape) deployedFile(on place) string {
 func (l Landscape) deployed() (map[string]string, error) {
 	all := map[string]string{}
 	for _, on := range []place{runtimeCluster, virtualGarden} {
-		content, err := os.ReadFile(l.deployedFile(on))
-		if err == nil {
-			err = json.Unmarshal(content, &all)
-		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := layout.ReadJSON(l.deployedFile(on), &all); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("reading what is deployed: %w", err)
 		}
 	}
