@@ -479,13 +479,13 @@ push:
 ## landscape-release: build bin/release/landscape-linux-ARCH, which brings a landscape up in any folder: it has the sources of the last commit; `docker build bin/release` makes its image
 .PHONY: landscape-release
 landscape-release:
-	git archive HEAD | gzip -9n > test/landscape/internal/source/source.tar.gz
+	git archive --format=zip -9 --output=test/landscape/internal/source/source.zip HEAD
 	@mkdir -p bin/release
 	@for arch in $(or $(ARCH),amd64 arm64); do \
 	  echo "bin/release/landscape-linux-$$arch"; \
 	  CGO_ENABLED=0 GOARCH=$$arch go build -C test/landscape -trimpath -tags release -ldflags '-s -w' -o $(REPO)/bin/release/landscape-linux-$$arch . || exit 1; \
 	done
-	@rm test/landscape/internal/source/source.tar.gz
+	@rm test/landscape/internal/source/source.zip
 	@cp test/landscape/Dockerfile bin/release/
 
 ##@ names of Gardener's other repositories

@@ -8,5 +8,5 @@ package source
 
 import _ "embed"
 
-//go:embed source.tar.gz
+//go:embed source.zip
 var archive []byte

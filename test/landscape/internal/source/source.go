@@ -7,14 +7,13 @@
 package source
 
 import (
-	"archive/tar"
+	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -51,7 +50,11 @@ func unpack(archive []byte, folder string) ([]string, error) {
 	} else if errStamp != nil && len(there) > 0 {
 		return nil, fmt.Errorf("unpacking the sources: %s has files of others; choose another --folder", folder)
 	}
-	written, err := replace(archive, folder, want, strings.FieldsFunc(former, func(r rune) bool { return r == '\n' }))
+	var written []string
+	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err == nil {
+		written, err = replace(files, folder, want, strings.FieldsFunc(former, func(r rune) bool { return r == '\n' }))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("unpacking the sources: %w", err)
 	}
@@ -59,17 +62,14 @@ func unpack(archive []byte, folder string) ([]string, error) {
 }
 
 // replace removes the former files and writes those of the archive.
-func replace(archive []byte, folder, digest string, former []string) ([]string, error) {
+func replace(archive *zip.Reader, folder, digest string, former []string) ([]string, error) {
 	var names []string
 	written := []string{folder, filepath.Join(folder, stamp)}
-	if err := each(archive, func(header *tar.Header, _ io.Reader) error {
-		written = append(written, filepath.Join(folder, header.Name))
-		if header.Typeflag == tar.TypeReg || header.Typeflag == tar.TypeSymlink {
-			names = append(names, header.Name)
+	for _, file := range archive.File {
+		written = append(written, filepath.Join(folder, file.Name))
+		if !file.Mode().IsDir() {
+			names = append(names, file.Name)
 		}
-		return nil
-	}); err != nil {
-		return nil, err
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil { // #nosec G301 -- sources.
 		return nil, err
@@ -94,49 +94,24 @@ func replace(archive []byte, folder, digest string, former []string) ([]string, 
 		for above := path.Dir(name); above != "." && root.Remove(above) == nil; above = path.Dir(above) {
 		}
 	}
-	if err := each(archive, func(header *tar.Header, content io.Reader) error { return extract(root, header, content) }); err != nil {
-		return nil, err
+	for _, file := range archive.File {
+		if err := extract(root, archive, file); err != nil {
+			return nil, err
+		}
 	}
 	return written, note(digest, names)
 }
 
-// each calls a function for each entry of the archive.
-func each(archive []byte, do func(header *tar.Header, content io.Reader) error) error {
-	zipped, err := gzip.NewReader(bytes.NewReader(archive))
-	if err != nil {
+func extract(root *os.Root, archive *zip.Reader, file *zip.File) error {
+	if file.Mode().IsDir() {
+		return root.MkdirAll(filepath.Clean(file.Name), 0o755) // #nosec G301 -- sources.
+	}
+	content, err := fs.ReadFile(archive, file.Name)
+	switch {
+	case err != nil:
 		return err
+	case file.Mode()&fs.ModeSymlink != 0:
+		return root.Symlink(string(content), file.Name)
 	}
-	for files := tar.NewReader(zipped); ; {
-		header, err := files.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			err = do(header, files)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-func extract(root *os.Root, header *tar.Header, content io.Reader) error {
-	switch header.Typeflag {
-	case tar.TypeDir:
-		return root.MkdirAll(filepath.Clean(header.Name), 0o755) // #nosec G301 -- sources.
-	case tar.TypeReg:
-		return write(root, header, content)
-	case tar.TypeSymlink:
-		return root.Symlink(header.Linkname, header.Name)
-	}
-	return nil
-}
-
-func write(root *os.Root, header *tar.Header, content io.Reader) error {
-	file, err := root.OpenFile(header.Name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, header.FileInfo().Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, content) // #nosec G110 -- the program's own archive.
-	return errors.Join(err, file.Close())
+	return root.WriteFile(file.Name, content, file.Mode().Perm())
 }

@@ -5,9 +5,9 @@
 package source
 
 import (
-	"archive/tar"
+	"archive/zip"
 	"bytes"
-	"compress/gzip"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,24 +15,29 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func archiveOf(t *testing.T, headers ...tar.Header) []byte {
+// entry is a folder, a file or a link of an archive, as its mode says.
+type entry struct {
+	name string
+	mode fs.FileMode
+}
+
+func archiveOf(t *testing.T, entries ...entry) []byte {
 	t.Helper()
 	g := NewWithT(t)
 	var out bytes.Buffer
-	zipper := gzip.NewWriter(&out)
-	writer := tar.NewWriter(zipper)
-	for _, header := range headers {
-		content := []byte("content of " + header.Name)
-		if header.Typeflag == tar.TypeReg {
-			header.Size = int64(len(content))
+	zipper := zip.NewWriter(&out)
+	for _, e := range entries {
+		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate}
+		header.SetMode(e.mode)
+		file, err := zipper.CreateHeader(header)
+		g.Expect(err).NotTo(HaveOccurred())
+		if e.mode.IsRegular() {
+			_, err = file.Write([]byte("content of " + e.name))
+		} else if e.mode&fs.ModeSymlink != 0 {
+			_, err = file.Write([]byte("go.mod"))
 		}
-		g.Expect(writer.WriteHeader(&header)).To(Succeed())
-		if header.Typeflag == tar.TypeReg {
-			_, err := writer.Write(content)
-			g.Expect(err).NotTo(HaveOccurred())
-		}
+		g.Expect(err).NotTo(HaveOccurred())
 	}
-	g.Expect(writer.Close()).To(Succeed())
 	g.Expect(zipper.Close()).To(Succeed())
 	return out.Bytes()
 }
@@ -40,11 +45,7 @@ func archiveOf(t *testing.T, headers ...tar.Header) []byte {
 func TestSourcesAreUnpackedAndReplaced(t *testing.T) {
 	g := NewWithT(t)
 	folder := filepath.Join(t.TempDir(), "provider-local")
-	first := archiveOf(t,
-		tar.Header{Name: "pax_global_header", Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "a commit"}},
-		tar.Header{Name: "a/", Typeflag: tar.TypeDir, Mode: 0o755},
-		tar.Header{Name: "a/run", Typeflag: tar.TypeReg, Mode: 0o755}, tar.Header{Name: "go.mod", Typeflag: tar.TypeReg, Mode: 0o644},
-		tar.Header{Name: "link", Typeflag: tar.TypeSymlink, Linkname: "go.mod"})
+	first := archiveOf(t, entry{"a/", fs.ModeDir | 0o755}, entry{"a/run", 0o755}, entry{"go.mod", 0o644}, entry{"link", fs.ModeSymlink | 0o777})
 	in := func(name string) string { return filepath.Join(folder, name) }
 	g.Expect(Unpacked(folder)).To(BeFalse())
 	g.Expect(unpack(first, folder)).To(ContainElements(folder, in(stamp), in("a"), in("a/run"), in("go.mod"), in("link")))
@@ -62,7 +63,7 @@ func TestSourcesAreUnpackedAndReplaced(t *testing.T) {
 	g.Expect(unpack(first, folder)).To(BeEmpty())
 	g.Expect(os.ReadFile(filepath.Join(folder, "go.mod"))).To(BeEquivalentTo("edited"))
 
-	g.Expect(unpack(archiveOf(t, tar.Header{Name: "go.mod", Typeflag: tar.TypeReg, Mode: 0o644}), folder)).To(ConsistOf(folder, in(stamp), in("go.mod")))
+	g.Expect(unpack(archiveOf(t, entry{"go.mod", 0o644}), folder)).To(ConsistOf(folder, in(stamp), in("go.mod")))
 	g.Expect(os.ReadFile(filepath.Join(folder, "go.mod"))).To(BeEquivalentTo("content of go.mod"))
 	g.Expect(filepath.Join(folder, "bin")).To(BeADirectory())
 	g.Expect(filepath.Join(folder, "my.kubeconfig")).To(BeARegularFile(), "what the user put there stays")
@@ -72,7 +73,7 @@ func TestSourcesAreUnpackedAndReplaced(t *testing.T) {
 func TestAnInterruptedUnpackingBeginsAnew(t *testing.T) {
 	g := NewWithT(t)
 	folder := t.TempDir()
-	whole := archiveOf(t, tar.Header{Name: "go.mod", Typeflag: tar.TypeReg, Mode: 0o644})
+	whole := archiveOf(t, entry{"go.mod", 0o644})
 	_, err := unpack(whole[:len(whole)/2], folder)
 	g.Expect(err).To(HaveOccurred())
 	// As the middle of replacing a former version leaves it.
@@ -95,7 +96,7 @@ func TestAFolderOfOthersIsRefused(t *testing.T) {
 func TestNothingIsWrittenElsewhere(t *testing.T) {
 	g := NewWithT(t)
 	folder := filepath.Join(t.TempDir(), "provider-local")
-	_, err := unpack(archiveOf(t, tar.Header{Name: "../outside", Typeflag: tar.TypeReg, Mode: 0o644}), folder)
+	_, err := unpack(archiveOf(t, entry{"../outside", 0o644}), folder)
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(filepath.Join(filepath.Dir(folder), "outside")).NotTo(BeAnExistingFile())
 }
