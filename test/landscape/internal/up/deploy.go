@@ -7,10 +7,7 @@ package up
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"go/build"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -261,12 +258,13 @@ func (l Landscape) goCommand(ctx context.Context, arguments ...string) (string, 
 	return strings.TrimSpace(string(out)), nil
 }
 
-// crdFolders are where gardener-operator takes the CustomResourceDefinitions from that it deploys into a garden runtime
-// cluster, below the folder of Gardener's source.
-var crdFolders = []string{
-	"autoscaling/vpa", "extensions/crds", "gardener/resourcemanager", "networking/istio", "observability/logging/fluentoperator",
-	"observability/logging/victoria", "observability/monitoring/persesoperator", "observability/monitoring/prometheusoperator",
-	"observability/opentelemetry",
+// crdFiles are patterns of the files with the CustomResourceDefinitions that gardener-operator deploys into a garden runtime cluster, below
+// the folder of Gardener's components. Of those of VictoriaMetrics it deploys one: an API server would keep hundreds of MB for the rest.
+var crdFiles = []string{
+	"autoscaling/vpa/templates/crd-*.yaml", "extensions/crds/assets/crd-*.yaml", "gardener/resourcemanager/assets/crd-*.yaml",
+	"networking/istio/charts/istio/istio-crds/crd-*.yaml", "observability/logging/fluentoperator/assets/crd-*.yaml",
+	"observability/logging/victoria/operator/templates/crd-*_vlsingles.yaml", "observability/monitoring/persesoperator/templates/crd-*.yaml",
+	"observability/monitoring/prometheusoperator/templates/crd-*.yaml", "observability/opentelemetry/operator/assets/crd-*.yaml",
 }
 
 // crds creates the CustomResourceDefinitions that gardener-operator is going to apply: an API server takes seconds to
@@ -280,15 +278,13 @@ func (l Landscape) crds(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	folders := []string{filepath.Join(druid, "core", "v1alpha1", "crds")}
-	for _, folder := range crdFolders {
-		folders = append(folders, filepath.Join(gardener, "pkg", "component", filepath.FromSlash(folder)))
+	// Those without validation rules, etcds_without_cel.yaml, are for older API servers.
+	patterns := []string{filepath.Join(druid, "core", "v1alpha1", "crds", "*s.yaml")}
+	for _, pattern := range crdFiles {
+		patterns = append(patterns, filepath.Join(gardener, "pkg", "component", filepath.FromSlash(pattern)))
 	}
-	if l.Gardener != "" {
-		// Another version may have them elsewhere. It brings them itself, only later.
-		folders = slices.DeleteFunc(folders, func(folder string) bool { return !exists(folder) })
-	}
-	objects, err := readCRDs(folders)
+	// Another version may have them elsewhere. It brings them itself, only later.
+	objects, err := readCRDs(patterns, l.Gardener != "")
 	if err != nil {
 		return "", err
 	}
@@ -312,24 +308,18 @@ func (l Landscape) crds(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d definitions", len(objects)), nil
 }
 
-// readCRDs reads the CustomResourceDefinitions that Go packages in the folders and below them embed. Folders also have files
-// that nobody applies: those of VictoriaMetrics one of 23, the rest of which an API server would keep hundreds of MB for.
-func readCRDs(folders []string) ([]*unstructured.Unstructured, error) {
+// readCRDs reads the files that match the patterns. It is an error if none matches one of them, unless some may be missing.
+func readCRDs(patterns []string, mayMiss bool) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
-	for _, folder := range folders {
-		files, err := embedded(folder)
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(pattern)
+		if err == nil && len(files) == 0 && !mayMiss {
+			err = fmt.Errorf("no file matches %s", pattern)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for CustomResourceDefinitions: %w", err)
 		}
 		for _, file := range files {
-			content, err := os.ReadFile(file) // #nosec G304 -- in the folder of a Go module.
-			if err != nil {
-				return nil, fmt.Errorf("reading CustomResourceDefinitions: %w", err)
-			}
-			// Not all that is embedded is YAML before it is rendered. Those without validation rules are for older API servers.
-			if !bytes.Contains(content, []byte("\nkind: CustomResourceDefinition")) || strings.Contains(file, "without_cel") {
-				continue
-			}
 			objects, err := cluster.Read(file)
 			if err != nil {
 				return nil, fmt.Errorf("reading CustomResourceDefinitions: %w", err)
@@ -337,30 +327,5 @@ func readCRDs(folders []string) ([]*unstructured.Unstructured, error) {
 			all = append(all, objects...)
 		}
 	}
-	return slices.DeleteFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() != "CustomResourceDefinition" }), nil
-}
-
-// embedded returns the YAML files that Go packages in a folder and below it embed by name. A folder that is embedded as a whole is a chart.
-func embedded(folder string) ([]string, error) {
-	var files []string
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return err
-		}
-		pkg, err := build.ImportDir(path, 0)
-		if none := (*build.NoGoError)(nil); errors.As(err, &none) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		for _, pattern := range pkg.EmbedPatterns {
-			names, err := filepath.Glob(filepath.Join(path, filepath.FromSlash(pattern)))
-			if err != nil {
-				return fmt.Errorf("%s embeds %s: %w", path, pattern, err)
-			}
-			files = append(files, slices.DeleteFunc(names, func(name string) bool { return filepath.Ext(name) != ".yaml" })...)
-		}
-		return nil
-	})
-	return files, err
+	return all, nil
 }
