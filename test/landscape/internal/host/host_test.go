@@ -168,28 +168,6 @@ func TestSnapshotSurvivesTheDisk(t *testing.T) {
 	g.Expect(Load(path)).To(Equal(want))
 }
 
-func TestDeviceOf(t *testing.T) {
-	const listing = `1: lo    inet 127.0.0.1/8 scope host lo\       valid_lft forever preferred_lft forever
-4: eth0    inet 172.18.0.20/24 brd 172.18.0.255 scope global eth0\       valid_lft forever preferred_lft forever
-5: pl0    inet 172.18.0.2/32 scope global pl0\       valid_lft forever preferred_lft forever
-`
-	for _, test := range []struct {
-		name, address, device string
-		found                 bool
-	}{
-		{name: "finds the device", address: "172.18.0.2", device: "pl0", found: true},
-		{name: "doesn't take a longer address for it", address: "172.18.0.20", device: "eth0", found: true},
-		{name: "doesn't find what is not there", address: "172.18.255.1"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			g := NewWithT(t)
-			device, found := deviceOf(listing, test.address)
-			g.Expect(found).To(Equal(test.found))
-			g.Expect(device).To(Equal(test.device))
-		})
-	}
-}
-
 func TestOnlyOneCloneHasTheLink(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "link")

@@ -38,18 +38,18 @@ func Network(ctx context.Context, network layout.Network) (int, error) {
 	if err := run(ctx, "ip", "link", "set", layout.Interface, "up"); err != nil {
 		return 0, err
 	}
-	present, err := output(ctx, "ip", "-o", "-4", "address", "show")
-	if err != nil {
-		return 0, err
-	}
 	added := 0
 	for _, address := range network.Addresses() {
-		device, found := deviceOf(string(present), address)
-		switch {
-		case found && device == layout.Interface:
+		shown, err := output(ctx, "ip", "-o", "-4", "address", "show", "to", address)
+		if err != nil {
+			return added, err
+		}
+		// The device is the second word.
+		switch words := strings.Fields(string(shown)); {
+		case len(words) > 1 && words[1] == layout.Interface:
 			continue
-		case found:
-			return added, fmt.Errorf("address %s is on %s already, as it is while a kind cluster of Gardener runs; remove that first", address, device)
+		case len(words) > 1:
+			return added, fmt.Errorf("address %s is on %s already, as it is while a kind cluster of Gardener runs; remove that first", address, words[1])
 		}
 		if err := run(ctx, "ip", "address", "add", address+"/32", "dev", layout.Interface); err != nil {
 			return added, err
@@ -188,20 +188,6 @@ func larger(a, b string) bool {
 	left, errLeft := strconv.Atoi(a)
 	right, errRight := strconv.Atoi(b)
 	return errLeft == nil && errRight == nil && left > right
-}
-
-// deviceOf finds the device of an address in the output of "ip -o -4 address show".
-func deviceOf(listing, address string) (string, bool) {
-	for line := range strings.Lines(listing) {
-		fields := strings.Fields(line)
-		if len(fields) < 4 || fields[2] != "inet" {
-			continue
-		}
-		if ip, _, _ := strings.Cut(fields[3], "/"); ip == address {
-			return fields[1], true
-		}
-	}
-	return "", false
 }
 
 func output(ctx context.Context, name string, args ...string) ([]byte, error) {
