@@ -151,25 +151,16 @@ func (k Keeper) start(spec Spec, digest string) error {
 	return nil
 }
 
-// prefer sets the nice value of a process that has just been started: of the threads that it has by now, from which others
-// take it. Where the kernel shares the CPU between sessions first (sched_autogroup_enabled), it is the session's that counts,
+// prefer sets the nice value of a process that has just been started: of the process group, which has the threads that there are by now, from
+// which others take it. Where the kernel shares the CPU between sessions first (sched_autogroup_enabled), it is the session's that counts,
 // and each process of a Keeper is a session. Where that is not allowed, as in some containers, it goes on like any other.
 func prefer(pid, nice int) error {
 	if nice == 0 {
 		return nil
 	}
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
+	err := syscall.Setpriority(syscall.PRIO_PGRP, pid, nice)
+	if err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("setting its nice value to %d: %w", nice, err)
-	}
-	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
-		if err != nil {
-			continue
-		}
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, nice); err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, os.ErrPermission) {
-			return fmt.Errorf("setting its nice value to %d: %w", nice, err)
-		}
 	}
 	err = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(nice)), 0)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
