@@ -161,35 +161,24 @@ func (c *client) allowed(ctx context.Context, target string) (string, error) {
 	return "", errors.New("not in the shoot's networks")
 }
 
-// shootNetworks reads the ranges that are behind the tunnel.
+// shootNetworks reads the ranges that are behind the tunnel: lists with commas.
 func shootNetworks(getenv func(string) string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, name := range []string{"SHOOT_POD_NETWORKS", "SHOOT_SERVICE_NETWORKS", "SHOOT_NODE_NETWORKS"} {
-		networks, err := parseNetworks(getenv(name))
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
+		for network := range strings.SplitSeq(getenv(name), ",") {
+			if network == "" {
+				continue
+			}
+			prefix, err := netip.ParsePrefix(strings.TrimSpace(network))
+			if err != nil {
+				return nil, fmt.Errorf("reading %s: %w", name, err)
+			}
+			all = append(all, prefix)
 		}
-		all = append(all, networks...)
 	}
 	return all, nil
 }
 
 func contain(networks []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(network netip.Prefix) bool { return network.Contains(address) })
-}
-
-// parseNetworks reads ranges that are separated by commas.
-func parseNetworks(list string) ([]netip.Prefix, error) {
-	var networks []netip.Prefix
-	for network := range strings.SplitSeq(list, ",") {
-		if network == "" {
-			continue
-		}
-		prefix, err := netip.ParsePrefix(strings.TrimSpace(network))
-		if err != nil {
-			return nil, err
-		}
-		networks = append(networks, prefix)
-	}
-	return networks, nil
 }

@@ -391,12 +391,19 @@ func TestProbes(t *testing.T) {
 	g.Expect(program.Ask(t.Context(), "tcp", s.local, "/liveness")).NotTo(Succeed())
 }
 
-func TestParseNetworks(t *testing.T) {
+func TestNetworksOfTheShoot(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(parseNetworks("10.0.0.0/16, 10.1.0.0/16")).To(Equal([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("10.1.0.0/16")}))
-	g.Expect(parseNetworks("")).To(BeEmpty())
-	_, err := parseNetworks("10.0.0.0")
-	g.Expect(err).To(HaveOccurred())
+	networks := func(pods, services string) ([]netip.Prefix, error) {
+		return shootNetworks(func(name string) string {
+			return map[string]string{"SHOOT_POD_NETWORKS": pods, "SHOOT_SERVICE_NETWORKS": services}[name]
+		})
+	}
+	g.Expect(networks("10.0.0.0/16, 10.1.0.0/16", "10.2.0.0/16")).To(Equal([]netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16"),
+	}))
+	g.Expect(networks("", "")).To(BeEmpty())
+	_, err := networks("", "10.0.0.0")
+	g.Expect(err).To(MatchError(ContainSubstring("reading SHOOT_SERVICE_NETWORKS")))
 }
 
 func TestAddressesThatAreNotOfTheShootAreNotBehindTheTunnel(t *testing.T) {
