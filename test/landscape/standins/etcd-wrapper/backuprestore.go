@@ -7,16 +7,15 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"net/http"
-	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	certutil "k8s.io/client-go/util/cert"
 )
 
 const (
@@ -53,13 +52,9 @@ func newBackupRestore(opts options) (*backupRestore, error) {
 	if !opts.BackupRestoreTLS {
 		return b, nil
 	}
-	bundle, err := os.ReadFile(opts.BackupRestoreCA)
+	pool, err := certutil.NewPool(opts.BackupRestoreCA)
 	if err != nil {
 		return nil, fmt.Errorf("reading the CAs of backup-restore: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(bundle) {
-		return nil, fmt.Errorf("reading the CAs of backup-restore: %s has no certificate", opts.BackupRestoreCA)
 	}
 	b.url = "https://" + opts.BackupRestore
 	b.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}

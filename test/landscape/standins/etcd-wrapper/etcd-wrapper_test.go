@@ -331,7 +331,7 @@ func TestNobodyElseIsTakenForBackupRestore(t *testing.T) {
 
 	m.opts.BackupRestoreCA = m.key
 	_, err = newBackupRestore(m.opts)
-	g.Expect(err).To(MatchError(ContainSubstring("has no certificate")))
+	g.Expect(err).To(MatchError(ContainSubstring("reading the CAs of backup-restore")))
 }
 
 func TestMarker(t *testing.T) {

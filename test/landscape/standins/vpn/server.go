@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 	"golang.org/x/sync/errgroup"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/relay"
 )
@@ -186,13 +186,9 @@ func loadFiles(certificate, key, authorities string) (credentials, error) {
 	if err != nil {
 		return credentials{}, fmt.Errorf("reading the certificate: %w", err)
 	}
-	bundle, err := os.ReadFile(authorities) // #nosec G304 -- a path of the Pod's own configuration.
+	pool, err := certutil.NewPool(authorities)
 	if err != nil {
 		return credentials{}, fmt.Errorf("reading the authorities: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(bundle) {
-		return credentials{}, fmt.Errorf("no certificate in %s", authorities)
 	}
 	return credentials{certificate: pair, authorities: pool}, nil
 }
