@@ -315,13 +315,9 @@ type times struct {
 
 // timesFile is the content of milestones.json.
 type timesFile struct {
-	// Started is when the first `up` began.
-	Started    time.Time          `json:"started"`
 	Milestones []reachedMilestone `json:"milestones"`
 	// Steps are the ends of the steps, by name.
 	Steps map[string]float64 `json:"steps"`
-	// Memory is what the landscape's processes and pods had in use at the end of the last `up`, in bytes.
-	Memory uint64 `json:"memory,omitempty"`
 }
 
 // begin starts the clock.
@@ -329,10 +325,7 @@ func (t *times) begin() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.started = t.now()
-	var err error
-	if t.content, err = readTimes(t.path); errors.Is(err, os.ErrNotExist) {
-		t.content = timesFile{Started: t.started}
-	} else if err != nil {
+	if err := layout.ReadJSON(t.path, &t.content); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if t.content.Steps == nil {
@@ -387,8 +380,6 @@ func (t *times) save() {
 func (t *times) finish(out io.Writer, memory uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.content.Memory = memory
-	t.save()
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprint(table, "\nMILESTONE\t SECONDS\n")
 	for _, m := range t.content.Milestones {
