@@ -582,60 +582,39 @@ $(TOOLS)/%: hack/tools/%/go.mod hack/tools/%/go.sum
 	@$(AS_USER) env CGO_ENABLED=0 go build -C $(<D) -trimpath -ldflags '-s -w' -o $@ tool
 	@touch $@
 
-# The module of most programs of others, which share their dependencies.
+# Programs of others, with the same flags as test/landscape uses, so that it finds what is built: with others, Go would build all of Kubernetes
+# once more. PINS is the folder of the module that pins a program, MODULE the one whose version the linker sets VARIABLE to.
 PINS := test/landscape/modules/programs
+PACKAGE = $(MODULE)/cmd/$(@F)
+PINNED_VERSION = $(shell go -C $(PINS) list -m -f '{{.Version}}' $(MODULE))
+VERSION_FLAGS = -X $(VARIABLE)=$(PINNED_VERSION)
 
-# The same flags as test/landscape uses, so that it finds what is built.
+$(KUBERNETES_PROGRAMS): MODULE := k8s.io/kubernetes
+$(KUBERNETES_PROGRAMS): VERSION_FLAGS = $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(PINNED_VERSION) \
+	-X $(p).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(PINNED_VERSION)))) -X $(p).gitMinor=$(word 2,$(subst ., ,$(PINNED_VERSION))))
+$(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
 $(BIN)/skaffold: MODULE := github.com/GoogleContainerTools/skaffold/v2
 $(BIN)/skaffold: VARIABLE := github.com/GoogleContainerTools/skaffold/v2/pkg/skaffold/version.version
 $(BIN)/helm: MODULE := helm.sh/helm/v3
 $(BIN)/helm: VARIABLE := helm.sh/helm/v3/internal/version.version
-$(BIN)/skaffold $(BIN)/helm: $(BIN)/%: $(PINS)/go.mod $(PINS)/go.sum
-	@echo "--- build $*, up to two minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(PINS) -trimpath \
-	  -ldflags "-s -w -X $(VARIABLE)=$$(go -C $(PINS) list -m -f '{{.Version}}' $(MODULE))" -o $@ $(MODULE)/cmd/$*
-	@touch $@
+$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: MODULE := github.com/gardener/gardener
+$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: VARIABLE := k8s.io/component-base/version.gitVersion
+$(BIN)/machine-controller-manager: MODULE := github.com/gardener/machine-controller-manager
+$(BIN)/machine-controller-manager: VARIABLE := github.com/gardener/machine-controller-manager/pkg/version.Version
+$(BIN)/kube-network-policies: PINS := test/landscape/modules/kube-network-policies
+$(BIN)/kube-network-policies: MODULE := sigs.k8s.io/kube-network-policies
+$(BIN)/kube-network-policies: VARIABLE := k8s.io/client-go/pkg/version.gitVersion
+$(BIN)/kube-network-policies: PACKAGE := sigs.k8s.io/kube-network-policies/cmd
+$(BIN)/etcdbrctl: PINS := test/landscape/modules/etcd-backup-restore
+$(BIN)/etcdbrctl: MODULE := github.com/gardener/etcd-backup-restore
+$(BIN)/etcdbrctl: VARIABLE := github.com/gardener/etcd-backup-restore/pkg/version.Version
+$(BIN)/etcdbrctl: PACKAGE := github.com/gardener/etcd-backup-restore
 
-# The same flags as test/landscape uses: with others, Go would build all of Kubernetes once more.
-KUBERNETES_VERSION = $(shell go -C $(PINS) list -m -f '{{.Version}}' k8s.io/kubernetes)
-KUBERNETES_LDFLAGS = -s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBERNETES_VERSION) \
-	-X $(p).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(KUBERNETES_VERSION)))) -X $(p).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
-
-$(BIN)/etcd: PACKAGE := go.etcd.io/etcd/server/v3
-$(KUBERNETES_PROGRAMS): $(PINS)/go.mod $(PINS)/go.sum
-	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(PINS) -trimpath -ldflags '$(strip $(KUBERNETES_LDFLAGS))' -o $@ $(or $(PACKAGE),k8s.io/kubernetes/cmd/$(notdir $@))
-	@touch $@
-
-POLICIES := test/landscape/modules/kube-network-policies
-POLICIES_VERSION = $(shell go -C $(POLICIES) list -m -f '{{.Version}}' sigs.k8s.io/kube-network-policies)
-
-$(BIN)/kube-network-policies: $(POLICIES)/go.mod $(POLICIES)/go.sum
-	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(POLICIES) -trimpath -ldflags '-s -w -X k8s.io/client-go/pkg/version.gitVersion=$(POLICIES_VERSION)' -o $@ sigs.k8s.io/kube-network-policies/cmd
-	@touch $@
-
-# The same flags as test/landscape uses, for the same reason.
-GARDENER_VERSION = $(shell go -C $(PINS) list -m -f '{{.Version}}' github.com/gardener/gardener)
-
-$(BIN)/gardener-resource-manager $(BIN)/gardener-apiserver: $(PINS)/go.mod $(PINS)/go.sum
-	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(PINS) -trimpath -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=$(GARDENER_VERSION)' -o $@ github.com/gardener/gardener/cmd/$(notdir $@)
-	@touch $@
-
-MACHINES := github.com/gardener/machine-controller-manager
-MACHINES_VERSION = $(shell go -C $(PINS) list -m -f '{{.Version}}' $(MACHINES))
-
-$(BIN)/machine-controller-manager: $(PINS)/go.mod $(PINS)/go.sum
-	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(PINS) -trimpath -ldflags '-s -w -X $(MACHINES)/pkg/version.Version=$(MACHINES_VERSION)' -o $@ $(MACHINES)/cmd/machine-controller-manager
-	@touch $@
-
-BACKUP_RESTORE := test/landscape/modules/etcd-backup-restore
-BACKUP_RESTORE_MODULE := github.com/gardener/etcd-backup-restore
-BACKUP_RESTORE_VERSION = $(shell go -C $(BACKUP_RESTORE) list -m -f '{{.Version}}' $(BACKUP_RESTORE_MODULE))
-
-$(BIN)/etcdbrctl: $(BACKUP_RESTORE)/go.mod $(BACKUP_RESTORE)/go.sum
-	@echo "--- build $(notdir $@), minutes when nothing is cached"
-	@CGO_ENABLED=0 go build -C $(BACKUP_RESTORE) -trimpath -ldflags '-s -w -X $(BACKUP_RESTORE_MODULE)/pkg/version.Version=$(BACKUP_RESTORE_VERSION)' -o $@ $(BACKUP_RESTORE_MODULE)
+PINNED := $(KUBERNETES_PROGRAMS) $(addprefix $(BIN)/,skaffold helm gardener-resource-manager gardener-apiserver machine-controller-manager)
+$(PINNED): $(PINS)/go.mod $(PINS)/go.sum
+$(BIN)/kube-network-policies: $(addprefix test/landscape/modules/kube-network-policies/,go.mod go.sum)
+$(BIN)/etcdbrctl: $(addprefix test/landscape/modules/etcd-backup-restore/,go.mod go.sum)
+$(PINNED) $(BIN)/kube-network-policies $(BIN)/etcdbrctl:
+	@echo "--- build $(@F), minutes when nothing is cached"
+	@CGO_ENABLED=0 go build -C $(PINS) -trimpath -ldflags '-s -w $(strip $(VERSION_FLAGS))' -o $@ $(PACKAGE)
 	@touch $@
