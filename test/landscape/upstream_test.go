@@ -41,7 +41,7 @@ func TestImagesOfUpstream(t *testing.T) {
 	digest, err := image.Digest()
 	g.Expect(err).NotTo(HaveOccurred())
 	repository := strings.TrimPrefix(server.URL, "http://") + "/credativ/vali"
-	_, err = images.Ensure(t.Context(), repository, "v1", nil, func() (v1.Image, error) { return image, nil })
+	_, _, err = images.Ensure(t.Context(), repository, "v1", nil, func() (v1.Image, error) { return image, nil })
 	g.Expect(err).NotTo(HaveOccurred())
 
 	kubectl := func(args ...string) string {

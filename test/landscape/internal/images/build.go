@@ -52,90 +52,74 @@ func Repository(image string) string { return "real/" + image }
 // Push makes sure that the registry has the image as it is built from the present programs, tagged latest and in all its
 // versions, and reports whether it had to push.
 func (p Pusher) Push(ctx context.Context, real Real) (bool, error) {
-	if len(real.Versions) == 0 {
-		return p.push(ctx, real, "latest")
+	repository, tags := Repository(real.Name), []string{"latest"}
+	if len(real.Versions) > 0 {
+		tags = append(tags, real.Versions[0])
 	}
-	changed, err := p.push(ctx, real, "latest", real.Versions[0])
-	for _, version := range real.Versions[1:] {
+	_, changed, err := p.PushPinned(ctx, real, repository, tags...)
+	for _, version := range real.Versions[len(tags)-1:] {
 		if err != nil {
 			break
 		}
 		var pushed bool
-		pushed, err = p.push(ctx, real.version(version), version)
+		_, pushed, err = p.PushPinned(ctx, real.version(version), repository, version)
 		changed = changed || pushed
 	}
 	return changed, err
 }
 
-// push does it for one version, with these tags.
-func (p Pusher) push(ctx context.Context, real Real, tags ...string) (bool, error) {
+// PushPinned makes sure that a repository of the registry has the image as it is built from the present programs, with these tags. It returns
+// the digest, which changes only with the content, and reports whether it had to push.
+func (p Pusher) PushPinned(ctx context.Context, real Real, repository string, tags ...string) (pinned string, pushed bool, err error) {
 	inputs, err := p.inputTag(real, tags)
 	if err != nil {
-		return false, err
-	}
-	return Ensure(ctx, p.Registry+"/"+Repository(real.Name), inputs, tags, func() (v1.Image, error) { return p.build(ctx, real) })
-}
-
-// PushPinned makes sure that a repository of the registry has the image as it is built from the present programs. It returns the
-// digest, which changes only with the content, and reports whether it had to push.
-func (p Pusher) PushPinned(ctx context.Context, real Real, repository string) (string, bool, error) {
-	inputs, err := p.inputTag(real, nil)
-	if err != nil {
 		return "", false, err
 	}
-	pushed, err := Ensure(ctx, p.Registry+"/"+repository, inputs, nil, func() (v1.Image, error) { return p.build(ctx, real) })
-	if err != nil {
-		return "", false, err
-	}
-	tag, err := name.NewTag(p.Registry+"/"+repository+":"+inputs, name.Insecure)
-	if err != nil {
-		return "", false, err
-	}
-	pinned, err := digest(ctx, tag)
-	return pinned, pushed, err
+	return Ensure(ctx, p.Registry+"/"+repository, inputs, tags, func() (v1.Image, error) { return p.build(ctx, real) })
 }
 
 // Ensure makes sure that the repository has an image of the inputs, which are a tag themselves, and that the tags are that image:
-// meanwhile they may have been those of other inputs. It reports whether the image had to be made and pushed.
-func Ensure(ctx context.Context, repositoryName, inputs string, tags []string, build func() (v1.Image, error)) (bool, error) {
+// meanwhile they may have been those of other inputs. It returns the image's digest, and reports whether it had to be made and pushed.
+func Ensure(ctx context.Context, repositoryName, inputs string, tags []string, build func() (v1.Image, error)) (pinned string, pushed bool, err error) {
 	repository, err := name.NewRepository(repositoryName, name.Insecure)
 	if err != nil {
-		return false, fmt.Errorf("pushing image %s: %w", repositoryName, err)
+		return "", false, fmt.Errorf("pushing image %s: %w", repositoryName, err)
 	}
 	want, err := digest(ctx, repository.Tag(inputs))
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
 	if want == "" {
 		image, err := build()
 		if err != nil {
-			return false, fmt.Errorf("making image %s: %w", repositoryName, err)
+			return "", false, fmt.Errorf("making image %s: %w", repositoryName, err)
 		}
 		// The tag of the inputs comes last: it vouches for the others.
 		for _, tag := range append(tags, inputs) {
 			if err := remote.Write(repository.Tag(tag), image, remote.WithContext(ctx)); err != nil {
-				return false, fmt.Errorf("pushing image %s: %w", repositoryName, err)
+				return "", false, fmt.Errorf("pushing image %s: %w", repositoryName, err)
 			}
 		}
-		return true, nil
+		made, err := image.Digest()
+		return made.String(), true, err
 	}
 	for _, tag := range tags {
 		have, err := digest(ctx, repository.Tag(tag))
 		if err != nil {
-			return false, err
+			return "", false, err
 		}
 		if have == want {
 			continue
 		}
 		image, err := remote.Image(repository.Digest(want), remote.WithContext(ctx))
 		if err != nil {
-			return false, fmt.Errorf("reading %s: %w", repository.Digest(want), err)
+			return "", false, fmt.Errorf("reading %s: %w", repository.Digest(want), err)
 		}
 		if err := remote.Tag(repository.Tag(tag), image, remote.WithContext(ctx)); err != nil {
-			return false, fmt.Errorf("tagging %s: %w", repository.Digest(want), err)
+			return "", false, fmt.Errorf("tagging %s: %w", repository.Digest(want), err)
 		}
 	}
-	return false, nil
+	return want, false, nil
 }
 
 // digest is that of a tag, "" if the registry doesn't have the tag.

@@ -63,7 +63,7 @@ func (b Builder) Push(ctx context.Context, report func(format string, args ...an
 		return false, fmt.Errorf("making the machine image: %w", err)
 	}
 	tree := base(packages)
-	return images.Ensure(ctx, b.Repository, "inputs-"+hash([]byte(tree.Key()), files), []string{"latest"}, func() (v1.Image, error) {
+	_, pushed, err := images.Ensure(ctx, b.Repository, "inputs-"+hash([]byte(tree.Key()), files), []string{"latest"}, func() (v1.Image, error) {
 		layer, err := debian.Layer(ctx, b.Cache, tree, report)
 		if err != nil {
 			return nil, err
@@ -73,6 +73,7 @@ func (b Builder) Push(ctx context.Context, report func(format string, args ...an
 			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		}, layer, static.NewLayer(files, debian.LayerType))
 	})
+	return pushed, err
 }
 
 // readPackages reads one package per line; a line that starts with # is a comment.
