@@ -10,9 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -25,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/gardener/gardener-extension-provider-local/test/landscape/standins/internal/program"
 )
 
 // syncPeriod is after how long everything is looked at again, as others may change the node's routes and rules.
@@ -72,10 +72,8 @@ func (a *agent) run(ctx context.Context, socket string) error {
 	if a.node == "" {
 		return errors.New("NODENAME is not set")
 	}
-	failed, err := a.health.serve(ctx, socket)
-	if err != nil {
-		return err
-	}
+	failed := make(chan error, 1)
+	go func() { failed <- program.Serve(ctx, "unix", socket, a.health) }()
 	changed := make(chan struct{}, 1)
 	notify := func() {
 		select {
@@ -261,21 +259,4 @@ func (h *health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case problem != nil:
 		http.Error(w, problem.Error(), http.StatusServiceUnavailable)
 	}
-}
-
-// serve answers on a socket until the end of ctx; the channel tells if that ends earlier.
-func (h *health) serve(ctx context.Context, socket string) (<-chan error, error) {
-	// The one of the run before is in the way.
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("opening %s: %w", socket, err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
-	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", socket, err)
-	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	failed := make(chan error, 1)
-	go func() { failed <- fmt.Errorf("serving %s: %w", socket, server.Serve(listener)) }()
-	return failed, nil
 }

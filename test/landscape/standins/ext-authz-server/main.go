@@ -27,7 +27,7 @@ func main() {
 		if err != nil {
 			return fmt.Errorf("opening the secrets: %w", err)
 		}
-		return program.Serve(ctx, ":10000", authenticator{secrets})
+		return program.Serve(ctx, "tcp", ":10000", authenticator{secrets})
 	})
 }
 

@@ -116,7 +116,7 @@ func serve(ctx context.Context, w *watcher, ports map[int]func(context.Context, 
 		go func() { cancel(relay.Serve(serving, listener, connections, counted.handler(handle))) }()
 	}
 	for port, handler := range map[int]http.Handler{healthPort: readiness(ctx, w), metricsPort: &counted} {
-		go func() { cancel(program.Serve(serving, ":"+strconv.Itoa(port), handler)) }()
+		go func() { cancel(program.Serve(serving, "tcp", ":"+strconv.Itoa(port), handler)) }()
 	}
 	go w.run(serving)
 

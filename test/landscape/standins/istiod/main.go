@@ -16,8 +16,8 @@ import (
 
 func main() {
 	program.Main(func(ctx context.Context) error {
-		go func() { _ = program.Serve(ctx, ":8080", http.HandlerFunc(page)) }() // Without it the Pod is not ready.
-		return program.Serve(ctx, ":15014", http.HandlerFunc(page))
+		go func() { _ = program.Serve(ctx, "tcp", ":8080", http.HandlerFunc(page)) }() // Without it the Pod is not ready.
+		return program.Serve(ctx, "tcp", ":15014", http.HandlerFunc(page))
 	})
 }
 

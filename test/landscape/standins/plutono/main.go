@@ -16,7 +16,7 @@ import (
 
 func main() {
 	program.Main(func(ctx context.Context) error {
-		return program.Serve(ctx, ":3000", http.HandlerFunc(page))
+		return program.Serve(ctx, "tcp", ":3000", http.HandlerFunc(page))
 	})
 }
 

@@ -29,12 +29,20 @@ func Main(run func(context.Context) error) {
 	}
 }
 
-// Serve serves HTTP on an address until ctx ends.
-func Serve(ctx context.Context, address string, handler http.Handler) error {
-	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+// Serve serves HTTP on an address of a network ("tcp" or "unix") until ctx ends.
+func Serve(ctx context.Context, network, address string, handler http.Handler) error {
+	if network == "unix" {
+		// The socket of the run before is in the way. If it can't be removed, listening fails.
+		_ = os.Remove(address)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", address, err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving %s: %w", address, err)
 	}
 	return nil
 }
