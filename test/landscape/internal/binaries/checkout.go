@@ -48,28 +48,20 @@ func OpenCheckout(folder, module string) (string, error) {
 	return absolute, nil
 }
 
-// version returns the content of the file VERSION, which is the version of what the clone releases next.
-func (c Checkout) version() (string, error) {
-	content, err := os.ReadFile(filepath.Join(c.Folder, "VERSION")) // #nosec G304 -- the user's clone.
-	if err != nil {
-		return "", fmt.Errorf("reading the version of %s: %w", c.Folder, err)
-	}
-	return strings.TrimSpace(string(content)), nil
-}
-
 // Build makes sure that the programs are there and up to date, and returns the names of those that it changed. The packages of
 // programs are in the clone; their other fields but Name and Versions don't matter.
 func (c Checkout) Build(ctx context.Context, programs []Program) ([]string, error) {
-	version, err := c.version()
+	// VERSION has the version of what the clone releases next.
+	version, err := os.ReadFile(filepath.Join(c.Folder, "VERSION")) // #nosec G304 -- the user's clone.
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the version of %s: %w", c.Folder, err)
 	}
 	flags := []string{"-s", "-w"}
 	var packages []string
 	for _, p := range programs {
 		packages = append(packages, p.Package)
 		for _, variable := range p.Versions {
-			if flag := variable + "=" + version; !slices.Contains(flags, flag) {
+			if flag := variable + "=" + strings.TrimSpace(string(version)); !slices.Contains(flags, flag) {
 				flags = append(flags, "-X", flag)
 			}
 		}

@@ -42,9 +42,7 @@ func hierarchies(root string) (paths []string, unified bool, err error) {
 	return paths, false, nil
 }
 
-// MakeCgroup makes the landscape's cgroup in every hierarchy, with all controllers that the machine has.
-func MakeCgroup() error { return makeCgroup(cgroupRoot) }
-
+// makeCgroup makes the landscape's cgroup in every hierarchy, with all controllers that the machine has.
 func makeCgroup(root string) error {
 	paths, unified, err := hierarchies(root)
 	if err != nil {
@@ -57,8 +55,8 @@ func makeCgroup(root string) error {
 				return fmt.Errorf("reading the cgroup controllers: %w", err)
 			}
 			for controller := range strings.FieldsSeq(string(controllers)) {
-				if err := enable(path, controller); err != nil {
-					return err
+				if err := os.WriteFile(filepath.Join(path, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
+					return fmt.Errorf("enabling the cgroup controller %s: %w", controller, err)
 				}
 			}
 		}
@@ -89,13 +87,6 @@ func CgroupOccupied() bool { return cgroupOccupied(cgroupRoot) }
 func cgroupOccupied(root string) bool {
 	processes, err := os.ReadFile(filepath.Join(root, "cgroup.procs")) // #nosec G304 -- a kernel file.
 	return err == nil && len(processes) > 0 && exists(filepath.Join(root, "cgroup.type"))
-}
-
-func enable(path, controller string) error {
-	if err := os.WriteFile(filepath.Join(path, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
-		return fmt.Errorf("enabling the cgroup controller %s: %w", controller, err)
-	}
-	return nil
 }
 
 // controllers returns the controllers that the children of the root have in cgroup v2; nil for v1.

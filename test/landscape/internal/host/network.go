@@ -113,7 +113,7 @@ func prepareKernel(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := MakeCgroup(); err != nil {
+	if err := makeCgroup(cgroupRoot); err != nil {
 		return err
 	}
 	return OpenFirewall(ctx)

@@ -57,10 +57,8 @@ type Options struct {
 // Run runs the controllers until ctx ends.
 func Run(ctx context.Context, config *rest.Config, opts Options) error {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return fmt.Errorf("building the scheme: %w", err)
-		}
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("building the scheme: %w", err)
 	}
 	mgr, err := manager.New(config, manager.Options{
 		Scheme: scheme,

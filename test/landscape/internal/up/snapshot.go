@@ -350,8 +350,7 @@ func (l Landscape) addJournal() error {
 
 // PushPrograms builds the programs and sends them to a registry, along with the Debian layers of images that are in bin.
 func (l Landscape) PushPrograms(ctx context.Context, reference string) error {
-	steps := slices.DeleteFunc(l.Steps(), func(s step.Step) bool { return s.Name != "binaries" })
-	if err := (step.Runner{Out: l.Out, Now: l.Now}).Run(ctx, steps); err != nil {
+	if err := l.Build(ctx); err != nil {
 		return err
 	}
 	target, tag, err := snapshot.Open(ctx, "", reference)
