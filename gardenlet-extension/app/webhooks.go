@@ -20,6 +20,7 @@ import (
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/controller/controlplane"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	controlplanewebhook "github.com/gardener/gardener-extension-provider-local/pkg/webhook/controlplane"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook/dnsconfig"
@@ -104,6 +105,10 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 		return nil, err
 	}
 	config, switches := s.Config, s.Config.Webhooks
+	watches := instance.NewWatches(s.Options.WatchTimeout)
+	if err := s.Add(watches); err != nil {
+		return nil, err
+	}
 	registered, err := webhook.AddToManager(s, webhook.Options{
 		Webhooks:             webhooks,
 		Name:                 Name,
@@ -115,6 +120,7 @@ func (s *seed) addWebhooks() (controlplane.ShootWebhooks, error) {
 		URL:                  s.Options.WebhookURL,
 		CertificateNamespace: s.Options.Namespace,
 		Identity:             Name + "-webhooks",
+		NewInformer:          watches.NewInformer,
 		Resources:            s.Resources,
 		Log:                  s.GetLogger().WithName("webhooks"),
 	})

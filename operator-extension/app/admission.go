@@ -102,6 +102,10 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 	if err != nil {
 		return fmt.Errorf("machines.nodeCIDRs: %w", err)
 	}
+	watches := instance.NewWatches(0)
+	if err := mgr.Add(watches); err != nil {
+		return err
+	}
 	if err := admission.AddToManager(mgr, webhook.Options{
 		Namespace:            opts.Namespace,
 		OwnerNamespace:       config.Webhooks.OwnerNamespace,
@@ -111,6 +115,7 @@ func RunAdmission(ctx context.Context, opts AdmissionOptions) error {
 		URL:                  opts.URL,
 		Certificates:         opts.Runtime,
 		CertificateNamespace: config.Webhooks.CertificateNamespace,
+		NewInformer:          watches.NewInformer,
 		Log:                  opts.Log.WithName("webhooks"),
 	}, nodeRanges...); err != nil {
 		return err

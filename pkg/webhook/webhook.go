@@ -32,7 +32,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/keymutex"
@@ -89,6 +91,8 @@ type Options struct {
 	Certificates *rest.Config
 	// CertificateNamespace is the namespace of the certificates, and Identity tells them from other Secrets in it.
 	CertificateNamespace, Identity string
+	// NewInformer makes the informers of the certificates and the registration. Default: client-go's.
+	NewInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 	// Resources writes the ManagedResources of shoots. Without it there are no webhooks for shoots.
 	Resources *resources.Writer
 	// Log is the logger.
@@ -179,6 +183,7 @@ func newCluster(mgr manager.Manager, config *rest.Config, opts Options) (cluster
 		o.HTTPClient = httpClient
 		o.Scheme = mgr.GetScheme()
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
+		o.Cache.NewInformer = opts.NewInformer
 		o.Cache.DefaultTransform = cache.TransformStripManagedFields()
 		o.Cache.ByObject = map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {

@@ -41,6 +41,7 @@ import (
 	"github.com/gardener/gardener/pkg/logger"
 	secretsutils "github.com/gardener/gardener/pkg/utils/secrets"
 
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/resources"
 	"github.com/gardener/gardener-extension-provider-local/pkg/webhook"
 	"github.com/gardener/gardener-extension-provider-local/test/integration/environment"
@@ -62,7 +63,9 @@ var (
 	scheme         *runtime.Scheme
 	clock          = testclock.NewFakeClock(time.Now().Add(-25 * day))
 	instanceConfig *rest.Config
-	service        *proxy
+	// api is between the replicas and the API server.
+	api     *environment.HTTPProxy
+	service *proxy
 	// replicas are all that were started.
 	replicas []*replica
 )
@@ -92,8 +95,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	for _, obj := range permissions() {
 		Expect(c.Create(ctx, obj)).To(Succeed())
 	}
-	instanceConfig, err = env.ServiceAccountConfig(instanceNamespace, instanceName)
+	access, err := env.ServiceAccountConfig(instanceNamespace, instanceName)
 	Expect(err).NotTo(HaveOccurred())
+	api, instanceConfig, err = environment.NewHTTPProxy(access)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(api.Close)
 
 	service, err = newProxy()
 	Expect(err).NotTo(HaveOccurred())
@@ -220,6 +226,9 @@ func startReplica(webhooks ...*extensionswebhook.Webhook) *replica {
 	})
 	Expect(err).NotTo(HaveOccurred())
 
+	// A watch that hangs is found in the time of a test.
+	watches := instance.NewWatches(4 * time.Second)
+	Expect(mgr.Add(watches)).To(Succeed())
 	shoots, err := webhook.AddToManager(mgr, webhook.Options{
 		Webhooks:             webhooks,
 		Name:                 instanceName,
@@ -230,6 +239,7 @@ func startReplica(webhooks ...*extensionswebhook.Webhook) *replica {
 		URL:                  service.address(),
 		CertificateNamespace: instanceNamespace,
 		Identity:             instanceName,
+		NewInformer:          watches.NewInformer,
 		Resources:            resources.New(mgr.GetClient()),
 		Log:                  logf.Log.WithName("webhooks").WithValues("port", port),
 	})

@@ -98,20 +98,13 @@ var _ = Describe("Webhooks", Ordered, func() {
 			g.Expect(bundleOf(configuration(ctx))).To(Equal(bundle))
 		}).Should(Succeed())
 
-		secrets := serverSecrets(ctx)
-		Expect(secrets).To(HaveLen(1))
-		Expect(c.Delete(ctx, &secrets[0])).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(serverSecrets(ctx)).To(HaveLen(1))
-			for _, replica := range []*replica{leader, standby} {
-				served, err := replica.serves()
-				g.Expect(err).NotTo(HaveOccurred())
-				want, err := cert.ParseCertsPEM(serverSecrets(ctx)[0].Data["tls.crt"])
-				g.Expect(err).NotTo(HaveOccurred())
-				g.Expect(served.Equal(want[0])).To(BeTrue())
-			}
-		}).Should(Succeed())
+		renewsItsCertificate(ctx, leader, standby)
 		Eventually(create).WithArguments(ctx, "put-right").Should(Succeed())
+	})
+
+	It("should follow the certificates though the watches hang", func(ctx SpecContext) {
+		api.HangWatches()
+		renewsItsCertificate(ctx, leader, standby)
 	})
 
 	It("should rotate the CA, with a change of the leader in between, without a call that fails", func(ctx SpecContext) {
@@ -198,6 +191,24 @@ var _ = Describe("Webhooks", Ordered, func() {
 		Expect(create(ctx, "free")).To(MatchError("not mutated"))
 	})
 })
+
+// renewsItsCertificate deletes the certificate, and waits until there is another one that the replicas serve.
+func renewsItsCertificate(ctx context.Context, replicas ...*replica) {
+	GinkgoHelper()
+	secrets := serverSecrets(ctx)
+	Expect(secrets).To(HaveLen(1))
+	Expect(c.Delete(ctx, &secrets[0])).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(serverSecrets(ctx)).To(HaveLen(1))
+		for _, replica := range replicas {
+			served, err := replica.serves()
+			g.Expect(err).NotTo(HaveOccurred())
+			want, err := cert.ParseCertsPEM(serverSecrets(ctx)[0].Data["tls.crt"])
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(served.Equal(want[0])).To(BeTrue())
+		}
+	}).Should(Succeed())
+}
 
 // step lets time pass, and wakes the leader, which sleeps by the real time.
 func step(ctx context.Context, d time.Duration) {
