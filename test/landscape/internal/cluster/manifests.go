@@ -80,7 +80,7 @@ func (m Machine) policies() []string {
 
 // ManagedSeed renders what a shoot needs besides that is to be a seed.
 func ManagedSeed(table images.Table) ([]*unstructured.Unstructured, error) {
-	return render(layout.Network{}, table, Machine{}, true, "status-controller.yaml")
+	return render(layout.Network{}, table, Machine{}, true, "status-controller.yaml", "versions.yaml")
 }
 
 // ShootManifests renders both as YAML for this machine. optional names the optional images that the landscape has.
