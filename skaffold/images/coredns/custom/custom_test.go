@@ -5,17 +5,21 @@
 package custom_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -253,6 +257,38 @@ func TestServerStartsWithItsLastStateWhenTheAPIServerIsAway(t *testing.T) {
 	// The API server comes back and knows nothing of it any more.
 	away.Store(false)
 	s.eventually(t, "udp", "plain.local.gardener.cloud", "A", "NXDOMAIN SOA")
+}
+
+func TestOnlyAServerWithoutAStateIsSaidToHaveNone(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer error
+		said   bool
+	}{
+		"the API server answers": {},
+		"the API server is away": {answer: errors.New("the API server is away"), said: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lines bytes.Buffer
+				log.SetOutput(&lines)
+				defer log.SetOutput(os.Stderr)
+				client := fake.NewClientset(sample())
+				client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return test.answer != nil, nil, test.answer
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if err := custom.Watch(ctx, custom.NewStore(prometheus.NewRegistry()), client, namespace, t.TempDir()); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute) // This is no real time.
+				synctest.Wait()
+				if said := strings.Contains(lines.String(), "No state after"); said != test.said {
+					t.Errorf("a warning that there is no state: %t, want %t:\n%s", said, test.said, lines.String())
+				}
+			})
+		})
+	}
 }
 
 func TestStateIsKeptOnceThereIsRoomForIt(t *testing.T) {
