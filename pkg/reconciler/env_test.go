@@ -122,10 +122,6 @@ func (a actuator) Reconcile(ctx context.Context, op *Operation[infrastructureTyp
 	return a.act(ctx, "reconcile", op)
 }
 
-func (a actuator) Restore(ctx context.Context, op *Operation[infrastructureType]) error {
-	return a.act(ctx, "restore", op)
-}
-
 func (a actuator) Migrate(ctx context.Context, op *Operation[infrastructureType]) error {
 	return a.act(ctx, "migrate", op)
 }

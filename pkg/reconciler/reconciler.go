@@ -45,7 +45,7 @@
 //		op.Object.Status.IPFamilies = op.Object.Spec.IPFamilies // written in the end
 //		return nil
 //	}
-//	// ... Restore, Migrate, Delete and ForceDelete
+//	// ... Migrate, Delete and ForceDelete
 //
 //	func AddToManager(mgr manager.Manager, shared reconciler.Shared) error {
 //		return reconciler.New(reconciler.Options[*extensionsv1alpha1.Network]{
@@ -336,12 +336,9 @@ func (r *Reconciler[T]) act(ctx context.Context, op *Operation[T]) error {
 		defer cancel()
 		ctx = bounded
 	}
-	restorer, isRestorer := r.Actuator.(Restorer[T])
 	switch {
 	case op.Type == gardencorev1beta1.LastOperationTypeMigrate:
 		return r.Actuator.Migrate(ctx, op)
-	case op.Type == gardencorev1beta1.LastOperationTypeRestore && isRestorer:
-		return restorer.Restore(ctx, op)
 	case op.Type != gardencorev1beta1.LastOperationTypeDelete:
 		return r.Actuator.Reconcile(ctx, op)
 	case op.Force:
@@ -353,8 +350,8 @@ func (r *Reconciler[T]) act(ctx context.Context, op *Operation[T]) error {
 // Actuator does what there is to do for the objects of one kind. The package comment says what its errors mean. All methods
 // have to go on where an earlier attempt was stopped, and to be fine with what that has done.
 type Actuator[T extensionsv1alpha1.Object] interface {
-	// Reconcile is called for a creation and for every reconciliation, and in the destination seed of a control plane migration unless the
-	// Actuator is a Restorer. The object has its finalizer.
+	// Reconcile is called for a creation, for every reconciliation, and in the destination seed of a control plane migration for the
+	// restoration, which op.Type tells. The object has its finalizer.
 	Reconcile(ctx context.Context, op *Operation[T]) error
 	// Migrate is called in the source seed. The object is deleted after it, without Delete being called.
 	Migrate(ctx context.Context, op *Operation[T]) error
@@ -362,11 +359,6 @@ type Actuator[T extensionsv1alpha1.Object] interface {
 	Delete(ctx context.Context, op *Operation[T]) error
 	// ForceDelete is called in place of Delete if a user does not care for what is left behind.
 	ForceDelete(ctx context.Context, op *Operation[T]) error
-}
-
-// Restorer is an Actuator that does something else than to reconcile in the destination seed of a control plane migration.
-type Restorer[T extensionsv1alpha1.Object] interface {
-	Restore(ctx context.Context, op *Operation[T]) error
 }
 
 // Operation is one attempt at an operation on an object.

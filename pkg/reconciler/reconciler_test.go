@@ -111,7 +111,7 @@ func TestMigratesAndRestoresTwice(t *testing.T) {
 		e.Expect(health.CheckExtensionObject(restored)).To(Succeed())
 		e.Expect(restored.Finalizers).To(HaveExactElements(finalizer))
 	}
-	e.Expect(e.calls).To(HaveExactElements("restore", "restore"))
+	e.Expect(e.calls).To(HaveExactElements("reconcile", "reconcile"), "a restoration is a reconcile of its own type")
 }
 
 func TestSaysWhatItWaitsForOnlyIfThatTakesLong(t *testing.T) {

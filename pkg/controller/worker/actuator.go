@@ -183,13 +183,16 @@ type actuator struct {
 
 type operation = reconciler.Operation[*extensionsv1alpha1.Worker]
 
-var _ reconciler.Restorer[*extensionsv1alpha1.Worker] = &actuator{}
-
 // Reconcile implements reconciler.Actuator. It takes all steps of a reconciliation up to the first for which something else has to
 // happen before. What it puts into the status is written when it returns.
 func (a *actuator) Reconcile(ctx context.Context, op *operation) (err error) {
 	defer func() { err = transient(err) }()
 	w, hibernated := op.Object, op.Cluster.IsHibernated()
+	if op.Type == gardencorev1beta1.LastOperationTypeRestore {
+		if err := a.restore(ctx, op); err != nil {
+			return err
+		}
+	}
 	existing, err := a.observe(ctx, w.Namespace)
 	if err != nil {
 		return err
@@ -693,15 +696,7 @@ func (a *actuator) isUpdating(ctx context.Context, w *extensionsv1alpha1.Worker)
 	return beingUpdated(existing.machines.Items, machinev1alpha1.UpdateSuccessful) > 0 || err == nil && !maps.Equal(hashes, inPlaceHashes(w))
 }
 
-// Restore implements reconciler.Restorer.
-func (a *actuator) Restore(ctx context.Context, op *operation) error {
-	if err := a.restore(ctx, op); err != nil {
-		return transient(err)
-	}
-	return a.Reconcile(ctx, op)
-}
-
-// restore brings back what another seed had of machines, once: reconcile puts into the status when it has deployed the
+// restore brings back what another seed had of machines, once: Reconcile puts into the status when it has deployed the
 // MachineDeployments, and from then on machines that are not there any more have been replaced. The API server is asked
 // for the status, as the cache may be behind.
 func (a *actuator) restore(ctx context.Context, op *operation) error {
