@@ -10,11 +10,9 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -110,20 +108,7 @@ func (a *actuator) Delete(ctx context.Context, op *operation) (err error) {
 		}
 		return a.waitSince(w.DeletionTimestamp.Time, fmt.Errorf("waiting for the deletion of %d %s: %s", len(left), s.name, namesOf(left)), retryAfter)
 	}
-	acquired, err := a.isAcquired(ctx, w)
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	if acquired {
-		return a.waitForManager(w, "release")
-	}
-	return nil
-}
-
-// waitForManager waits until machine-controller-manager does something to the Secret with the credentials.
-func (a *actuator) waitForManager(w *extensionsv1alpha1.Worker, do string) error {
-	cause := fmt.Errorf("waiting for machine-controller-manager to %s the Secret %s/%s with the credentials", do, w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name)
-	return a.waitSince(w.DeletionTimestamp.Time, cause, retrySecret)
+	return client.IgnoreNotFound(a.awaitCredentials(ctx, w, release))
 }
 
 // isUntouched reports whether there are machines to delete and what makes them is not being deleted yet.
@@ -149,24 +134,30 @@ func (a *actuator) prepareDeletion(ctx context.Context, op *operation, existing 
 		op.Log.Error(err, "Machines are deleted with their machine classes as they are")
 	}
 
-	acquired, err := a.isAcquired(ctx, w)
+	err = a.awaitCredentials(ctx, w, acquire)
 	if apierrors.IsNotFound(err) {
 		return reconciler.ConfigurationProblem(fmt.Errorf("the Secret %s/%s which spec.secretRef names does not exist: create it, the machines that are left cannot be deleted without",
 			w.Spec.SecretRef.Namespace, w.Spec.SecretRef.Name), reconciler.RetryMissing)
 	}
-	if err == nil && !acquired {
-		return a.waitForManager(w, "acquire")
-	}
 	return err
 }
 
-// isAcquired reports whether machine-controller-manager has put its finalizer on the credentials.
-func (a *actuator) isAcquired(ctx context.Context, w *extensionsv1alpha1.Worker) (bool, error) {
-	secret, err := kubernetes.GetSecretMetadataByReference(ctx, a.reader, &w.Spec.SecretRef)
+// What machine-controller-manager does to the Secret with the credentials, by its finalizer.
+const acquire, release = "acquire", "release"
+
+// awaitCredentials waits until machine-controller-manager has acquired or released the Secret with the credentials.
+func (a *actuator) awaitCredentials(ctx context.Context, w *extensionsv1alpha1.Worker, do string) error {
+	ref := &w.Spec.SecretRef
+	secret, err := kubernetes.GetSecretMetadataByReference(ctx, a.reader, ref)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return controllerutil.ContainsFinalizer(secret, mcmFinalizer) || controllerutil.ContainsFinalizer(secret, driverFinalizer), nil
+	isAcquired := controllerutil.ContainsFinalizer(secret, mcmFinalizer) || controllerutil.ContainsFinalizer(secret, driverFinalizer)
+	if isAcquired == (do == acquire) {
+		return nil
+	}
+	cause := fmt.Errorf("waiting for machine-controller-manager to %s the Secret %s/%s with the credentials", do, ref.Namespace, ref.Name)
+	return a.waitSince(w.DeletionTimestamp.Time, cause, retrySecret)
 }
 
 // deletionFailed returns an error with codes if machines cannot be deleted.
@@ -234,12 +225,12 @@ func (a *actuator) deleteUnwanted(ctx context.Context, op *operation, machines [
 		return nil
 	}
 
-	key := client.ObjectKey{Namespace: w.Namespace, Name: v1beta1constants.DeploymentNameMachineControllerManager}
-	manager := &appsv1.Deployment{}
-	if err := a.client.Get(ctx, key, manager); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Deployment %s: %w", key, err)
+	manager := client.ObjectKey{Namespace: w.Namespace, Name: v1beta1constants.DeploymentNameMachineControllerManager}
+	replicas, err := kubernetes.CurrentReplicaCountForDeployment(ctx, a.client, manager.Namespace, manager.Name)
+	if err != nil {
+		return fmt.Errorf("reading Deployment %s: %w", manager, err)
 	}
-	if ptr.Deref(manager.Spec.Replicas, 0) == 0 {
+	if replicas == 0 {
 		return nil
 	}
 	if err := anyFailed(deployments); err != nil {
