@@ -17,7 +17,6 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -343,17 +342,8 @@ func statusOf(obj extensionsv1alpha1.Object) ([]byte, error) {
 	return json.Marshal(obj.GetExtensionStatus())
 }
 
-// ProviderStatus encodes a provider status. It may be set in each attempt: if the object's status says the same, in whichever order
-// the API server returns its fields, nothing is written.
-func ProviderStatus(status any) (*runtime.RawExtension, error) {
-	raw, err := json.Marshal(status)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the provider status: %w", err)
-	}
-	return &runtime.RawExtension{Raw: raw}, nil
-}
-
-// changes returns a merge patch with what has changed in the status.
+// changes returns a merge patch with what has changed in the status. A provider status may be set in each attempt: the order in which
+// the API server returns its fields does not matter.
 func (o *Operation[T]) changes() (patch, after []byte, err error) {
 	if after, err = statusOf(o.Object); err != nil {
 		return nil, nil, err

@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,12 +149,11 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 		}
 	}
 	bucket.Status.GeneratedSecretRef = &ref
-	var err error
-	bucket.Status.ProviderStatus, err = reconciler.ProviderStatus(localv1alpha1.BackupBucketStatus{
+	bucket.Status.ProviderStatus = &runtime.RawExtension{Object: &localv1alpha1.BackupBucketStatus{
 		TypeMeta: metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.BackupBucketStatusKind},
 		HostPath: a.HostPath,
-	})
-	return err
+	}}
+	return nil
 }
 
 // Migrate is not asked for.

@@ -10,6 +10,7 @@ package dnsrecord
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -372,7 +374,8 @@ func keepStatus(object *extensionsv1alpha1.DNSRecord, status localv1alpha1.DNSRe
 	status.TypeMeta = metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.DNSRecordStatusKind}
 	object.Status.ProviderStatus = nil
 	if status.Provider != "" || len(status.Written) > 0 {
-		object.Status.ProviderStatus, _ = reconciler.ProviderStatus(status) // it is of strings and numbers, so this does not fail
+		raw, _ := json.Marshal(status) // it is of strings and numbers, so this does not fail
+		object.Status.ProviderStatus = &runtime.RawExtension{Raw: raw}
 	}
 	if created := createdOf(object); len(status.Written) > 0 && (created == "" || created == gardencorev1beta1.ConditionFalse) {
 		changeCreated(object, gardencorev1beta1.ConditionUnknown, "Written", "The record was sent and has not been seen to resolve yet")

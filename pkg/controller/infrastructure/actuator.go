@@ -18,6 +18,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -162,13 +163,13 @@ func (a *actuator) Reconcile(ctx context.Context, op *attempt) error {
 	}
 	// Within the seed, for example at the gateway of an API server, what machines send comes from their own addresses.
 	infra.Status.Networking, infra.Status.EgressCIDRs = networks.status(), toStrings(networks.nodes)
-	infra.Status.ProviderStatus, err = reconciler.ProviderStatus(localv1alpha1.InfrastructureStatus{
+	infra.Status.ProviderStatus = &runtime.RawExtension{Object: &localv1alpha1.InfrastructureStatus{
 		TypeMeta:         metav1.TypeMeta{APIVersion: localv1alpha1.SchemeGroupVersion.String(), Kind: localv1alpha1.InfrastructureStatusKind},
 		MachineNamespace: at.namespace,
 		IPPools:          pools,
 		Message:          message,
-	})
-	return err
+	}}
+	return nil
 }
 
 // Migrate leaves everything where it is. Machines in a cluster other than the seed go on as if nothing had happened, and

@@ -220,9 +220,7 @@ func (a *actuator) Reconcile(ctx context.Context, op *operation) (err error) {
 	if err := a.deployClasses(ctx, op, machines, existing.classes.Items, starts); err != nil {
 		return err
 	}
-	if err := recordImages(w, machines); err != nil {
-		return err
-	}
+	recordImages(w, machines)
 	deployed, err := a.deployDeployments(ctx, op, machines, existing)
 	if err != nil {
 		return err
@@ -459,15 +457,6 @@ func (a *actuator) forceDeletion(ctx context.Context, machines []machinev1alpha1
 		})
 	}
 	return flow.ParallelN(parallel, tasks...)(ctx)
-}
-
-// recordImages keeps the images of the pools in the status.
-func recordImages(w *extensionsv1alpha1.Worker, machines []zoned) error {
-	status := &localv1alpha1.WorkerStatus{MachineImages: inUse(machines)}
-	status.SetGroupVersionKind(localv1alpha1.SchemeGroupVersion.WithKind(localv1alpha1.WorkerStatusKind))
-	var err error
-	w.Status.ProviderStatus, err = reconciler.ProviderStatus(status)
-	return err
 }
 
 // recordDeployments tells gardenlet the MachineDeployments, and in each operation anew that they have been deployed:

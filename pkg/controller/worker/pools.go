@@ -394,6 +394,13 @@ func chooseImage(name string, version localv1alpha1.MachineImageVersion, machine
 	return &localv1alpha1.MachineImage{Name: name, Version: version.Version, Image: best.Image, Capabilities: best.Capabilities}, nil
 }
 
+// recordImages keeps the images of the pools in the status.
+func recordImages(w *extensionsv1alpha1.Worker, machines []zoned) {
+	status := &localv1alpha1.WorkerStatus{MachineImages: inUse(machines)}
+	status.SetGroupVersionKind(localv1alpha1.SchemeGroupVersion.WithKind(localv1alpha1.WorkerStatusKind))
+	w.Status.ProviderStatus = &runtime.RawExtension{Object: status}
+}
+
 // inUse returns the images of machines, each once, in an order that does not depend on that of the pools.
 func inUse(machines []zoned) []localv1alpha1.MachineImage {
 	images := map[string]localv1alpha1.MachineImage{}
