@@ -48,14 +48,11 @@ func (s *seed) addControllers(shootWebhooks controlplane.ShootWebhooks) error {
 		s.AddController("ControlPlane", controllers.ControlPlane, func(shared reconciler.Shared) error {
 			config := s.Config.ControlPlane
 			return controlplane.AddToManager(s, controlplane.Options{
-				Shared:    shared,
-				Resources: s.Resources,
-				Renderer:  s.Renderer,
-				Charts: controlplane.Charts{
-					LocalPathProvisioner: s.Charts.For(components.LocalPathProvisioner),
-					CloudController:      s.Charts.For(components.CloudController),
-				},
-				Images:                controlplane.Images{LocalPathProvisioner: config.LocalPathProvisioner.Image, CloudController: config.CloudController.Image},
+				Shared:                shared,
+				Resources:             s.Resources,
+				Renderer:              s.Renderer,
+				LocalPathProvisioner:  controlplane.Component{Chart: s.Charts.For(components.LocalPathProvisioner), Image: config.LocalPathProvisioner.Image},
+				CloudController:       controlplane.Component{Chart: s.Charts.For(components.CloudController), Image: config.CloudController.Image},
 				DeployCloudController: *config.CloudController.Deploy,
 				NodePorts:             nodePorts,
 				Clusters:              s.clusters,

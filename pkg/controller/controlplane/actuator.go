@@ -99,18 +99,12 @@ type ShootWebhooks interface {
 	Delete(ctx context.Context, namespace string) (gone bool, err error)
 }
 
-// Charts are where the charts of the components come from.
-type Charts struct {
-	LocalPathProvisioner chart.Source
-	// CloudController is only needed if that is deployed.
-	CloudController chart.Source
-}
-
-// Images are the images of the components, as references.
-type Images struct {
-	LocalPathProvisioner string
-	// CloudController is only needed if that is deployed.
-	CloudController string
+// Component is what it takes to deploy one.
+type Component struct {
+	// Chart is where its chart comes from.
+	Chart chart.Source
+	// Image is the reference of its image.
+	Image string
 }
 
 // Options are what the controller needs.
@@ -121,9 +115,10 @@ type Options struct {
 	Resources *resources.Writer
 	// Renderer renders for the seed. For a shoot's version another is made of it.
 	Renderer *chart.Renderer
-	// Charts and Images of the components.
-	Charts Charts
-	Images Images
+	// LocalPathProvisioner is deployed into the shoot.
+	LocalPathProvisioner Component
+	// CloudController is only needed if that is deployed.
+	CloudController Component
 	// DeployCloudController switches cloud-controller on. Where it was on before, it is removed.
 	DeployCloudController bool
 	// NodePorts has cloud-controller's Services in the seed made with node ports. It is to be set where the load balancers of the
@@ -152,7 +147,7 @@ type Options struct {
 // list, create, patch, delete and deletecollection on Secrets. If cloud-controller is deployed, get on Deployments, list, watch
 // and delete on Services, and list on Nodes; without the latter, no seed counts as one of one node.
 func AddToManager(mgr manager.Manager, opts Options) error {
-	if opts.Images.LocalPathProvisioner == "" {
+	if opts.LocalPathProvisioner.Image == "" {
 		return errors.New("no image of local-path-provisioner given, set controlPlane.localPathProvisioner.image")
 	}
 	r := newReconciler(mgr, opts)
@@ -412,9 +407,8 @@ func (a *actuator) renderLocalPathProvisioner(ctx context.Context, shoot *garden
 	if err != nil {
 		return nil, err
 	}
-	return render(ctx, renderer, a.Charts.LocalPathProvisioner, chart.Release{Name: localPathProvisioner, Namespace: metav1.NamespaceSystem}, map[string]any{
-		"image": a.Images.LocalPathProvisioner,
-		"vpa":   map[string]any{"enabled": v1beta1helper.ShootWantsVerticalPodAutoscaler(shoot)},
+	return render(ctx, renderer, a.LocalPathProvisioner, chart.Release{Name: localPathProvisioner, Namespace: metav1.NamespaceSystem}, map[string]any{
+		"vpa": map[string]any{"enabled": v1beta1helper.ShootWantsVerticalPodAutoscaler(shoot)},
 	})
 }
 
@@ -429,8 +423,7 @@ func (a *actuator) renderCloudController(ctx context.Context, op *operation, sec
 	}
 
 	namespace := op.Object.Namespace
-	return render(ctx, a.Renderer, a.Charts.CloudController, chart.Release{Name: cloudController, Namespace: namespace}, map[string]any{
-		"image":    a.Images.CloudController,
+	return render(ctx, a.Renderer, a.CloudController, chart.Release{Name: cloudController, Namespace: namespace}, map[string]any{
 		"replicas": replicas,
 		"shootAccess": map[string]any{
 			"kubeconfigSecret": extensionscontroller.GenericTokenKubeconfigSecretNameFromCluster(op.Cluster.Decoded()),
@@ -442,8 +435,9 @@ func (a *actuator) renderCloudController(ctx context.Context, op *operation, sec
 	})
 }
 
-func render(ctx context.Context, renderer *chart.Renderer, source chart.Source, release chart.Release, values map[string]any) ([]client.Object, error) {
-	objects, err := renderer.Render(ctx, source, release, values)
+func render(ctx context.Context, renderer *chart.Renderer, component Component, release chart.Release, values map[string]any) ([]client.Object, error) {
+	values["image"] = component.Image
+	objects, err := renderer.Render(ctx, component.Chart, release, values)
 	if refused := (*chart.ValuesError)(nil); errors.As(err, &refused) {
 		// Only another configuration of this extension helps. It has no code, as the mistake is not that of the shoot's owner: with one,
 		// gardenlet would give up until they ask for another attempt.

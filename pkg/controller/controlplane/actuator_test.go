@@ -311,7 +311,7 @@ func TestAReconcileWaitsForADeletionThatIsStillUnderWay(t *testing.T) {
 func TestAChartThatRefusesTheValuesIsNoMistakeOfTheOwner(t *testing.T) {
 	g := NewWithT(t)
 	c := newServedCluster(t)
-	c.opts.Images.LocalPathProvisioner = "not an image"
+	c.opts.LocalPathProvisioner.Image = "not an image"
 	c.restart()
 	g.Expect(c.mustReconcile().RequeueAfter).To(Equal(10 * time.Minute))
 	g.Expect(c.controlPlane().Status.LastError.Description).To(ContainSubstring("refuses the values"))

@@ -107,7 +107,7 @@ func TestAddToManagerRefusesWhatIsIncomplete(t *testing.T) {
 		mutate func(*Options)
 		err    string
 	}{
-		"no image of local-path-provisioner": {func(o *Options) { o.Images.LocalPathProvisioner = "" }, "controlPlane.localPathProvisioner.image"},
+		"no image of local-path-provisioner": {func(o *Options) { o.LocalPathProvisioner.Image = "" }, "controlPlane.localPathProvisioner.image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

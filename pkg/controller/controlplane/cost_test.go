@@ -108,8 +108,8 @@ func TestAReconcileThatChangesNothingCostsLittle(t *testing.T) {
 			c.mustReconcile()
 			before := c.managedResource(ShootName)
 
-			c.opts.Charts.LocalPathProvisioner = sealed{c.opts.Charts.LocalPathProvisioner}
-			c.opts.Charts.CloudController = sealed{c.opts.Charts.CloudController}
+			c.opts.LocalPathProvisioner.Chart = sealed{c.opts.LocalPathProvisioner.Chart}
+			c.opts.CloudController.Chart = sealed{c.opts.CloudController.Chart}
 			c.restart()
 			c.ask("reconcile")
 			c.clock.Step(time.Minute)

@@ -266,7 +266,7 @@ func benchmarked(b *testing.B) (*cluster, func()) {
 	c := newServedCluster(b)
 	actuator, op := c.newActuator(), c.operation()
 	return c, func() {
-		actuator.Images.LocalPathProvisioner = c.opts.Images.LocalPathProvisioner
+		actuator.LocalPathProvisioner.Image = c.opts.LocalPathProvisioner.Image
 		if err := actuator.deploy(b.Context(), op, nil); err != nil {
 			b.Fatal(err)
 		}
@@ -290,7 +290,7 @@ func BenchmarkReconcileChanged(b *testing.B) {
 	deploy()
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		c.opts.Images.LocalPathProvisioner = "local-path-provisioner:" + time.Duration(i).String()
+		c.opts.LocalPathProvisioner.Image = "local-path-provisioner:" + time.Duration(i).String()
 		deploy()
 	}
 }
@@ -304,7 +304,7 @@ func TestANewImageReachesTheShoot(t *testing.T) {
 	c.mustReconcile()
 	g.Expect(c.managedResource(ShootName).Spec.SecretRefs[0]).To(Equal(before))
 
-	c.opts.Images.LocalPathProvisioner = "local-path-provisioner:2"
+	c.opts.LocalPathProvisioner.Image = "local-path-provisioner:2"
 	c.restart()
 	c.ask("reconcile")
 	c.mustReconcile()

@@ -128,13 +128,10 @@ func newOptions(t testing.TB) Options {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"seed", "shoot"}, "seed", "shoot")
 	g.Expect(err).NotTo(HaveOccurred())
 	return Options{
-		Shared:   reconciler.Shared{Classes: classes},
-		Renderer: renderer,
-		Charts: Charts{
-			LocalPathProvisioner: chart.Embedded(components.FS, components.LocalPathProvisioner),
-			CloudController:      chart.Embedded(components.FS, components.CloudController),
-		},
-		Images: Images{LocalPathProvisioner: "local-path-provisioner:1", CloudController: "gardenlet-extension:1"},
+		Shared:               reconciler.Shared{Classes: classes},
+		Renderer:             renderer,
+		LocalPathProvisioner: Component{Chart: chart.Embedded(components.FS, components.LocalPathProvisioner), Image: "local-path-provisioner:1"},
+		CloudController:      Component{Chart: chart.Embedded(components.FS, components.CloudController), Image: "gardenlet-extension:1"},
 	}
 }
 
