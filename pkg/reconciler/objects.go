@@ -249,13 +249,26 @@ func (o *Operation[T]) DeleteAll(ctx context.Context, t Target, list client.Obje
 		if last.gone {
 			return nil, nil
 		}
-		isSeen := false
-		if left, isSeen, err = t.list(ctx, list, last.deleted, client.InNamespace(namespace), labels); err != nil {
+		err := t.reader().List(ctx, list, client.InNamespace(namespace), labels)
+		isSeen := meta.LenList(list) > 0
+		if err == nil && !isSeen && !last.deleted && t.Cache != nil && t.Live != nil {
+			// There may be some that the cache has not seen yet.
+			err = t.Live.List(ctx, list, client.InNamespace(namespace), labels)
+		}
+		if err != nil {
 			return nil, explain("listing", err)
 		}
+		isNew := false
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			obj := item.(client.Object)
+			last := o.written.get(t.of(obj))
+			isNew = isNew || obj.GetDeletionTimestamp() == nil && !(last.deleted && last.uid == obj.GetUID())
+			left = append(left, obj)
+			return nil
+		})
 		// A cache that has not seen them yet says nothing of whether they are gone.
 		o.written.set(id, version{deleted: isSeen || len(left) == 0, gone: len(left) == 0 && t.Cache == nil})
-		if !slices.ContainsFunc(left, func(obj client.Object) bool { return obj.GetDeletionTimestamp() == nil && !o.hasDeleted(t, obj) }) {
+		if !isNew {
 			return left, nil
 		}
 	}
@@ -270,30 +283,6 @@ func (o *Operation[T]) DeleteAll(ctx context.Context, t Target, list client.Obje
 		o.written.set(id, version{deleted: true, gone: len(left) == 0})
 	}
 	return left, nil
-}
-
-// list lists objects. Unless it is confirmed already, the API server is asked if the cache has none: then they are not seen yet.
-func (t Target) list(ctx context.Context, list client.ObjectList, confirmed bool, opts ...client.ListOption) (out []client.Object, isSeen bool, err error) {
-	if err := t.reader().List(ctx, list, opts...); err != nil {
-		return nil, false, err
-	}
-	isSeen = meta.LenList(list) > 0
-	if !isSeen && t.Cache != nil && t.Live != nil && !confirmed {
-		if err := t.Live.List(ctx, list, opts...); err != nil {
-			return nil, false, err
-		}
-	}
-	err = meta.EachListItem(list, func(item runtime.Object) error {
-		out = append(out, item.(client.Object))
-		return nil
-	})
-	return out, isSeen, err
-}
-
-// hasDeleted reports whether the operation has deleted this very object.
-func (o *Operation[T]) hasDeleted(t Target, obj client.Object) bool {
-	last := o.written.get(t.of(obj))
-	return last.deleted && last.uid == obj.GetUID()
 }
 
 // Release takes all finalizers off an object, whoever waits for it to go. It is no error if there is none.
