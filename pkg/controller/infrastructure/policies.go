@@ -82,13 +82,14 @@ func (r reach) refusal(nodes netip.Prefix) string {
 }
 
 // policies returns all NetworkPolicies of a shoot. None of them selects a pod that is neither a machine nor one of
-// Gardener's control plane, which in a shoot's namespace of a seed have Gardener's deny-all anyway: theirs only adds.
+// Gardener's control plane, which in a shoot's namespace of a seed have Gardener's deny-all anyway: theirs only adds. There are
+// none for a control plane that is not in a seed, where no policy but these would select its pods.
 func (r reach) policies() []*networkingv1.NetworkPolicy {
 	out := []*networkingv1.NetworkPolicy{r.machinesPolicy()}
-	if policy := r.controlPlanePolicy(); policy != nil {
-		out = append(out, policy)
+	if r.seed == nil {
+		return out
 	}
-	return append(out, r.serverPolicies()...)
+	return append(append(out, r.controlPlanePolicy()), r.serverPolicies()...)
 }
 
 func (r reach) machinesPolicy() *networkingv1.NetworkPolicy {
@@ -146,25 +147,15 @@ func (r reach) egressRules() []networkingv1.NetworkPolicyEgressRule {
 	}
 
 	seed := ptr.Deref(r.seed, seedRanges{})
-	to := append(blocksExcept(minimal(slices.Concat(seed.nodes, r.loadBalancers)), seed.blocked), blocksExcept(r.egress, nil)...)
-	if len(to) > 0 {
-		out = append(out, networkingv1.NetworkPolicyEgressRule{To: to})
-	}
+	known := append(blocksExcept(minimal(slices.Concat(seed.nodes, r.loadBalancers)), seed.blocked), blocksExcept(r.egress, nil)...)
 	// In IPv6 the ranges of a cluster may be public addresses.
 	internal := slices.Concat(privateRanges(), seed.nodes, seed.pods, seed.services, seed.blocked)
 	everything := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-	if to := blocksExcept(everything, internal); len(to) > 0 {
-		out = append(out, networkingv1.NetworkPolicyEgressRule{To: to})
-	}
-	return out
+	return slices.Concat(out, rule(known), rule(blocksExcept(everything, internal)))
 }
 
-// controlPlanePolicy is nil if the control plane is not in a seed, where no policy but this one would select its pods. It lets nothing
-// through if there is nothing by which it could tell the machines.
+// controlPlanePolicy lets nothing through if there is nothing by which it could tell the machines.
 func (r reach) controlPlanePolicy() *networkingv1.NetworkPolicy {
-	if r.seed == nil {
-		return nil
-	}
 	to := pods(machines())
 	if r.remote {
 		// It is up to a user which private range that is, and Gardener lets it overlap those of the seed.
@@ -181,7 +172,7 @@ func (r reach) controlPlanePolicy() *networkingv1.NetworkPolicy {
 // serverPolicies are for clusters that Gardener's policies leave out, as those in the network of the seed's nodes. A user says by
 // a kubeconfig where the server is, so they open only what the operator has listed. They let nothing through if there is nothing.
 func (r reach) serverPolicies() []*networkingv1.NetworkPolicy {
-	if r.seed == nil || !r.remote {
+	if !r.remote {
 		return nil
 	}
 	to := blocksExcept(r.servers, r.seed.blocked)
