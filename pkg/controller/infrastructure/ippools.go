@@ -85,10 +85,16 @@ func (p place) applyPool(ctx context.Context, op *attempt, namespace *corev1.Nam
 	pool.SetLabels(poolLabels(op.Object.Namespace))
 	pool.Object["spec"] = spec
 	if i := slices.IndexFunc(all, func(pool unstructured.Unstructured) bool { return pool.GetName() == name }); i >= 0 {
-		current, ok := prefixOf(all[i])
-		if ok && !covers(nodes, current) && current.Overlaps(nodes) {
-			// To make a pool smaller would take the machines' addresses out of it.
-			out.CIDR, spec["cidr"] = current.String(), current.String()
+		if current, ok := prefixOf(all[i]); ok && current.Overlaps(nodes) {
+			if !covers(nodes, current) {
+				// To make a pool smaller would take the machines' addresses out of it.
+				out.CIDR, spec["cidr"] = current.String(), current.String()
+			}
+			// Its addresses are given out by blocks: of another size, these would overlap.
+			delete(spec, "blockSize")
+			if size, ok, _ := unstructured.NestedFieldNoCopy(all[i].Object, "spec", "blockSize"); ok {
+				spec["blockSize"] = size
+			}
 		}
 		// Calico has more fields.
 		if apiequality.Semantic.DeepDerivative(pool.Object, all[i].Object) {

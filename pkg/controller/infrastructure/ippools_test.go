@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
@@ -264,6 +265,27 @@ func TestAPoolGrowsWithTheRangeAndKeepsWhatElseItHas(t *testing.T) {
 	e.mustReconcile()
 	g.Expect(cidrOf(*e.pool(poolV4))).To(Equal("10.0.0.0/15"), "machines have addresses of it")
 	g.Expect(e.providerStatus().IPPools[0].CIDR).To(Equal("10.0.0.0/15"))
+}
+
+func TestTheBlocksOfAPoolKeepTheirSize(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after string
+		size          types.GomegaMatcher
+	}{
+		"a range of a single block grows":      {before: "10.0.0.0/28", after: "10.0.0.0/24", size: HaveKeyWithValue("blockSize", BeNumerically("==", 28))},
+		"a range shrinks to less than a block": {before: "10.0.0.0/24", after: "10.0.0.0/28", size: Not(HaveKey("blockSize"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			e := newEnvironment(t, false, true)
+			for _, nodes := range []string{test.before, test.after} {
+				e.setShoot(func(s *gardencorev1beta1.Shoot) { s.Spec.Networking.Nodes = &nodes })
+				e.ask("reconcile")
+				e.mustReconcile()
+			}
+			g.Expect(e.pool(poolV4).Object["spec"]).To(And(HaveKeyWithValue("cidr", "10.0.0.0/24"), test.size))
+		})
+	}
 }
 
 func TestAPoolThatSomebodyElseHasMadeMeanwhileIsTakenOver(t *testing.T) {
