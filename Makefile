@@ -479,7 +479,7 @@ push:
 ## landscape-release: build bin/release/landscape-linux-ARCH, which brings a landscape up in any folder: it has the sources of the last commit; `docker build bin/release` makes its image
 .PHONY: landscape-release
 landscape-release:
-	git archive --format=zip -9 --output=test/landscape/internal/source/source.zip HEAD
+	TZ=UTC git archive --format=zip -9 --output=test/landscape/internal/source/source.zip HEAD
 	@mkdir -p bin/release
 	@for arch in $(or $(ARCH),amd64 arm64); do \
 	  echo "bin/release/landscape-linux-$$arch"; \
@@ -586,7 +586,8 @@ $(TOOLS)/%: hack/tools/%/go.mod hack/tools/%/go.sum
 # once more. PINS is the folder of the module that pins a program, MODULE the one whose version the linker sets VARIABLE to.
 PINS := test/landscape/modules/programs
 PACKAGE = $(MODULE)/cmd/$(@F)
-PINNED_VERSION = $(shell go -C $(PINS) list -m -f '{{.Version}}' $(MODULE))
+# Before make 4.4, $(shell) gets no exported variables.
+PINNED_VERSION = $(or $(shell PATH='$(PATH)' HOME='$(HOME)' GOWORK=off go -C $(PINS) list -m -f '{{.Version}}' $(MODULE)),$(error $(PINS) has no version of $(MODULE)))
 VERSION_FLAGS = -X $(VARIABLE)=$(PINNED_VERSION)
 
 $(KUBERNETES_PROGRAMS): MODULE := k8s.io/kubernetes

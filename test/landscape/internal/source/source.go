@@ -113,5 +113,5 @@ func extract(root *os.Root, archive *zip.Reader, file *zip.File) error {
 	case file.Mode()&fs.ModeSymlink != 0:
 		return root.Symlink(string(content), file.Name)
 	}
-	return root.WriteFile(file.Name, content, file.Mode().Perm())
+	return root.WriteFile(file.Name, content, file.Mode().Perm()&^0o022)
 }
