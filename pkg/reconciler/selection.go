@@ -239,12 +239,12 @@ func Changed(aspect func(client.Object) any) predicate.Funcs {
 	}
 }
 
-// WakeAfter queues what of returns for the object of an event, after a delay. All events that come until then queue it once, and none of
-// them prolongs the delay.
-func WakeAfter(delay time.Duration, of handler.MapFunc) handler.EventHandler {
+// WakeAfter queues the requests to which a function maps the object of an event, after a delay. All events that come until then queue
+// them once, and none prolongs the delay.
+func WakeAfter(delay time.Duration, requests handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(ctx context.Context, obj client.Object, q queue) {
-		for _, request := range of(ctx, obj) {
+		for _, request := range requests(ctx, obj) {
 			q.AddAfter(request, delay)
 		}
 	}

@@ -135,7 +135,7 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 type reconciler struct {
-	// cache has the Services of type LoadBalancer, live has all.
+	// cache has all Services of type LoadBalancer, live has all Services.
 	cache, live client.Reader
 	client      client.Client
 	events      events.EventRecorder

@@ -64,12 +64,10 @@ func AddToManager(mgr manager.Manager, opts SetupOptions) (*Provider, error) {
 	return provider, (&Server{options}).AddToManager(mgr)
 }
 
-// CacheOptions returns how a manager has to cache what a Provider reads, so that the cache holds just that: of all
-// Services those of type LoadBalancer, and the ConfigMaps and EndpointSlices of CoreDNS' namespace. The manager can read
+// CacheOptions returns how a manager has to cache what a Provider reads, so that the cache holds just that: Services
+// of type LoadBalancer, in the namespaces whole those of any type, and the ConfigMaps and EndpointSlices of CoreDNS' namespace. The manager can read
 // no others of these kinds from its cache, so other readers of them need a client that bypasses it. Namespaces, of which
 // a Provider reads the zones, are all cached: the extension library asks of any whether it is one of a shoot.
-//
-// Of the namespaces in whole, all Services are cached, whatever their type.
 func CacheOptions(namespace string, whole ...string) map[client.Object]cache.ByObject {
 	isLoadBalancer := fields.OneTermEqualSelector("spec.type", string(corev1.ServiceTypeLoadBalancer))
 	services := map[string]cache.Config{cache.AllNamespaces: {FieldSelector: isLoadBalancer}}
@@ -87,7 +85,8 @@ func CacheOptions(namespace string, whole ...string) map[client.Object]cache.ByO
 	}
 }
 
-// stripService removes large fields that neither gateways nor the controller for Services of type LoadBalancer need. What is left must not be written back as a whole: writers send patches of single fields.
+// stripService removes large fields that neither gateways nor the controller for Services of type LoadBalancer need. What is left must not
+// be written back as a whole: writers send patches of single fields.
 func stripService(object any) (any, error) {
 	service, ok := object.(*corev1.Service)
 	if !ok {

@@ -83,8 +83,9 @@ type Options struct {
 // Deployments are mended by the controller. A machine can't be, as the DNS configuration of a Pod is immutable;
 // machine-controller-manager replaces one that does not join in time.
 func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error) {
-	// The controller needs the informer on the leader only, the webhooks on all replicas. This does not wait for it, but a replica
-	// is not ready, and thus not asked, before the caches of its manager have synced.
+	// The controller needs the informer on the leader only, the webhooks on all replicas, which then have that of all LoadBalancer
+	// Services as well. This does not wait for it, but a replica is not ready, and thus not asked, before the caches of its manager
+	// have synced.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Service{}); err != nil {
 		return nil, fmt.Errorf("watching CoreDNS' Service: %w", err)
 	}

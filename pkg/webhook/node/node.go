@@ -330,8 +330,8 @@ func equal(a, b quantities) bool {
 	return maps.EqualFunc(a, b, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 }
 
-// AddTouchToManager adds a controller that touches the status of each Node of the seed, from the time on when registered is closed. If
-// it failed for a Node, or one does not have the capacity thereafter, it is tried again earlier.
+// AddTouchToManager adds a controller that touches the status of each Node of the seed, as soon as registered is closed. If it
+// failed for a Node, or one does not have the capacity thereafter, it is tried again earlier.
 //
 // Needed permissions: list on Nodes, patch on nodes/status.
 func AddTouchToManager(mgr manager.Manager, nodeCapacity configv1alpha1.NodeCapacity, registered <-chan struct{}) error {

@@ -19,6 +19,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,7 +164,9 @@ func (i *instance) start() {
 	classes, err := class.New([]extensionsv1alpha1.ExtensionClass{"garden", "seed", "shoot"}, "garden", "seed", "shoot")
 	Expect(err).NotTo(HaveOccurred())
 	dnsConfig := i.config()
-	providers, err := dnsrecord.NewProviders(mgr, coredns.SetupOptions{DNS: dnsConfig, Place: i.name, Classes: classes})
+	providers, err := dnsrecord.NewProviders(mgr, coredns.SetupOptions{
+		DNS: dnsConfig, Place: i.name, ServiceAccount: types.NamespacedName{Namespace: i.name, Name: i.name}, Classes: classes,
+	})
 	Expect(err).NotTo(HaveOccurred())
 	opts := dnsrecord.Options{Shared: reconciler.Shared{Classes: classes}, Providers: providers, DefaultProvider: i.defaultProvider, DefaultTTL: 77}
 	opts.Controller.MaxConcurrentReconciles = 10

@@ -21,6 +21,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -260,12 +261,13 @@ func TestServerStartsWithItsLastStateWhenTheAPIServerIsAway(t *testing.T) {
 }
 
 func TestOnlyAServerWithoutAStateIsSaidToHaveNone(t *testing.T) {
+	// After any other error client-go sleeps by a time from outside of the bubble.
 	for name, test := range map[string]struct {
 		answer error
 		said   bool
 	}{
 		"the API server answers": {},
-		"the API server is away": {answer: errors.New("the API server is away"), said: true},
+		"the API server is away": {answer: apierrors.NewResourceExpired("away"), said: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -23,10 +23,10 @@ const snapshotFile = "state.json"
 // snapshot keeps the ConfigMaps that are served in a file, or nothing if there is no path.
 type snapshot struct {
 	path string
-	// configMaps has what the store serves, and written is the table that it served when the file was written.
+	// configMaps has what the store serves, and written is how often the store had merged when the file was written.
 	configMaps cache.Store
 	store      *Store
-	written    *table
+	written    uint64
 }
 
 func newSnapshot(directory string, store *Store, configMaps cache.Store) *snapshot {
@@ -76,9 +76,9 @@ func (s *snapshot) run(ctx context.Context) {
 	}
 }
 
-// save writes the file if another table is served since. It is tried again if there is no room for it.
+// save writes the file if the store has merged since. It is tried again if there is no room for it.
 func (s *snapshot) save() error {
-	served := s.store.current.Load()
+	served := s.store.merges.Load()
 	if served == s.written {
 		return nil
 	}

@@ -33,6 +33,8 @@ type Store struct {
 
 	current atomic.Pointer[table]
 	ready   atomic.Bool
+	// merges counts the tables that were served.
+	merges atomic.Uint64
 
 	mu     sync.Mutex
 	shards map[string]*shard
@@ -138,6 +140,7 @@ func (s *Store) merge() {
 
 	merged := newTable(shards, uint32(start.Unix())) // #nosec G115 -- serials wrap by design (RFC 1982).
 	s.current.Store(merged)
+	s.merges.Add(1)
 
 	s.metrics.merges.Observe(time.Since(start).Seconds())
 	s.metrics.records.Set(float64(merged.records))

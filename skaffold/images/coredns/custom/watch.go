@@ -51,12 +51,13 @@ func Watch(ctx context.Context, store *Store, client kubernetes.Interface, names
 		return fmt.Errorf("watching the ConfigMaps in namespace %s: %w", namespace, err)
 	}
 	go informer.RunWithContext(ctx)
-	time.AfterFunc(startupGrace, func() {
+	grace := time.AfterFunc(startupGrace, func() {
 		if !store.ready.Load() {
 			log.Warningf("No state after %s: serving other names, and SERVFAIL for those of the zones", startupGrace)
 			store.SetReady()
 		}
 	})
+	context.AfterFunc(ctx, func() { grace.Stop() })
 	go func() {
 		if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 			return
