@@ -212,28 +212,19 @@ func (p *proxy) serveConnect(port int, header string) func(context.Context, net.
 		if !p.router.open(port) {
 			return
 		}
-		request, conn, err := relay.ReadRequest(conn)
-		if err != nil {
-			slog.Debug("No request", "port", port, "error", err)
-			return
-		}
-		to, allowed := connectBackend(request.Header.Get(header))
-		if request.Method != http.MethodConnect || !allowed {
-			slog.Info("Refused", "port", port, "method", request.Method, "destination", request.Header.Get(header))
-			relay.Answer(conn, http.StatusForbidden)
-			return
-		}
-		upstream, err := p.reach(ctx, to)
-		if err != nil {
-			slog.Info("No backend", "destination", request.Header.Get(header), "error", err)
-			relay.Answer(conn, http.StatusServiceUnavailable)
-			return
-		}
-		defer upstream.Close()
-		if err := relay.Accept(conn); err != nil {
-			return
-		}
-		relay.Join(conn, upstream)
+		relay.ServeRequest(conn, func(request *http.Request) (net.Conn, int) {
+			to, allowed := connectBackend(request.Header.Get(header))
+			if request.Method != http.MethodConnect || !allowed {
+				slog.Info("Refused", "port", port, "method", request.Method, "destination", request.Header.Get(header))
+				return nil, http.StatusForbidden
+			}
+			upstream, err := p.reach(ctx, to)
+			if err != nil {
+				slog.Info("No backend", "destination", request.Header.Get(header), "error", err)
+				return nil, http.StatusServiceUnavailable
+			}
+			return upstream, http.StatusOK
+		})
 	}
 }
 

@@ -113,31 +113,22 @@ func (c *client) tunnel(ctx context.Context) error {
 
 // serveStream joins a stream to what it asks for.
 func (c *client) serveStream(ctx context.Context, stream net.Conn) {
-	request, stream, err := relay.ReadRequest(stream)
-	if err != nil {
-		return
-	}
-	if request.Method != http.MethodConnect {
-		relay.Answer(stream, http.StatusMethodNotAllowed)
-		return
-	}
-	address, err := c.allowed(ctx, request.Host)
-	if err != nil {
-		slog.Info("Refused", "target", request.Host, "error", err)
-		relay.Answer(stream, http.StatusForbidden)
-		return
-	}
-	target, err := c.dial(ctx, "tcp", address)
-	if err != nil {
-		slog.Info("Not reached", "target", request.Host, "error", err)
-		relay.Answer(stream, http.StatusBadGateway)
-		return
-	}
-	defer target.Close()
-	if err := relay.Accept(stream); err != nil {
-		return
-	}
-	relay.Join(stream, target)
+	relay.ServeRequest(stream, func(request *http.Request) (net.Conn, int) {
+		if request.Method != http.MethodConnect {
+			return nil, http.StatusMethodNotAllowed
+		}
+		address, err := c.allowed(ctx, request.Host)
+		if err != nil {
+			slog.Info("Refused", "target", request.Host, "error", err)
+			return nil, http.StatusForbidden
+		}
+		target, err := c.dial(ctx, "tcp", address)
+		if err != nil {
+			slog.Info("Not reached", "target", request.Host, "error", err)
+			return nil, http.StatusBadGateway
+		}
+		return target, http.StatusOK
+	})
 }
 
 // allowed turns host:port into IP:port, if it is in the shoot's networks.

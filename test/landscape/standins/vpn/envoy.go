@@ -200,12 +200,10 @@ func letIn(dial dialFunc, local string, config *tls.Config) func(context.Context
 
 // serveStatus answers probes, and scrapes with no metrics.
 func serveStatus(_ context.Context, conn net.Conn) {
-	request, conn, err := relay.ReadRequest(conn)
-	switch {
-	case err != nil:
-	case request.URL.Path == "/ready" || request.URL.Path == "/metrics":
-		relay.Answer(conn, http.StatusOK)
-	default:
-		relay.Answer(conn, http.StatusNotFound)
-	}
+	relay.ServeRequest(conn, func(request *http.Request) (net.Conn, int) {
+		if request.URL.Path == "/ready" || request.URL.Path == "/metrics" {
+			return nil, http.StatusOK
+		}
+		return nil, http.StatusNotFound
+	})
 }

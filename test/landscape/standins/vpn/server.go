@@ -100,35 +100,26 @@ func (s *server) serveTunnel(ctx context.Context, conn net.Conn) {
 // serveLocal answers probes, and joins who asks with CONNECT to a stream. Both probes ask whether the server serves, not
 // whether there is a tunnel: the Pod that replaces another one gets its tunnel only when the other is gone.
 func (s *server) serveLocal(ctx context.Context, conn net.Conn) {
-	request, conn, err := relay.ReadRequest(conn)
-	if err != nil {
-		return
-	}
-	if request.Method != http.MethodConnect {
-		status := http.StatusNotFound
-		if request.Method == http.MethodGet && (request.URL.Path == "/readiness" || request.URL.Path == "/liveness") {
-			status = http.StatusOK
+	relay.ServeRequest(conn, func(request *http.Request) (net.Conn, int) {
+		switch path := request.URL.Path; {
+		case request.Method == http.MethodGet && (path == "/readiness" || path == "/liveness"):
+			return nil, http.StatusOK
+		case request.Method != http.MethodConnect:
+			return nil, http.StatusNotFound
 		}
-		relay.Answer(conn, status)
-		return
-	}
-	target, err := s.connect(ctx, request.Host)
-	if err != nil {
-		status := http.StatusBadGateway
-		if refused := (*relay.StatusError)(nil); errors.As(err, &refused) {
-			status = refused.Code
-		} else if errors.Is(err, errNoTunnel) {
-			status = http.StatusServiceUnavailable
+		target, err := s.connect(ctx, request.Host)
+		if err == nil {
+			return target, http.StatusOK
 		}
 		slog.Info("Not reached", "target", request.Host, "error", err)
-		relay.Answer(conn, status)
-		return
-	}
-	defer target.Close()
-	if err := relay.Accept(conn); err != nil {
-		return
-	}
-	relay.Join(conn, target)
+		if refused := (*relay.StatusError)(nil); errors.As(err, &refused) {
+			return nil, refused.Code
+		}
+		if errors.Is(err, errNoTunnel) {
+			return nil, http.StatusServiceUnavailable
+		}
+		return nil, http.StatusBadGateway
+	})
 }
 
 // connect connects with host:port, through the tunnel unless it is an address that is not behind that.

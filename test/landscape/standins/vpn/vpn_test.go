@@ -148,19 +148,17 @@ func newSetup(t *testing.T) *setup {
 	s.stopServer = start(t, func(ctx context.Context) { _ = s.server.serve(ctx, tunnel, local) })
 	s.envoy = serve(t, letIn(dial, s.local, own.server("")))
 	s.gateway = serve(t, func(ctx context.Context, conn net.Conn) {
-		request, conn, err := relay.ReadRequest(conn)
-		if err != nil || request.Header.Get("X-Gardener-Destination") != "outbound|1194||vpn-seed-server.shoot--a--b.svc.cluster.local" {
-			relay.Answer(conn, http.StatusForbidden)
-			return
-		}
-		s.joined.Add(1)
-		upstream, err := dial(ctx, "tcp", s.tunnel)
-		if err != nil {
-			return
-		}
-		if relay.Accept(conn) == nil {
-			relay.Join(conn, upstream)
-		}
+		relay.ServeRequest(conn, func(request *http.Request) (net.Conn, int) {
+			if request.Header.Get("X-Gardener-Destination") != "outbound|1194||vpn-seed-server.shoot--a--b.svc.cluster.local" {
+				return nil, http.StatusForbidden
+			}
+			s.joined.Add(1)
+			upstream, err := dial(ctx, "tcp", s.tunnel)
+			if err != nil {
+				return nil, http.StatusServiceUnavailable
+			}
+			return upstream, http.StatusOK
+		})
 	})
 	return s
 }

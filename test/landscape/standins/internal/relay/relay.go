@@ -189,10 +189,23 @@ func readHead(conn net.Conn, read func(*bufio.Reader) error) (net.Conn, error) {
 	return Replay(conn, rest), nil
 }
 
-// Accept tells who asked with CONNECT that it is joined from now on.
-func Accept(conn net.Conn) error {
-	_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
-	return err
+// ServeRequest reads a request and joins its connection to the one that dial returns, as CONNECT asks for. Without one, the status that dial
+// returns is the answer.
+func ServeRequest(conn net.Conn, dial func(*http.Request) (target net.Conn, status int)) {
+	request, conn, err := ReadRequest(conn)
+	if err != nil {
+		// Also whoever only looks whether the port is open ends here.
+		return
+	}
+	target, status := dial(request)
+	if target == nil {
+		Answer(conn, status)
+		return
+	}
+	defer target.Close()
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err == nil {
+		Join(conn, target)
+	}
 }
 
 // Answer answers with a status and nothing else; the connection is of no use afterwards.
