@@ -5,7 +5,7 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,20 +19,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 )
 
 const (
 	// bridge begins as the interfaces of Calico do, by which scripts beside it tell pods' traffic.
 	bridge = "cali0"
-	// rangeTimeout is how long kube-controller-manager may take to give the node its range.
-	rangeTimeout = time.Minute
+	// rangeTimeout is how long kube-controller-manager may take to give the node its range, and rangePause how long the pauses between two
+	// looks are.
+	rangeTimeout, rangePause = time.Minute, 500 * time.Millisecond
 )
+
+var errNoRange = errors.New("kube-controller-manager gave the node no range for pods")
 
 // installation is what /opt/cni/bin/install does.
 type installation struct {
@@ -63,10 +62,7 @@ func (i installation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i.name == "" {
-		i.name = configurationName
-	}
-	path := filepath.Join(i.folder, i.name)
+	path := filepath.Join(i.folder, cmp.Or(i.name, configurationName))
 	if err := writeWhole(path, content); err != nil {
 		return fmt.Errorf("writing the CNI configuration: %w", err)
 	}
@@ -74,40 +70,23 @@ func (i installation) run(ctx context.Context) error {
 	return nil
 }
 
-// podRanges waits until the node has its ranges.
+// podRanges waits until the node has its ranges, which it mostly has before its first Pod runs.
 func (i installation) podRanges(ctx context.Context) ([]netip.Prefix, error) {
 	if i.node == "" {
 		return nil, errors.New("KUBERNETES_NODE_NAME is not set")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, rangeTimeout, errors.New("kube-controller-manager gave the node no range for pods"))
-	defer cancel()
-	only := func(opts *metav1.ListOptions) {
-		opts.FieldSelector = fields.OneTermEqualSelector("metadata.name", i.node).String()
-	}
-	nodes := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			only(&opts)
-			return i.client.CoreV1().Nodes().List(ctx, opts)
-		},
-		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			only(&opts)
-			return i.client.CoreV1().Nodes().Watch(ctx, opts)
-		},
-	}
 	var pods []netip.Prefix
-	_, err := watchtools.UntilWithSync(ctx, cache.ToListWatcherWithWatchListSemantics(nodes, i.client), &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
-		node, ok := event.Object.(*corev1.Node)
-		if !ok || node.Name != i.node || event.Type == watch.Deleted {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, rangePause, rangeTimeout, true, func(ctx context.Context) (bool, error) {
+		var node *corev1.Node
+		if node, last = i.client.CoreV1().Nodes().Get(ctx, i.node, metav1.GetOptions{}); last != nil {
 			return false, nil
 		}
-		pods = podRangesOf(node)
+		pods, last = podRangesOf(node), errNoRange
 		return len(pods) > 0, nil
 	})
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return nil, fmt.Errorf("waiting for the range for pods of node %s: %w", i.node, err)
+		return nil, fmt.Errorf("waiting for the range for pods of node %s: %w: %w", i.node, err, last)
 	}
 	return pods, nil
 }
@@ -141,35 +120,24 @@ func configuration(pods []netip.Prefix, mtu string) ([]byte, error) {
 		}
 		network["mtu"] = bytes
 	}
-	out := &bytes.Buffer{}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(map[string]any{
+	content, err := json.MarshalIndent(map[string]any{
 		"cniVersion": "1.0.0",
 		"name":       "k8s-pod-network",
 		"plugins": []any{
 			network,
 			map[string]any{"type": "portmap", "snat": true, "capabilities": map[string]bool{"portMappings": true}},
 		},
-	})
+	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encoding the CNI configuration: %w", err)
 	}
-	return out.Bytes(), nil
+	return append(content, '\n'), nil
 }
 
-// writeWhole replaces a file at once, as containerd reads it as soon as it is there.
+// writeWhole replaces a file at once, as containerd reads it as soon as it is there. Until then the file has a name that containerd ignores.
 func writeWhole(path string, content []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".stand-in-*")
-	if err != nil {
+	if err := os.WriteFile(path+".new", content, 0o644); err != nil { // #nosec G306 -- nothing secret.
 		return err
 	}
-	_, err = temporary.Write(content)
-	if err = errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary.Name()))
-	}
-	return nil
+	return os.Rename(path+".new", path)
 }
