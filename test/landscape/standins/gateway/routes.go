@@ -6,6 +6,7 @@ package main
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -298,30 +299,23 @@ func backendOf(r route, namespace string) (backend, bool) {
 	return backend{namespace: namespace, name: name, port: r.Destination.Port.Number}, name != ""
 }
 
+// allowedClusters are the names of Envoy clusters that Gardener's EnvoyFilters allow, by the port: each has a Service and its namespace.
+var allowedClusters = map[int]*regexp.Regexp{
+	443:  regexp.MustCompile(`^outbound\|443\|\|(kube-apiserver)\.([^.]+)\.svc\.cluster\.local$`),
+	1194: regexp.MustCompile(`^outbound\|1194\|\|(vpn-seed-server(?:-[0-4])?)\.([^.]+)\.svc\.cluster\.local$`),
+}
+
 // connectBackend reads the header with which a client of the HTTP proxy says where it wants to go: the name of an Envoy
-// cluster. Just those are served that Gardener's EnvoyFilters allow: a shoot's VPN and its kube-apiserver, also by the name of
-// the listener which would end TLS for it.
+// cluster. Just those are served that are allowed: a shoot's VPN and its kube-apiserver, also by the name of the listener which would end TLS
+// for it.
 func connectBackend(cluster string) (backend, bool) {
 	if namespace, found := strings.CutSuffix(cluster, "--kube-apiserver-socket"); found {
 		return backend{namespace: namespace, name: "kube-apiserver", port: 443}, strings.HasPrefix(namespace, "shoot-")
 	}
-	rest, found := strings.CutPrefix(cluster, "outbound|")
-	port, host, cut := strings.Cut(rest, "||")
-	name, domain, dot := strings.Cut(host, ".")
-	namespace, local := strings.CutSuffix(domain, ".svc.cluster.local")
-	if !found || !cut || !dot || !local || namespace == "" || strings.Contains(namespace, ".") {
-		return backend{}, false
-	}
-	switch {
-	case port == "443" && name == "kube-apiserver":
-		return backend{namespace: namespace, name: name, port: 443}, true
-	case port == "1194" && (name == "vpn-seed-server" || indexed(name, "vpn-seed-server-")):
-		return backend{namespace: namespace, name: name, port: 1194}, true
+	for port, pattern := range allowedClusters {
+		if match := pattern.FindStringSubmatch(cluster); match != nil {
+			return backend{namespace: match[2], name: match[1], port: port}, true
+		}
 	}
 	return backend{}, false
-}
-
-func indexed(name, prefix string) bool {
-	index, found := strings.CutPrefix(name, prefix)
-	return found && len(index) == 1 && index >= "0" && index <= "4"
 }

@@ -5,7 +5,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -22,26 +21,12 @@ import (
 type sites struct {
 	router router
 	client *http.Client
-	proxy  *httputil.ReverseProxy
 }
-
-// addressKey is the key of a request's context under which its backend's address is.
-type addressKey struct{}
 
 // newSites returns a server for connections that serveTLS sends it.
 func newSites(router router) *http.Server {
-	s := &sites{
-		router: router,
-		client: &http.Client{Timeout: relay.HandshakeTimeout},
-		proxy: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme = "http"
-			r.Out.URL.Host, _ = r.In.Context().Value(addressKey{}).(string)
-			r.Out.Host = r.In.Host
-			r.SetXForwarded()
-		}},
-	}
 	return &http.Server{
-		Handler:           s,
+		Handler:           &sites{router: router, client: &http.Client{Timeout: relay.HandshakeTimeout}},
 		ReadHeaderTimeout: relay.HandshakeTimeout,
 		IdleTimeout:       time.Minute,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -90,8 +75,16 @@ func (s *sites) ServeHTTP(response http.ResponseWriter, request *http.Request) {
 			response.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		s.proxy.ServeHTTP(response, request.WithContext(context.WithValue(request.Context(), addressKey{}, address)))
+		proxyTo(address).ServeHTTP(response, request)
 	}
+}
+
+// proxyTo passes requests on as they are. All of its kind share the connections of http.DefaultTransport.
+func proxyTo(address string) http.Handler {
+	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", address, r.In.Host
+		r.SetXForwarded()
+	}}
 }
 
 // authenticate asks the server that knows who may come in: 200 if the request's user may, 401 if not, 503 without an answer.
