@@ -71,9 +71,7 @@ func (l Landscape) deployDebug(ctx context.Context) error {
 	}
 	const remedy = "mend what is named above"
 	err = step.Runner{Out: l.Out, Now: l.Now}.Run(ctx, []step.Step{
-		{Name: "build", Title: "both instances are built for a debugger", Remedy: remedy, Execute: func(ctx context.Context, progress step.Progress) (string, error) {
-			return l.build(progress)(ctx)
-		}},
+		{Name: "build", Title: "both instances are built for a debugger", Remedy: remedy, Execute: l.build},
 		{Name: "deploy", Title: "Skaffold deployed them", Remedy: remedy, Execute: func(ctx context.Context, progress step.Progress) (string, error) {
 			return l.deployChange(ctx, progress, change{module: "extension"})
 		}},

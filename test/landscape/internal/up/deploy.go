@@ -31,7 +31,7 @@ import (
 
 // deployRuntime deploys what belongs into the runtime cluster.
 func (l Landscape) deployRuntime(ctx context.Context, progress step.Progress) (string, error) {
-	if _, err := l.finishSkaffold(ctx, progress, "skaffold-build", "build", l.build(silent)); err != nil {
+	if _, err := l.finishSkaffold(ctx, progress, "skaffold-build", "build", l.build); err != nil {
 		return "", err
 	}
 	definitions, err := l.ahead.finish(ctx, "crds", l.crds)
@@ -72,10 +72,8 @@ func (l Landscape) operator(ctx context.Context, progress step.Progress) error {
 }
 
 // build has Skaffold make images and charts, which needs only the registry.
-func (l Landscape) build(progress step.Progress) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
-		return l.skaffold(ctx, progress, runtimeCluster, "skaffold-build", "build", "--file-output", l.artifacts())
-	}
+func (l Landscape) build(ctx context.Context, progress step.Progress) (string, error) {
+	return l.skaffold(ctx, progress, runtimeCluster, "skaffold-build", "build", "--file-output", l.artifacts())
 }
 
 func (l Landscape) artifacts() string { return l.Layout.State("skaffold", "artifacts.json") }
@@ -112,26 +110,21 @@ func (l Landscape) artifact(name string) (string, error) {
 
 // deployVirtual deploys what belongs into the virtual garden.
 func (l Landscape) deployVirtual(ctx context.Context, progress step.Progress) (string, error) {
-	return l.finishSkaffold(ctx, progress, "skaffold-virtual-garden", "gardenlet", l.deployGardenlet(silent))
+	return l.finishSkaffold(ctx, progress, "skaffold-virtual-garden", "gardenlet", l.deployGardenlet)
 }
 
-func (l Landscape) deployGardenlet(progress step.Progress) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
-		if err := l.virtualKubeconfig(ctx); err != nil {
-			return "", err
-		}
-		if err := l.applyCloudProfile(ctx); err != nil {
-			return "", err
-		}
-		return l.skaffold(ctx, progress, virtualGarden, "skaffold-virtual-garden", "run", "--module", "gardenlet")
+func (l Landscape) deployGardenlet(ctx context.Context, progress step.Progress) (string, error) {
+	if err := l.virtualKubeconfig(ctx); err != nil {
+		return "", err
 	}
+	if err := l.applyCloudProfile(ctx); err != nil {
+		return "", err
+	}
+	return l.skaffold(ctx, progress, virtualGarden, "skaffold-virtual-garden", "run", "--module", "gardenlet")
 }
-
-// silent reports nothing: the step that needs the work does.
-func silent(string, ...any) {}
 
 // finishSkaffold waits for a run of Skaffold that an earlier step may have begun, and reports its progress under this step.
-func (l Landscape) finishSkaffold(ctx context.Context, progress step.Progress, logName, name string, work func(context.Context) (string, error)) (string, error) {
+func (l Landscape) finishSkaffold(ctx context.Context, progress step.Progress, logName, name string, work execute) (string, error) {
 	defer l.heartbeat(ctx, func(time.Duration) { progress("Skaffold: %s", l.Processes().Tail(logName, 1)) })()
 	return l.ahead.finish(ctx, name, work)
 }
@@ -269,7 +262,7 @@ var crdFiles = []string{
 
 // crds creates the CustomResourceDefinitions that gardener-operator is going to apply: an API server takes seconds to
 // serve all of them, which it has while Skaffold deploys. gardener-operator finds them as they should be, or corrects them.
-func (l Landscape) crds(ctx context.Context) (string, error) {
+func (l Landscape) crds(ctx context.Context, _ step.Progress) (string, error) {
 	gardener, err := l.moduleFolder(ctx, gardenerModule)
 	if err != nil {
 		return "", err

@@ -139,7 +139,7 @@ func (l Landscape) buildAll(ctx context.Context, progress step.Progress) (map[st
 	if _, err := l.pushCheckout(ctx, table, progress); err != nil {
 		return nil, err
 	}
-	if _, err := l.build(progress)(ctx); err != nil {
+	if _, err := l.build(ctx, progress); err != nil {
 		return nil, err
 	}
 	return l.toDeploy()
@@ -238,7 +238,7 @@ func (l Landscape) deployChange(ctx context.Context, progress step.Progress, c c
 		modules = append(modules, c.module)
 	}
 	if c.gardenlet && l.came("gardenlet") {
-		if _, err := l.deployGardenlet(progress)(ctx); err != nil {
+		if _, err := l.deployGardenlet(ctx, progress); err != nil {
 			return "", err
 		}
 		modules = append(modules, "gardenlet")
@@ -277,10 +277,6 @@ func watchSources(ctx context.Context, folders []string) (<-chan []string, error
 	if err != nil {
 		return nil, fmt.Errorf("watching the sources: %w", err)
 	}
-	var tests []string
-	for _, folder := range folders {
-		tests = append(tests, filepath.Join(folder, "test"))
-	}
 	add := func(folder string) error {
 		return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
@@ -289,7 +285,8 @@ func watchSources(ctx context.Context, folders []string) (<-chan []string, error
 			if err != nil || !entry.IsDir() {
 				return err
 			}
-			if path != folder && !binaries.IsSource(entry.Name(), true) || slices.Contains(tests, path) {
+			isTests := entry.Name() == "test" && slices.Contains(folders, filepath.Dir(path))
+			if path != folder && !binaries.IsSource(entry.Name(), true) || isTests {
 				return filepath.SkipDir
 			}
 			return watcher.Add(path)

@@ -534,15 +534,11 @@ func (f finding) more(ctx context.Context) (lines [][2]string) {
 	}
 	events := &corev1.EventList{}
 	if f.in.client.List(ctx, events, client.InNamespace(cmp.Or(f.namespace, "default"))) == nil {
-		var newest *corev1.Event
-		for i := range events.Items {
-			event := &events.Items[i]
-			if event.InvolvedObject.Name == f.name && event.InvolvedObject.Kind == f.kind && event.Type == corev1.EventTypeWarning &&
-				(newest == nil || seen(newest).Before(seen(event))) {
-				newest = event
-			}
-		}
-		if newest != nil {
+		warnings := slices.DeleteFunc(events.Items, func(event corev1.Event) bool {
+			return event.InvolvedObject.Name != f.name || event.InvolvedObject.Kind != f.kind || event.Type != corev1.EventTypeWarning
+		})
+		if len(warnings) > 0 {
+			newest := slices.MaxFunc(warnings, func(a, b corev1.Event) int { return seen(&a).Compare(seen(&b)) })
 			lines = append(lines, [2]string{"event", newest.Reason + ": " + newest.Message})
 		}
 	}

@@ -45,7 +45,7 @@ func (l Landscape) garden(ctx context.Context, progress step.Progress) (string, 
 		return "", err
 	}
 	// Before the Garden is done with all the rest, its API is.
-	gardenlet := func(ctx context.Context) { l.ahead.begin(ctx, "gardenlet", "gardenlet", l.deployGardenlet(silent)) }
+	gardenlet := func(ctx context.Context) { l.ahead.begin(ctx, "gardenlet", "gardenlet", l.deployGardenlet) }
 	result, err := l.wait(ctx, progress, append(built, []milestone{
 		{title: "gardener-operator is available", kind: deployments, options: named("gardener-operator"), reached: rolledOut},
 		{title: "the extension's pod is available", kind: deployments, reached: runs(instance)},
@@ -113,7 +113,7 @@ func (l Landscape) shoots(ctx context.Context, progress step.Progress) (string, 
 
 // createShoots creates those of the example shoots that are not there yet, and names their seed: gardener-scheduler takes a
 // Seed only once gardener-controller-manager, which does so twice a minute, has looked at its backup buckets.
-func (l Landscape) createShoots(ctx context.Context) (string, error) {
+func (l Landscape) createShoots(ctx context.Context, _ step.Progress) (string, error) {
 	examples, err := l.exampleShoots()
 	if err != nil {
 		return "", err

@@ -209,31 +209,23 @@ func (s *survey) pods(ctx context.Context) (map[string]string, error) {
 		return nil, fmt.Errorf("listing the pods: %w", err)
 	}
 	section := s.report.section("CONTAINERS")
-	names, found := map[string]string{}, map[images.Kind]map[string]int{}
+	names, found := map[string]string{}, map[images.Kind][]string{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		names[string(pod.UID)] = nameOf(pod)
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			kind, name := s.image(c.Image)
-			if found[kind] == nil {
-				found[kind] = map[string]int{}
-			}
-			found[kind][name]++
+			found[kind] = append(found[kind], name)
 		}
 		if why := stuck(pod); why != "" {
 			section.add(s.active.mark(pod.Namespace, ""), "Pod", nameOf(pod), why)
 		}
 	}
 	for _, kind := range []images.Kind{images.KindReal, images.KindFunctional, images.KindStandIn} {
-		count := 0
-		for _, n := range found[kind] {
-			count += n
+		if different := slices.Compact(slices.Sorted(slices.Values(found[kind]))); len(different) > 0 {
+			count := fmt.Sprintf("%d containers, %d images", len(found[kind]), len(different))
+			section.rows = append(section.rows, row{note, string(kind), count, strings.Join(different, " ")})
 		}
-		if count == 0 {
-			continue
-		}
-		section.rows = append(section.rows, row{note, string(kind), fmt.Sprintf("%d containers, %d images", count, len(found[kind])),
-			strings.Join(slices.Sorted(maps.Keys(found[kind])), " ")})
 	}
 	return names, nil
 }

@@ -443,7 +443,7 @@ func (l Landscape) machineImage(ctx context.Context, progress step.Progress) (st
 	result, err := pushed(l.machineImages().Push(ctx, progress))
 	if err == nil {
 		l.times.reach(imagesReady)
-		l.ahead.begin(ctx, "deploy", "build", l.build(silent))
+		l.ahead.begin(ctx, "deploy", "build", l.build)
 	}
 	return result, err
 }
@@ -558,13 +558,19 @@ type ahead struct {
 	running sync.WaitGroup
 }
 
+// execute is work that a step does, or that is begun before it.
+type execute = func(context.Context, step.Progress) (string, error)
+
+// silent reports nothing: the step that needs the work does.
+func silent(string, ...any) {}
+
 // begin does some work of a step in the background, if `up` comes to that step and it wasn't begun before. Its name tells it
 // from other work.
-func (a *ahead) begin(ctx context.Context, step, name string, work func(context.Context) (string, error)) {
+func (a *ahead) begin(ctx context.Context, step, name string, work execute) {
 	if a == nil || !slices.Contains(a.planned, step) {
 		return
 	}
-	once := sync.OnceValues(func() (string, error) { return work(ctx) })
+	once := sync.OnceValues(func() (string, error) { return work(ctx, silent) })
 	if _, begun := a.begun.LoadOrStore(name, once); !begun {
 		a.running.Go(func() { _, _ = once() })
 	}
@@ -574,7 +580,7 @@ func (a *ahead) begin(ctx context.Context, step, name string, work func(context.
 func (a *ahead) wait() { a.running.Wait() }
 
 // finish waits for the work of that name. If it wasn't begun, or if it failed, as it may have been too early, it is done now.
-func (a *ahead) finish(ctx context.Context, name string, work func(context.Context) (string, error)) (string, error) {
+func (a *ahead) finish(ctx context.Context, name string, work execute) (string, error) {
 	if a != nil {
 		if once, begun := a.begun.Load(name); begun {
 			if text, err := once.(func() (string, error))(); err == nil {
@@ -582,5 +588,5 @@ func (a *ahead) finish(ctx context.Context, name string, work func(context.Conte
 			}
 		}
 	}
-	return work(ctx)
+	return work(ctx, silent)
 }
