@@ -208,17 +208,12 @@ func (p Pusher) build(ctx context.Context, real Real) (v1.Image, error) {
 // Compose makes an image for this machine's architecture. Its layers are not compressed: they only ever cross the loopback device.
 func Compose(config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err := mutate.AppendLayers(image, layers...)
+	file := &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: config, RootFS: v1.RootFS{Type: "layers"}}
+	image, err := mutate.ConfigFile(image, file)
 	if err != nil {
 		return nil, err
 	}
-	file, err := image.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	file = file.DeepCopy()
-	file.OS, file.Architecture, file.Config = "linux", runtime.GOARCH, config
-	return mutate.ConfigFile(image, file)
+	return mutate.AppendLayers(image, layers...)
 }
 
 // layer packs the programs, the folders above them, and those where some write: /tmp and a home.

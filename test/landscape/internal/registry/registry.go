@@ -7,7 +7,6 @@
 package registry
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -401,16 +400,12 @@ func (b blobs) sweep(manifests []push) error {
 // readJournal reads up to the first broken line: the registry was killed while it wrote that one, and its client, which got
 // no answer, will try again.
 func readJournal(dir string) ([]push, error) {
-	file, err := os.Open(filepath.Join(dir, journalName)) // #nosec G304 -- the registry's own file.
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	content, err := os.ReadFile(filepath.Join(dir, journalName)) // #nosec G304 -- the registry's own file.
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("reading the registry's journal: %w", err)
 	}
-	defer func() { _ = file.Close() }()
 	var pushes []push
-	decoder := json.NewDecoder(bufio.NewReader(file))
+	decoder := json.NewDecoder(bytes.NewReader(content))
 	for {
 		var p push
 		if err := decoder.Decode(&p); err != nil {
