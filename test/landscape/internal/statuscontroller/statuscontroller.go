@@ -66,9 +66,7 @@ func Run(ctx context.Context, config *rest.Config, opts Options) error {
 		Controller:             controllerconfig.Controller{UsePriorityQueue: new(false)},
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: opts.Health,
-		// The root certificates' ConfigMaps are the only ones of interest, and their content never changes.
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.ConfigMap{}}}},
-		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:                  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 	})
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
