@@ -560,9 +560,7 @@ func (a *adding) remind(ctx context.Context, garden client.Client) {
 		if registration != a.Name || isSeen || a.Now().Sub(all[i].GetCreationTimestamp().Time) < remindInterval {
 			continue
 		}
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(controllerRegistrations)
-		object.SetName(registration)
+		object := objectOf(controllerRegistrations, "", registration)
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, remindedAnnotation, a.Now().UTC().Format(time.RFC3339))
 		_ = garden.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 	}
@@ -688,9 +686,8 @@ func (l Landscape) RemoveExtension(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("removing extension %s: %w", name, err)
 	}
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(operatorExtensions)
-	err = c.Get(ctx, client.ObjectKey{Name: name}, object)
+	object := objectOf(operatorExtensions, "", name)
+	err = c.Get(ctx, client.ObjectKeyFromObject(object), object)
 	if apierrors.IsNotFound(err) {
 		_, err := fmt.Fprintf(l.Out, "there is no Extension %s\n", name)
 		return err

@@ -71,10 +71,7 @@ func (l Landscape) shootKubeconfig(ctx context.Context, of string) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	shoot := &unstructured.Unstructured{}
-	shoot.SetGroupVersionKind(shoots)
-	shoot.SetNamespace(namespace)
-	shoot.SetName(name)
+	shoot := objectOf(shoots, namespace, name)
 	request := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "authentication.gardener.cloud/v1alpha1", "kind": "AdminKubeconfigRequest",
 		"spec": map[string]any{"expirationSeconds": int64(shootKubeconfigLifetime.Seconds())},

@@ -229,9 +229,7 @@ func (s *scale) patchExtension(ctx context.Context, c client.Client, file string
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
-	extension := &unstructured.Unstructured{}
-	extension.SetGroupVersionKind(operatorExtensions)
-	extension.SetName("provider-local")
+	extension := objectOf(operatorExtensions, "", "provider-local")
 	if err := c.Patch(ctx, extension, client.RawPatch(types.JSONPatchType, content)); err != nil {
 		return fmt.Errorf("patching Extension provider-local with %s: %w", path, err)
 	}
@@ -255,9 +253,8 @@ func (s *scale) disable(ctx context.Context, progress step.Progress) (string, er
 		}
 	}
 	// An earlier attempt, or make up, may have reverted it.
-	extension := &unstructured.Unstructured{}
-	extension.SetGroupVersionKind(operatorExtensions)
-	if err := s.runtime.Get(ctx, client.ObjectKey{Name: "provider-local"}, extension); err != nil {
+	extension := objectOf(operatorExtensions, "", "provider-local")
+	if err := s.runtime.Get(ctx, client.ObjectKeyFromObject(extension), extension); err != nil {
 		return "", err
 	}
 	if done, _ := registers("mockos")([]unstructured.Unstructured{*extension}); done {
@@ -323,11 +320,7 @@ func (s *scale) delete(ctx context.Context, c client.Client, i int) error {
 }
 
 func shootNamed(i int) *unstructured.Unstructured {
-	shoot := &unstructured.Unstructured{}
-	shoot.SetGroupVersionKind(shoots)
-	shoot.SetNamespace(scaleNamespace)
-	shoot.SetName(nameOfShoot(i))
-	return shoot
+	return objectOf(shoots, scaleNamespace, nameOfShoot(i))
 }
 
 func patchShoot(ctx context.Context, c client.Client, i int, kind types.PatchType, patch string) error {

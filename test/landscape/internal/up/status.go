@@ -120,22 +120,17 @@ func (l Landscape) statusClusters(ctx context.Context, r *report) map[string]str
 func (s *survey) run(ctx context.Context, failures *section) map[string]string {
 	virtual, cancel := context.WithTimeout(ctx, virtualTimeout)
 	defer cancel()
-	var pods map[string]string
-	parts := []struct {
-		name string
-		look func() error
-	}{
-		{"runtime", func() error { return s.garden(ctx) }},
-		{string(virtualGarden), func() error { return s.virtualGarden(virtual) }},
-		{"runtime", func() error { return s.extensions(ctx) }},
-		{"runtime", func() error { return s.workloads(ctx) }},
-		{"runtime", func() (err error) { pods, err = s.pods(ctx); return err }},
-	}
-	for _, part := range parts {
-		if err := part.look(); err != nil {
-			failures.add(bad, "cluster", part.name, err.Error())
+	looked := func(name string, err error) {
+		if err != nil {
+			failures.add(bad, "cluster", name, err.Error())
 		}
 	}
+	looked("runtime", s.garden(ctx))
+	looked(string(virtualGarden), s.virtualGarden(virtual))
+	looked("runtime", s.extensions(ctx))
+	looked("runtime", s.workloads(ctx))
+	pods, err := s.pods(ctx)
+	looked("runtime", err)
 	return pods
 }
 

@@ -44,6 +44,15 @@ type survey struct {
 
 func nameOf(o client.Object) string { return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/") }
 
+// objectOf is an object of which no more is known.
+func objectOf(kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
 // show adds a row for each object of the kinds, with what is found out about it after it was judged, and one if there are none.
 func show(ctx context.Context, s *section, c client.Reader, none string, kinds []schema.GroupVersionKind,
 	find func(o *unstructured.Unstructured, kind schema.GroupVersionKind, verdict mark, detail string) (mark, string),
