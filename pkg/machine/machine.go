@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -37,8 +38,12 @@ const (
 	Provider = "local"
 	// LabelMachine names the Machine that a pod, Service or Secret belongs to.
 	LabelMachine = "machine"
-	// ContainerName is the name of the container in the pod of a machine.
+	// ContainerName is the name of the container in a pod of the machine image.
 	ContainerName = "node"
+	// UserDataFile is the key of the user data in the Secret for such a pod, and the name of the file in it.
+	UserDataFile = "userdata"
+	// SSHPort is the port of the SSH server in it.
+	SSHPort = 22
 	// UserDataKey is the key in the Secret of a MachineClass that machine-controller-manager demands. To the driver it gives that Secret
 	// together with the credentials, whose keys win.
 	UserDataKey = "userData"
@@ -48,6 +53,10 @@ const (
 	podPrefix  = "machine-"
 	hashLength = 8
 
+	// userDataMode lets the pod run the file.
+	userDataMode = 0o500
+	// memoryVolumeSize is for /run, of which journald takes a tenth at most, and for /tmp.
+	memoryVolumeSize = "1Gi"
 	// defaultEphemeralStorage is the limit of a machine whose type and volume do not say how much disk it has. System components
 	// and their images take a few GiB.
 	defaultEphemeralStorage = "20Gi"
@@ -75,6 +84,53 @@ func PodName(name string) string {
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(name)))[:hashLength]
 	return strings.TrimRight(pod[:validation.DNS1123LabelMaxLength-1-hashLength], "-.") + "-" + hash
+}
+
+// NewPod returns a pod of the machine image with what the image relies on, be it a machine or a bastion. userData names the Secret with
+// the file that it runs at boot.
+func NewPod(meta metav1.ObjectMeta, image, imageVersion, userData string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: meta,
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(false),
+			EnableServiceLinks:           new(false),
+			Containers: []corev1.Container{{
+				Name:            ContainerName,
+				Image:           image,
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				Env: []corev1.EnvVar{
+					{Name: "NODE_NAME", Value: meta.Name},
+					{Name: "MACHINE_IMAGE_VERSION", Value: imageVersion},
+				},
+				// systemd and containerd need it.
+				SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+				TTY:             true,
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: UserDataFile, MountPath: "/etc/machine", ReadOnly: true},
+					{Name: "run", MountPath: "/run"},
+					{Name: "tmp", MountPath: "/tmp"},
+					{Name: "modules", MountPath: "/lib/modules", ReadOnly: true},
+				},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: UserDataFile, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+					SecretName: userData, DefaultMode: new(int32(userDataMode)),
+				}}},
+				inMemory("run"),
+				inMemory("tmp"),
+				{Name: "modules", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
+					Path: "/lib/modules", Type: new(corev1.HostPathDirectoryOrCreate),
+				}}},
+			},
+		},
+	}
+}
+
+// inMemory is a volume in the memory of the pod or, if that has no limit, of the node.
+func inMemory(name string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+		Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse(memoryVolumeSize)),
+	}}}
 }
 
 // HasEnded reports whether a pod has ended, as one that was evicted. It stays, and so do the addresses in its status, which may be

@@ -52,10 +52,7 @@ const (
 	// AnnotationImage is the image with which a Pod was made. A webhook may have put another in its place.
 	AnnotationImage = "local.provider.extensions.gardener.cloud/image"
 
-	sshPort      = 22
-	userDataKey  = "userdata"
-	userDataMode = 0o500
-	gracePeriod  = 5
+	gracePeriod = 5
 
 	// retryWait is how long to wait for something that a watch reports as well.
 	retryWait = 30 * time.Second
@@ -466,7 +463,7 @@ func (h *host) meta(key client.ObjectKey) metav1.ObjectMeta {
 }
 
 func (h *host) secret(key client.ObjectKey) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: h.meta(key), Data: map[string][]byte{userDataKey: h.userData}}
+	return &corev1.Secret{ObjectMeta: h.meta(key), Data: map[string][]byte{machine.UserDataFile: h.userData}}
 }
 
 // service gives the pod an address of the cluster's load balancers. Traffic stays on the node that receives it, so that the
@@ -475,9 +472,11 @@ func (h *host) service(key client.ObjectKey, nodePorts bool) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: h.meta(key),
 		Spec: corev1.ServiceSpec{
-			Type:                          corev1.ServiceTypeLoadBalancer,
-			Selector:                      h.labels(),
-			Ports:                         []corev1.ServicePort{{Name: "ssh", Protocol: corev1.ProtocolTCP, Port: sshPort, TargetPort: intstr.FromInt32(sshPort)}},
+			Type:     corev1.ServiceTypeLoadBalancer,
+			Selector: h.labels(),
+			Ports: []corev1.ServicePort{{
+				Name: "ssh", Protocol: corev1.ProtocolTCP, Port: machine.SSHPort, TargetPort: intstr.FromInt32(machine.SSHPort),
+			}},
 			ExternalTrafficPolicy:         corev1.ServiceExternalTrafficPolicyLocal,
 			IPFamilyPolicy:                new(corev1.IPFamilyPolicyPreferDualStack),
 			LoadBalancerSourceRanges:      sourceRanges(h.ingress),
@@ -489,7 +488,7 @@ func (h *host) service(key client.ObjectKey, nodePorts bool) *corev1.Service {
 // networkPolicy lets people in from the ranges only, and out to machines and the cluster's DNS only. A rule without peers
 // would let in everybody, so there is none where there are no ranges.
 func (h *host) networkPolicy(key client.ObjectKey) *networkingv1.NetworkPolicy {
-	ssh := []networkingv1.NetworkPolicyPort{machine.PolicyPort(corev1.ProtocolTCP, sshPort)}
+	ssh := []networkingv1.NetworkPolicyPort{machine.PolicyPort(corev1.ProtocolTCP, machine.SSHPort)}
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: h.meta(key),
 		Spec: networkingv1.NetworkPolicySpec{
@@ -533,64 +532,33 @@ func toDNS() networkingv1.NetworkPolicyEgressRule {
 	}
 }
 
-// pod is made as that of a machine, as its image relies on it: systemd is its first process, which takes privileges. It
-// asks the cluster's DNS server, which knows the names of the machines.
+// pod asks the cluster's DNS server, which knows the names of the machines. Its resources are enough for systemd and some sessions,
+// whatever the machine type.
 func (h *host) pod(key client.ObjectKey) *corev1.Pod {
-	empty := func(name string, medium corev1.StorageMedium) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: medium}}}
-	}
 	meta := h.meta(key)
 	meta.Annotations = map[string]string{AnnotationUserData: utils.ComputeSHA256Hex(h.userData)[:16], AnnotationImage: h.image.reference}
-	return &corev1.Pod{
-		ObjectMeta: meta,
-		Spec: corev1.PodSpec{
-			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false),
-			TerminationGracePeriodSeconds: new(int64(gracePeriod)),
-			DNSPolicy:                     corev1.DNSClusterFirst,
-			Containers: []corev1.Container{{
-				Name:            machine.ContainerName,
-				Image:           h.image.reference,
-				ImagePullPolicy: corev1.PullIfNotPresent,
-				TTY:             true,
-				SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
-				Env: []corev1.EnvVar{
-					{Name: "NODE_NAME", Value: key.Name},
-					{Name: "MACHINE_IMAGE_VERSION", Value: h.image.version},
-				},
-				Ports: []corev1.ContainerPort{{Name: "ssh", ContainerPort: sshPort, Protocol: corev1.ProtocolTCP}},
-				ReadinessProbe: &corev1.Probe{
-					ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(sshPort)}},
-					PeriodSeconds: 2,
-				},
-				// They are enough for systemd and some sessions, whatever the machine type.
-				Resources: corev1.ResourceRequirements{
-					Requests: corev1.ResourceList{
-						corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
-						corev1.ResourceEphemeralStorage: resource.MustParse("64Mi"),
-					},
-					Limits: corev1.ResourceList{
-						corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("512Mi"),
-						corev1.ResourceEphemeralStorage: resource.MustParse("1Gi"),
-					},
-				},
-				VolumeMounts: []corev1.VolumeMount{
-					{Name: userDataKey, MountPath: "/etc/machine", ReadOnly: true},
-					{Name: "containerd", MountPath: "/var/lib/containerd"},
-					{Name: "kubelet", MountPath: "/var/lib/kubelet"},
-					{Name: "run", MountPath: "/run"},
-					{Name: "tmp", MountPath: "/tmp"},
-					{Name: "modules", MountPath: "/lib/modules", ReadOnly: true},
-				},
-			}},
-			Volumes: []corev1.Volume{
-				{Name: userDataKey, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: key.Name, DefaultMode: new(int32(userDataMode))}}},
-				empty("containerd", corev1.StorageMediumDefault),
-				empty("kubelet", corev1.StorageMediumDefault),
-				empty("run", corev1.StorageMediumMemory),
-				empty("tmp", corev1.StorageMediumMemory),
-				{Name: "modules", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/lib/modules"}}},
-			},
+	pod := machine.NewPod(meta, h.image.reference, h.image.version, key.Name)
+	pod.Spec.TerminationGracePeriodSeconds, pod.Spec.DNSPolicy = new(int64(gracePeriod)), corev1.DNSClusterFirst
+	container := &pod.Spec.Containers[0]
+	container.Ports = []corev1.ContainerPort{{Name: "ssh", ContainerPort: machine.SSHPort, Protocol: corev1.ProtocolTCP}}
+	container.ReadinessProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(machine.SSHPort)}},
+		PeriodSeconds: 2,
+	}
+	container.Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("64Mi"),
+		},
+		Limits: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("512Mi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("1Gi"),
 		},
 	}
+	for _, folder := range []string{"containerd", "kubelet"} {
+		onDisk := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: folder, VolumeSource: onDisk})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: folder, MountPath: "/var/lib/" + folder})
+	}
+	return pod
 }

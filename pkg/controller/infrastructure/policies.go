@@ -116,7 +116,7 @@ func (r reach) ingress() []networkingv1.NetworkPolicyIngressRule {
 	return append(out,
 		networkingv1.NetworkPolicyIngressRule{
 			From:  pods(metav1.LabelSelector{MatchLabels: map[string]string{machine.LabelApp: machine.AppBastion}}),
-			Ports: []networkingv1.NetworkPolicyPort{machine.PolicyPort(corev1.ProtocolTCP, 22)},
+			Ports: []networkingv1.NetworkPolicyPort{machine.PolicyPort(corev1.ProtocolTCP, machine.SSHPort)},
 		},
 		// What load balancers send comes from clients or, if a node forwards it to another, from an address of the node. That
 		// one may be the end of an overlay's tunnel, which is in the range of the pods, so that range is not left out.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gardener/machine-controller-manager/pkg/util/provider/machinecodes/codes"
@@ -19,20 +18,10 @@ import (
 )
 
 const (
-	userDataPath = "/etc/machine"
-	// userDataMode lets the machine run the file.
-	userDataMode = 0o500
 	// diskVolume is the name of the volume that is the machine's disk.
 	diskVolume = "disk"
 	// backupVolume is the name of the volume that has the seed's backup buckets.
 	backupVolume = "backup-buckets"
-	// userDataKey is the key, and thus the name of the file, in a machine.
-	userDataKey = "userdata"
-
-	sshPort = 22
-
-	// memoryVolumeSize is for /run, of which journald takes a tenth at most, and for /tmp.
-	memoryVolumeSize = "1Gi"
 )
 
 func objectMeta(namespace, name, machineName string) metav1.ObjectMeta {
@@ -45,7 +34,7 @@ func newUserData(namespace, machineName string, userData []byte) *corev1.Secret 
 	return &corev1.Secret{
 		ObjectMeta: objectMeta(namespace, userDataName(machineName), machineName),
 		Type:       corev1.SecretTypeOpaque,
-		Data:       map[string][]byte{userDataKey: userData},
+		Data:       map[string][]byte{machine.UserDataFile: userData},
 	}
 }
 
@@ -60,33 +49,25 @@ func newService(namespace, machineName string) *corev1.Service {
 			IPFamilyPolicy:           new(corev1.IPFamilyPolicyPreferDualStack),
 			Selector:                 machine.Labels(machineName),
 			PublishNotReadyAddresses: true,
-			Ports:                    []corev1.ServicePort{{Name: "ssh", Port: sshPort, Protocol: corev1.ProtocolTCP}},
+			Ports:                    []corev1.ServicePort{{Name: "ssh", Port: machine.SSHPort, Protocol: corev1.ProtocolTCP}},
 		},
 	}
 }
 
 // newPod returns the machine itself.
 func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSpec) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: objectMeta(namespace, machine.PodName(machineName), machineName),
-		Spec: corev1.PodSpec{
-			Containers:                   []corev1.Container{newContainer(machine.PodName(machineName), spec)},
-			DNSPolicy:                    corev1.DNSDefault,
-			AutomountServiceAccountToken: new(false),
-			EnableServiceLinks:           new(false),
-			Volumes: []corev1.Volume{
-				{Name: "userdata", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-					SecretName: userDataName(machineName), DefaultMode: new(int32(userDataMode)),
-				}}},
-				newDisk(spec),
-				inMemory("run"),
-				inMemory("tmp"),
-				{Name: "modules", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
-					Path: "/lib/modules", Type: new(corev1.HostPathDirectoryOrCreate),
-				}}},
-			},
-		},
-	}
+	meta := objectMeta(namespace, machine.PodName(machineName), machineName)
+	pod := machine.NewPod(meta, spec.Image, spec.ImageVersion, userDataName(machineName))
+	pod.Spec.DNSPolicy = corev1.DNSDefault
+	pod.Spec.Volumes = append(pod.Spec.Volumes, newDisk(spec))
+	container := &pod.Spec.Containers[0]
+	container.Resources = *spec.Resources.DeepCopy()
+	container.VolumeMounts = append(container.VolumeMounts,
+		corev1.VolumeMount{Name: diskVolume, MountPath: "/var/lib/provider-local/disk"},
+		// An overlay can't lie on another, and the kubelet measures the disk here.
+		corev1.VolumeMount{Name: diskVolume, MountPath: "/var/lib/containerd", SubPath: "containerd"},
+		corev1.VolumeMount{Name: diskVolume, MountPath: "/var/lib/kubelet", SubPath: "kubelet"},
+	)
 	for annotation, pool := range map[string]string{
 		"cni.projectcalico.org/ipv4pools": spec.IPPoolNameV4,
 		"cni.projectcalico.org/ipv6pools": spec.IPPoolNameV6,
@@ -100,7 +81,6 @@ func newPod(namespace, machineName string, spec *localv1alpha1.MachineProviderSp
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: backupVolume, VolumeSource: corev1.VolumeSource{
 			HostPath: &corev1.HostPathVolumeSource{Path: path, Type: new(corev1.HostPathDirectory)},
 		}})
-		container := &pod.Spec.Containers[0]
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: backupVolume, MountPath: path})
 	}
 	return pod
@@ -113,39 +93,6 @@ func newDisk(spec *localv1alpha1.MachineProviderSpec) corev1.Volume {
 		volume.SizeLimit = new(limit.DeepCopy())
 	}
 	return corev1.Volume{Name: diskVolume, VolumeSource: corev1.VolumeSource{EmptyDir: volume}}
-}
-
-// inMemory is a volume in the memory of the machine or, if that has no limit, of the node.
-func inMemory(name string) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
-		Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse(memoryVolumeSize)),
-	}}}
-}
-
-func newContainer(podName string, spec *localv1alpha1.MachineProviderSpec) corev1.Container {
-	return corev1.Container{
-		Name:            machine.ContainerName,
-		Image:           spec.Image,
-		ImagePullPolicy: corev1.PullIfNotPresent,
-		Env: []corev1.EnvVar{
-			{Name: "NODE_NAME", Value: podName},
-			{Name: "MACHINE_IMAGE_VERSION", Value: spec.ImageVersion},
-		},
-		Resources: *spec.Resources.DeepCopy(),
-		// systemd and containerd need it.
-		SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
-		TTY:             true,
-		VolumeMounts: []corev1.VolumeMount{
-			{Name: "userdata", MountPath: userDataPath},
-			{Name: diskVolume, MountPath: "/var/lib/provider-local/disk"},
-			// An overlay can't lie on another, and the kubelet measures the disk here.
-			{Name: diskVolume, MountPath: "/var/lib/containerd", SubPath: "containerd"},
-			{Name: diskVolume, MountPath: "/var/lib/kubelet", SubPath: "kubelet"},
-			{Name: "run", MountPath: "/run"},
-			{Name: "tmp", MountPath: "/tmp"},
-			{Name: "modules", MountPath: "/lib/modules", ReadOnly: true},
-		},
-	}
 }
 
 // isRunning reports whether a pod runs and says where.
