@@ -88,8 +88,8 @@ func TestTheConfigurationOfTheAdmissionIsWhatTheProgramReads(t *testing.T) {
 	read := func(t *testing.T, values map[string]any) *configv1alpha1.AdmissionConfiguration {
 		t.Helper()
 		configMap := find[corev1.ConfigMap](t, admissionObjects(t, "runtime", "garden", values), "ConfigMap", admission.Name+"-config")
-		config, err := configv1alpha1.DecodeAdmission([]byte(configMap.Data["config.yaml"]))
-		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		config := &configv1alpha1.AdmissionConfiguration{}
+		NewWithT(t).Expect(configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]), config)).To(Succeed())
 		return config
 	}
 

@@ -234,8 +234,8 @@ func names(objs []*unstructured.Unstructured) []string {
 func config(t *testing.T, place string, values map[string]any) *configv1alpha1.ExtensionConfiguration {
 	t.Helper()
 	configMap := find[corev1.ConfigMap](t, objects(t, "here", values), "ConfigMap", "gardener-extension-provider-local-"+place+"-config")
-	decoded, err := configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]))
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	decoded := &configv1alpha1.ExtensionConfiguration{}
+	NewWithT(t).Expect(configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]), decoded)).To(Succeed())
 	return decoded
 }
 

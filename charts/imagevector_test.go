@@ -34,8 +34,8 @@ func TestAnImageVectorGoesBeforeTheImagesOfTheValues(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "images_overwrite.yaml")
 			g.Expect(os.WriteFile(file, []byte(content["images_overwrite.yaml"]), 0o600)).To(Succeed())
 			t.Setenv("IMAGEVECTOR_OVERWRITE", file)
-			config, err := configv1alpha1.Decode([]byte(content["config.yaml"]))
-			g.Expect(err).NotTo(HaveOccurred())
+			config := &configv1alpha1.ExtensionConfiguration{}
+			g.Expect(configv1alpha1.Decode([]byte(content["config.yaml"]), config)).To(Succeed())
 			g.Expect(imagevector.Apply(config)).To(Succeed())
 			g.Expect(config.DNS.CoreDNS.Image).To(Equal("mirror.example.com/coredns:v1"))
 

@@ -36,8 +36,8 @@ func TestTheMockProviderIsConfiguredInBothPlaces(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			g := NewWithT(t)
 			configMap := find[corev1.ConfigMap](t, objects(t, "here", mockValues(values)), "ConfigMap", "gardener-extension-provider-local-"+place+"-config")
-			config, err := configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]))
-			g.Expect(err).NotTo(HaveOccurred())
+			config := &configv1alpha1.ExtensionConfiguration{}
+			g.Expect(configv1alpha1.Decode([]byte(configMap.Data["config.yaml"]), config)).To(Succeed())
 			g.Expect(config.Mock.Enabled).To(BeTrue())
 			g.Expect(config.Mock.Seed).To(BeNumerically("==", 7))
 			g.Expect(config.Mock.Behaviours).To(HaveExactElements(And(
@@ -78,8 +78,8 @@ func TestFakeNodesAndTheirKubeletsAreReachedInASeedWithTheMockProvider(t *testin
 		var allowed []struct{ Port int32 }
 		g.Expect(json.Unmarshal([]byte(service.Annotations[annotation]), &allowed)).To(Succeed())
 		g.Expect(allowed).To(ContainElement(HaveField("Port", port)))
-		config, err := configv1alpha1.Decode([]byte(find[corev1.ConfigMap](t, all, "ConfigMap", name+"-config").Data["config.yaml"]))
-		g.Expect(err).NotTo(HaveOccurred())
+		config := &configv1alpha1.ExtensionConfiguration{}
+		g.Expect(configv1alpha1.Decode([]byte(find[corev1.ConfigMap](t, all, "ConfigMap", name+"-config").Data["config.yaml"]), config)).To(Succeed())
 		g.Expect(config.Mock.Nodes.KubeletPort).To(HaveValue(BeEquivalentTo(port)))
 		g.Expect(config.Mock.Behaviours).To(HaveLen(1))
 	}

@@ -294,8 +294,8 @@ func TestWhatTheProgramIsToldIsAConfigurationForIt(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "config.yaml")
 			data := find[corev1.ConfigMap](t, component.mustRender(t), "ConfigMap", "cloud-controller").Data["config.yaml"]
 			g.Expect(os.WriteFile(path, []byte(data), 0o600)).To(Succeed())
-			config, err := configv1alpha1.LoadCloudController(path)
-			g.Expect(err).NotTo(HaveOccurred())
+			config := &configv1alpha1.CloudControllerConfiguration{}
+			g.Expect(configv1alpha1.Load(path, config)).To(Succeed())
 			g.Expect(config.Seed.OneNode).To(Equal(name == "machines in the seed"))
 			g.Expect(config.Seed.NodePorts).To(Equal(name == "machines elsewhere"))
 			if name == "machines elsewhere" {

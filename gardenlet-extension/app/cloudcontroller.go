@@ -39,18 +39,20 @@ const (
 // newCloudControllerCommand returns the command that serves the Services of type LoadBalancer of one shoot. It is deployed
 // by the chart charts/components/cloud-controller.
 func newCloudControllerCommand() *cobra.Command {
-	return instance.NewConfiguredCommand(instance.CommandOptions[*configv1alpha1.CloudControllerConfiguration]{
+	config := &configv1alpha1.CloudControllerConfiguration{}
+	return instance.NewConfiguredCommand(instance.CommandOptions{
 		Name:  "cloud-controller",
 		Short: "Serve the Services of type LoadBalancer of one shoot",
 		Long: "cloud-controller serves the Services of type LoadBalancer of a shoot by Services and EndpointSlices in the cluster\n" +
 			"in which the machines of the shoot are. The controller for ControlPlanes deploys it.",
-		Kind: "CloudControllerConfiguration",
-		Load: configv1alpha1.LoadCloudController,
-		Run:  runCloudController,
+		Config: config,
+		Run: func(ctx context.Context, log logr.Logger, _ string) error {
+			return runCloudController(ctx, log, config)
+		},
 	})
 }
 
-func runCloudController(ctx context.Context, log logr.Logger, config *configv1alpha1.CloudControllerConfiguration, _ string) error {
+func runCloudController(ctx context.Context, log logr.Logger, config *configv1alpha1.CloudControllerConfiguration) error {
 	log.Info("Serving a shoot", "namespace", config.Seed.Namespace)
 	shootConfig, err := newShootConfig(config.Shoot.Kubeconfig)
 	if err != nil {

@@ -32,14 +32,14 @@ import (
 // newAdmissionCommand returns the command that serves the admission webhooks of the virtual garden. It is deployed by the
 // charts charts/admission-local.
 func newAdmissionCommand() *cobra.Command {
-	return instance.NewConfiguredCommand(instance.CommandOptions[*configv1alpha1.AdmissionConfiguration]{
+	config := &configv1alpha1.AdmissionConfiguration{}
+	return instance.NewConfiguredCommand(instance.CommandOptions{
 		Name:  "admission",
 		Short: "Serve the admission webhooks for objects of type local in the virtual garden",
 		Long: "admission checks the CloudProfiles, NamespacedCloudProfiles, Shoots, Seeds and credentials of type local that users\n" +
 			"write in the virtual garden. It runs in the garden runtime cluster; gardener-operator deploys it.",
-		Kind: "AdmissionConfiguration",
-		Load: configv1alpha1.LoadAdmission,
-		Run: func(ctx context.Context, log logr.Logger, config *configv1alpha1.AdmissionConfiguration, namespace string) error {
+		Config: config,
+		Run: func(ctx context.Context, log logr.Logger, namespace string) error {
 			return RunAdmission(ctx, AdmissionOptions{Log: log, Config: config, Namespace: namespace})
 		},
 	})

@@ -7,6 +7,7 @@ package instance
 import (
 	"context"
 	"os"
+	"reflect"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -15,27 +16,22 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/gardener/gardener/pkg/logger"
+
+	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
-// Configuration is what a configuration of a command has in common with those of others.
-type Configuration interface {
-	// LogOptions are the level and the format of the logs.
-	LogOptions() (level, format string)
-}
-
 // CommandOptions describe a command that is configured by a file of one kind.
-type CommandOptions[C Configuration] struct {
+type CommandOptions struct {
 	// Name is the name of the command, Short and Long say what it is for.
 	Name, Short, Long string
-	// Kind is the kind of the file, and Load reads it.
-	Kind string
-	Load func(path string) (C, error)
-	// Run runs until ctx ends, with the defaulted and validated configuration, in the given namespace.
-	Run func(ctx context.Context, log logr.Logger, config C, namespace string) error
+	// Config is an empty configuration of that kind, into which the file is read.
+	Config configv1alpha1.Configuration
+	// Run runs until ctx ends, in the given namespace. Config is defaulted and validated by then.
+	Run func(ctx context.Context, log logr.Logger, namespace string) error
 }
 
 // NewConfiguredCommand returns a command that has no flag but the one for its configuration.
-func NewConfiguredCommand[C Configuration](opts CommandOptions[C]) *cobra.Command {
+func NewConfiguredCommand(opts CommandOptions) *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:           opts.Name + " --config FILE",
@@ -46,21 +42,21 @@ func NewConfiguredCommand[C Configuration](opts CommandOptions[C]) *cobra.Comman
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := opts.Load(path)
-			if err != nil {
+			if err := configv1alpha1.Load(path, opts.Config); err != nil {
 				return err
 			}
-			log, err := logger.NewZapLogger(config.LogOptions())
+			log, err := logger.NewZapLogger(opts.Config.LogOptions())
 			if err != nil {
 				return err
 			}
 			ctrl.SetLogger(log)
 			klog.SetLogger(log)
 			log.Info("Starting", "command", opts.Name, "version", version.Get().GitVersion)
-			return opts.Run(cmd.Context(), log, config, os.Getenv("LEADER_ELECTION_NAMESPACE"))
+			return opts.Run(cmd.Context(), log, os.Getenv("LEADER_ELECTION_NAMESPACE"))
 		},
 	}
-	cmd.Flags().StringVar(&path, "config", "", "file of kind "+opts.Kind+" (config.local.provider.extensions.gardener.cloud/v1alpha1)")
+	kind := reflect.TypeOf(opts.Config).Elem().Name()
+	cmd.Flags().StringVar(&path, "config", "", "file of kind "+kind+" (config.local.provider.extensions.gardener.cloud/v1alpha1)")
 	if err := cmd.MarkFlagRequired("config"); err != nil {
 		panic(err)
 	}

@@ -20,19 +20,16 @@ import (
 // NewCommand returns the command of a program that is configured by an ExtensionConfiguration, with the command
 // prepare-backup-directory below it. run has the Log, Config and Namespace of the instance.
 func NewCommand(name, short, long string, run func(context.Context, instance.Options) error) *cobra.Command {
-	cmd := instance.NewConfiguredCommand(instance.CommandOptions[*configv1alpha1.ExtensionConfiguration]{
-		Name:  name,
-		Short: short,
-		Long:  long,
-		Kind:  "ExtensionConfiguration",
-		Load: func(path string) (*configv1alpha1.ExtensionConfiguration, error) {
-			config, err := configv1alpha1.Load(path)
-			if err != nil {
-				return nil, err
+	config := &configv1alpha1.ExtensionConfiguration{}
+	cmd := instance.NewConfiguredCommand(instance.CommandOptions{
+		Name:   name,
+		Short:  short,
+		Long:   long,
+		Config: config,
+		Run: func(ctx context.Context, log logr.Logger, namespace string) error {
+			if err := imagevector.Apply(config); err != nil {
+				return err
 			}
-			return config, imagevector.Apply(config)
-		},
-		Run: func(ctx context.Context, log logr.Logger, config *configv1alpha1.ExtensionConfiguration, namespace string) error {
 			return run(ctx, instance.Options{Log: log, Config: config, Namespace: namespace})
 		},
 	})

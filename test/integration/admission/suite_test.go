@@ -129,8 +129,8 @@ func installChart(ctx context.Context, name, namespace string, gardener map[stri
 			Expect(err).NotTo(HaveOccurred())
 			file, _, err := unstructured.NestedString(content, "data", "config.yaml")
 			Expect(err).NotTo(HaveOccurred())
-			config, err = configv1alpha1.DecodeAdmission([]byte(file))
-			Expect(err).NotTo(HaveOccurred())
+			config = &configv1alpha1.AdmissionConfiguration{}
+			Expect(configv1alpha1.Decode([]byte(file), config)).To(Succeed())
 		}
 	}
 }

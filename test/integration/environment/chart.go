@@ -87,5 +87,6 @@ func configOf(obj client.Object) (*configv1alpha1.ExtensionConfiguration, error)
 	if !ok {
 		return nil, nil
 	}
-	return configv1alpha1.Decode([]byte(file))
+	config := &configv1alpha1.ExtensionConfiguration{}
+	return config, configv1alpha1.Decode([]byte(file), config)
 }

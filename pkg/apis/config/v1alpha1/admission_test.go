@@ -18,8 +18,8 @@ func TestTheAdmissionGetsDefaults(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	g.Expect(os.WriteFile(path, []byte(admissionHead+"webhooks: {certificateNamespace: certificates, ownerNamespace: owner}\n"), 0o600)).To(Succeed())
-	config, err := LoadAdmission(path)
-	g.Expect(err).NotTo(HaveOccurred())
+	config := &AdmissionConfiguration{}
+	g.Expect(Load(path, config)).To(Succeed())
 	g.Expect(config.Webhooks).To(Equal(AdmissionWebhooks{ServicePort: new(443), CertificateNamespace: "certificates", OwnerNamespace: "owner"}))
 	g.Expect(config.Server).To(Equal(ServerConfiguration{HealthProbes: &Server{Port: 8081}, Metrics: &Server{Port: 8080}, Webhooks: &Server{Port: 10443}}))
 	g.Expect(config.LeaderElection.ResourceLock).To(Equal("leases"))
@@ -46,13 +46,11 @@ func TestTheAdmissionRefusesAConfigurationThatMakesNoSense(t *testing.T) {
 		"a log format that is none":  {good + "logFormat: xml\n", "logFormat: Unsupported value"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := DecodeAdmission([]byte(test.config))
-			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.message)))
+			NewWithT(t).Expect(Decode([]byte(test.config), &AdmissionConfiguration{})).To(MatchError(ContainSubstring(test.message)))
 		})
 	}
 }
 
 func TestTheAdmissionNeedsTheFile(t *testing.T) {
-	_, err := LoadAdmission(filepath.Join(t.TempDir(), "none"))
-	NewWithT(t).Expect(err).To(MatchError(os.ErrNotExist))
+	NewWithT(t).Expect(Load(filepath.Join(t.TempDir(), "none"), &AdmissionConfiguration{})).To(MatchError(os.ErrNotExist))
 }

@@ -14,11 +14,12 @@ import (
 
 const cloudControllerHead = "apiVersion: config.local.provider.extensions.gardener.cloud/v1alpha1\nkind: CloudControllerConfiguration\n"
 
-func loadCloudController(t *testing.T, config string) (*CloudControllerConfiguration, error) {
+func loadCloudController(t *testing.T, file string) (*CloudControllerConfiguration, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
-	NewWithT(t).Expect(os.WriteFile(path, []byte(config), 0o600)).To(Succeed())
-	return LoadCloudController(path)
+	NewWithT(t).Expect(os.WriteFile(path, []byte(file), 0o600)).To(Succeed())
+	config := &CloudControllerConfiguration{}
+	return config, Load(path, config)
 }
 
 func TestACloudControllerGetsDefaults(t *testing.T) {
@@ -53,6 +54,5 @@ func TestACloudControllerRefusesAConfigurationThatMakesNoSense(t *testing.T) {
 }
 
 func TestACloudControllerNeedsTheFile(t *testing.T) {
-	_, err := LoadCloudController(filepath.Join(t.TempDir(), "none"))
-	NewWithT(t).Expect(err).To(MatchError(os.ErrNotExist))
+	NewWithT(t).Expect(Load(filepath.Join(t.TempDir(), "none"), &CloudControllerConfiguration{})).To(MatchError(os.ErrNotExist))
 }

@@ -27,9 +27,14 @@ extensionClasses: [garden]
 dns: {coreDNS: {image: coredns}}
 `
 
+func decode(file string) (*configv1alpha1.ExtensionConfiguration, error) {
+	config := &configv1alpha1.ExtensionConfiguration{}
+	return config, configv1alpha1.Decode([]byte(file), config)
+}
+
 func TestDecodeFillsInDefaults(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configv1alpha1.Decode([]byte(minimal))
+	config, err := decode(minimal)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	g.Expect(config.ExtensionClasses).To(HaveExactElements(extensionsv1alpha1.ExtensionClassGarden))
@@ -74,7 +79,7 @@ func TestDecodeRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := configv1alpha1.Decode([]byte(test.config))
+			_, err := decode(test.config)
 			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
 		})
 	}
@@ -106,7 +111,7 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := configv1alpha1.Decode([]byte(head + test.config))
+			_, err := decode(head + test.config)
 			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
 		})
 	}
@@ -114,7 +119,7 @@ func TestDecodeRefusesBadDNS(t *testing.T) {
 
 func TestDecodeFillsInDefaultsOfASeed(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configv1alpha1.Decode([]byte(minimal + "machines: {registryMirrors: [{upstream: quay.io, hosts: ['http://mirror:5001']}]}\n"))
+	config, err := decode(minimal + "machines: {registryMirrors: [{upstream: quay.io, hosts: ['http://mirror:5001']}]}\n")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Server.Webhooks.Port).To(Equal(10443))
 	g.Expect(*config.Webhooks.ServicePort).To(Equal(443))
@@ -140,7 +145,7 @@ func TestPoolsMayNotChooseMachinesWithoutLimitsUnlessTheOperatorHasThem(t *testi
 	} {
 		t.Run(config, func(t *testing.T) {
 			g := NewWithT(t)
-			decoded, err := configv1alpha1.Decode([]byte(minimal + config + "\n"))
+			decoded, err := decode(minimal + config + "\n")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(decoded.Machines.AllowedSizings).To(Equal(want))
 		})
@@ -180,7 +185,7 @@ func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := configv1alpha1.Decode([]byte(minimal + test.config + "\n"))
+			_, err := decode(minimal + test.config + "\n")
 			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
 		})
 	}
@@ -188,7 +193,7 @@ func TestDecodeRefusesWhatASeedCannotUse(t *testing.T) {
 
 func TestDecodeKeepsWellKnownServicesThatAreNotOverridden(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configv1alpha1.Decode([]byte(minimal + "loadBalancers: {services: [{namespace: istio-ingress, name: istio-ingressgateway, addresses: [192.0.2.1]}]}\n"))
+	config, err := decode(minimal + "loadBalancers: {services: [{namespace: istio-ingress, name: istio-ingressgateway, addresses: [192.0.2.1]}]}\n")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.LoadBalancers.Services[0]).To(Equal(configv1alpha1.LoadBalancerService{Namespace: "istio-ingress", Name: "istio-ingressgateway", Addresses: []string{"192.0.2.1"}}))
 	g.Expect(config.LoadBalancers.Services[1:]).To(And(
@@ -201,7 +206,7 @@ func TestDecodeKeepsWellKnownServicesThatAreNotOverridden(t *testing.T) {
 
 func TestLoadBalancerDefaultsFollowTheNamespaceOfCoreDNS(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configv1alpha1.Decode([]byte(strings.Replace(minimal, "image: coredns", "image: coredns, namespace: names", 1)))
+	config, err := decode(strings.Replace(minimal, "image: coredns", "image: coredns, namespace: names", 1))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.LoadBalancers.Services).To(ContainElement(And(
 		HaveField("Namespace", "names"), HaveField("Name", "coredns-host"), HaveField("Addresses", HaveExactElements("172.18.255.53", "fd00:ff::53")))))
@@ -210,7 +215,7 @@ func TestLoadBalancerDefaultsFollowTheNamespaceOfCoreDNS(t *testing.T) {
 
 func TestThePoolByDefaultLeavesOutTheBroadcastAddressOfKind(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configv1alpha1.Decode([]byte(minimal))
+	config, err := decode(minimal)
 	g.Expect(err).NotTo(HaveOccurred())
 	pool, err := configv1alpha1.ParseAddressRange(config.LoadBalancers.Pools[0])
 	g.Expect(err).NotTo(HaveOccurred())
@@ -240,7 +245,7 @@ func TestDecodeRefusesAddressesThatNobodyCanHave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := configv1alpha1.Decode([]byte(minimal + test.config + "\n"))
+			_, err := decode(minimal + test.config + "\n")
 			g.Expect(err).To(MatchError(ContainSubstring(test.message)))
 		})
 	}
@@ -292,7 +297,7 @@ func TestDecodeAcceptsHostsOfRegistries(t *testing.T) {
 	for _, host := range []string{"quay.io", "registry.local.gardener.cloud:5001", "localhost:5000", "127.0.0.1:5001"} {
 		t.Run(host, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := configv1alpha1.Decode([]byte(minimal + "machines: {registryMirrors: [{upstream: " + host + ", server: 'http://s', hosts: ['http://m']}]}\n"))
+			_, err := decode(minimal + "machines: {registryMirrors: [{upstream: " + host + ", server: 'http://s', hosts: ['http://m']}]}\n")
 			g.Expect(err).NotTo(HaveOccurred())
 		})
 	}
@@ -302,13 +307,14 @@ func TestLoadNamesTheFile(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "config.yaml")
 
-	_, err := configv1alpha1.Load(path)
-	g.Expect(err).To(MatchError(ContainSubstring(path)))
+	config := &configv1alpha1.ExtensionConfiguration{}
+	g.Expect(configv1alpha1.Load(path, config)).To(MatchError(ContainSubstring(path)))
 
 	g.Expect(os.WriteFile(path, []byte(minimal+"x: y\n"), 0o600)).To(Succeed())
-	_, err = configv1alpha1.Load(path)
-	g.Expect(err).To(MatchError(And(ContainSubstring(path), ContainSubstring(`unknown field "x"`))))
+	g.Expect(configv1alpha1.Load(path, config)).To(MatchError(And(ContainSubstring(path), ContainSubstring(`unknown field "x"`))))
 
 	g.Expect(os.WriteFile(path, []byte(minimal), 0o600)).To(Succeed())
-	g.Expect(configv1alpha1.Load(path)).NotTo(BeNil())
+	config = &configv1alpha1.ExtensionConfiguration{}
+	g.Expect(configv1alpha1.Load(path, config)).To(Succeed())
+	g.Expect(config.ExtensionClasses).NotTo(BeEmpty())
 }

@@ -18,65 +18,45 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Load reads, defaults and validates the file at path. The file is decoded strictly: a field that does not exist or
-// that is there twice is an error which names it.
-func Load(path string) (*ExtensionConfiguration, error) {
-	return load(path, Decode)
+// Configuration is what a program or a command is told by a file.
+type Configuration interface {
+	runtime.Object
+	// LogOptions returns the level and the format of the logs.
+	LogOptions() (level, format string)
+	// validate checks a defaulted configuration.
+	validate() field.ErrorList
 }
 
-// LoadAdmission is Load for an AdmissionConfiguration.
-func LoadAdmission(path string) (*AdmissionConfiguration, error) {
-	return load(path, DecodeAdmission)
-}
-
-// LoadCloudController is Load for a CloudControllerConfiguration.
-func LoadCloudController(path string) (*CloudControllerConfiguration, error) {
-	return load(path, decodeCloudController)
-}
-
-// Decode decodes (strictly), defaults and validates a configuration in YAML or JSON.
-func Decode(data []byte) (*ExtensionConfiguration, error) {
-	return decode(data, &ExtensionConfiguration{}, Validate)
-}
-
-// DecodeAdmission is Decode for an AdmissionConfiguration.
-func DecodeAdmission(data []byte) (*AdmissionConfiguration, error) {
-	return decode(data, &AdmissionConfiguration{}, ValidateAdmission)
-}
-
-func decodeCloudController(data []byte) (*CloudControllerConfiguration, error) {
-	return decode(data, &CloudControllerConfiguration{}, ValidateCloudController)
-}
-
-func load[C any](path string, decode func([]byte) (*C, error)) (*C, error) {
+// Load reads, defaults and validates the file at path into an empty configuration. The file is decoded strictly: a field that does
+// not exist or that is there twice is an error which names it.
+func Load(path string, config Configuration) error {
 	data, err := os.ReadFile(path) // #nosec G304 -- the path is the operator's own, given on the command line
 	if err != nil {
-		return nil, fmt.Errorf("reading configuration: %w", err)
+		return fmt.Errorf("reading configuration: %w", err)
 	}
-	config, err := decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	if err := Decode(data, config); err != nil {
+		return fmt.Errorf("configuration %s: %w", path, err)
 	}
-	return config, nil
+	return nil
 }
 
-// decode decodes data into config and returns it, or nothing where it is wrong.
-func decode[C runtime.Object](data []byte, config C, validate func(C) field.ErrorList) (none C, err error) {
+// Decode decodes (strictly), defaults and validates YAML or JSON into an empty configuration.
+func Decode(data []byte, config Configuration) error {
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
-		return none, err
+		return err
 	}
 	if err := singleDocument(data); err != nil {
-		return none, err
+		return err
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(SchemeGroupVersion)
 	if err := runtime.DecodeInto(decoder, data, config); err != nil {
-		return none, fmt.Errorf("decoding: %w", err)
+		return fmt.Errorf("decoding: %w", err)
 	}
-	if err := validate(config).ToAggregate(); err != nil {
-		return none, fmt.Errorf("validating: %w", err)
+	if err := config.validate().ToAggregate(); err != nil {
+		return fmt.Errorf("validating: %w", err)
 	}
-	return config, nil
+	return nil
 }
 
 // singleDocument refuses a second YAML document: the decoder would ignore it without a word.

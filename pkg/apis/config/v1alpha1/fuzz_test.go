@@ -25,7 +25,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		config, err := configv1alpha1.Decode(data)
+		config, err := decode(string(data))
 		if err != nil {
 			return
 		}
@@ -34,7 +34,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("encoding what was decoded: %v", err)
 		}
-		again, err := configv1alpha1.Decode(content)
+		again, err := decode(string(content))
 		if err != nil {
 			t.Fatalf("what was accepted is refused with its defaults in it: %v\n%s", err, content)
 		}

@@ -15,7 +15,7 @@ import (
 
 func TestTheMockProviderIsOffByDefault(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configv1alpha1.Decode([]byte(minimal))
+	config, err := decode(minimal)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Mock.Enabled).To(BeFalse())
 	g.Expect(*config.Mock.ConcurrentSyncs).To(Equal(20))
@@ -23,17 +23,17 @@ func TestTheMockProviderIsOffByDefault(t *testing.T) {
 
 func TestTheMockProviderIsNotSlowedDownUnlessAskedFor(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configv1alpha1.Decode([]byte(minimal + "mock: {enabled: true}\n"))
+	config, err := decode(minimal + "mock: {enabled: true}\n")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.ClientConnection.QPS).To(BeNumerically("==", -1))
-	config, err = configv1alpha1.Decode([]byte(minimal + "mock: {enabled: true}\nclientConnection: {qps: 7}\n"))
+	config, err = decode(minimal + "mock: {enabled: true}\nclientConnection: {qps: 7}\n")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.ClientConnection.QPS).To(BeNumerically("==", 7))
 }
 
 func TestBehavioursOfTheMockProviderAreDefaulted(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configv1alpha1.Decode([]byte(minimal + `
+	config, err := decode(minimal + `
 mock:
   enabled: true
   seed: -5
@@ -47,7 +47,7 @@ mock:
     error: {message: none left, codes: [ERR_INFRA_QUOTA_EXCEEDED]}
     retryAfter: 1s
   - {}
-`))
+`)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Mock.Seed).To(BeNumerically("==", -5))
 	g.Expect(config.Mock.Behaviours).To(HaveLen(2))
@@ -72,7 +72,7 @@ func TestDecodeRefusesBadBehaviours(t *testing.T) {
 		"a field that does not exist":   {"{behaviours: [{name: x}]}", `unknown field "mock.behaviours[0].name"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := configv1alpha1.Decode([]byte(minimal + "mock: " + test.mock + "\n"))
+			_, err := decode(minimal + "mock: " + test.mock + "\n")
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.message)))
 		})
 	}

@@ -54,8 +54,8 @@ var (
 	}
 )
 
-// Validate checks a defaulted configuration.
-func Validate(config *ExtensionConfiguration) field.ErrorList {
+// validate implements Configuration.
+func (config *ExtensionConfiguration) validate() field.ErrorList {
 	return slices.Concat(
 		validateLogging(config.Logging),
 		validateClasses(field.NewPath("extensionClasses"), config.ExtensionClasses),
@@ -77,8 +77,8 @@ func Validate(config *ExtensionConfiguration) field.ErrorList {
 	)
 }
 
-// ValidateAdmission checks a defaulted configuration.
-func ValidateAdmission(config *AdmissionConfiguration) field.ErrorList {
+// validate implements Configuration.
+func (config *AdmissionConfiguration) validate() field.ErrorList {
 	path := field.NewPath("webhooks")
 	return slices.Concat(
 		validateLogging(config.Logging),
@@ -91,8 +91,8 @@ func ValidateAdmission(config *AdmissionConfiguration) field.ErrorList {
 	)
 }
 
-// ValidateCloudController checks a defaulted configuration.
-func ValidateCloudController(config *CloudControllerConfiguration) field.ErrorList {
+// validate implements Configuration.
+func (config *CloudControllerConfiguration) validate() field.ErrorList {
 	return slices.Concat(
 		validateLogging(config.Logging),
 		validateServer(field.NewPath("server"), &Server{BindAddress: config.Server.BindAddress, Port: config.Server.Port}),
