@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +26,7 @@ import (
 // be older than the last write however long a watch hangs.
 func ttlOf(kind schema.GroupVersionKind) time.Duration {
 	switch {
-	case kind.Group == extensionsv1alpha1.SchemeGroupVersion.Group:
+	case kind.Group == extensionsv1alpha1.SchemeGroupVersion.Group, kind == corev1.SchemeGroupVersion.WithKind("Service"):
 		return 10 * time.Second
 	case kind.Group == "machine.sapcloud.io" && kind.Kind == "MachineDeployment":
 		return 2*DefaultWatchTimeout + time.Minute
@@ -41,8 +42,8 @@ const (
 )
 
 // NewClient makes the client of an instance (a client.NewClientFunc). It reads as the default one, except that its Get of
-// an extension object or a MachineDeployment returns what this client has written itself if the cache has not seen that
-// yet, and asks the API server after two conflicts in a row: the cache may be far behind, as when a watch hangs.
+// an extension object, a MachineDeployment or a Service returns what this client has written itself if the cache has not seen
+// that yet, and asks the API server after two conflicts in a row: the cache may be far behind, as when a watch hangs.
 //
 // The extension library's reconcilers write an object several times in a reconcile and are then called once more for
 // these very writes. With a cache that lags, they would see the state before: repeat a migration, and take away the
@@ -58,10 +59,11 @@ func NewClient(config *rest.Config, options client.Options) (client.Client, erro
 	if err != nil {
 		return nil, err
 	}
-	return newFreshClient(c, live), nil
+	return NewFreshClient(c, live), nil
 }
 
-func newFreshClient(c client.Client, live client.Reader) *freshClient {
+// NewFreshClient returns such a client, given one that reads from the cache and one that reads from the API server.
+func NewFreshClient(c client.Client, live client.Reader) client.Client {
 	return &freshClient{Client: c, live: live, writes: utilcache.NewExpiring(), conflicts: utilcache.NewExpiring()}
 }
 

@@ -65,7 +65,7 @@ func (l *laggingCache) fresh() *freshClient {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	return newFreshClient(cached, l.WithWatch)
+	return NewFreshClient(cached, l.WithWatch).(*freshClient)
 }
 
 func newInfrastructure(annotations map[string]string, finalizers ...string) *extensionsv1alpha1.Infrastructure {
@@ -140,9 +140,11 @@ func TestHowLongAWriteIsRemembered(t *testing.T) {
 	g.Expect(ttlOf(machines.WithKind("MachineDeployment"))).To(BeNumerically(">", 2*DefaultWatchTimeout), "as long as a watch may hang")
 	g.Expect(ttlOf(machines.WithKind("Machine"))).To(BeZero())
 	g.Expect(ttlOf(extensionsv1alpha1.SchemeGroupVersion.WithKind("Worker"))).To(BeNumerically(">", 0))
+	g.Expect(ttlOf(corev1.SchemeGroupVersion.WithKind("Service"))).To(BeNumerically(">", 0))
+	g.Expect(ttlOf(corev1.SchemeGroupVersion.WithKind("Secret"))).To(BeZero())
 }
 
-func TestRemembersOnlyExtensionObjectsAndOnlyWhatSucceeded(t *testing.T) {
+func TestRemembersOnlyKnownKindsAndOnlyWhatSucceeded(t *testing.T) {
 	g := NewWithT(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "garden", Name: "a"}}
 	infra := newInfrastructure(nil)

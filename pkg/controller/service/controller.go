@@ -22,11 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -60,8 +58,6 @@ const (
 
 	// reconciliationTimeout is far more than the few requests of a Service take.
 	reconciliationTimeout = time.Minute
-	// writtenMax is the number of Services of which the last write is remembered.
-	writtenMax = 4096
 	// retryMistake is how long a mistake in a Service is left alone. Correcting it makes an event anyway.
 	retryMistake = 10 * time.Minute
 
@@ -90,7 +86,8 @@ type Options struct {
 }
 
 // AddToManager adds the controller for Services of type LoadBalancer. The manager's cache has to have those; it need not
-// have others, and of each only what coredns.CacheOptions leaves.
+// have others, and of each only what coredns.CacheOptions leaves. Its client is to read its own writes (instance.NewClient): else
+// the events of what was written last may make requests that are refused.
 //
 // Needed permissions: get, list, watch, patch on Services, patch on their status; create and patch on events of
 // events.k8s.io. In a garden: get, list, watch on Namespaces as well, and patch only on the Services that a garden needs.
@@ -101,12 +98,10 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 	}
 	opts.Controller.ReconciliationTimeout = reconciliationTimeout
 	r := &reconciler{
-		cache:     mgr.GetCache(),
 		live:      mgr.GetAPIReader(),
 		client:    mgr.GetClient(),
 		events:    mgr.GetEventRecorder(ControllerName + "-controller"),
 		allocator: allocator,
-		written:   lru.New(writtenMax),
 		namespace: opts.Namespace,
 		garden:    opts.Garden,
 		shared:    sets.Set[types.NamespacedName]{},
@@ -135,15 +130,13 @@ func AddToManager(mgr manager.Manager, opts Options) error {
 }
 
 type reconciler struct {
-	// cache has all Services of type LoadBalancer, live has all Services.
-	cache, live client.Reader
-	client      client.Client
-	events      events.EventRecorder
-	allocator   *loadbalancer.Allocator
+	// live has all Services, client reads all those of type LoadBalancer from the cache.
+	live      client.Reader
+	client    client.Client
+	events    events.EventRecorder
+	allocator *loadbalancer.Allocator
 	// wake puts Services into the queue.
 	wake func([]types.NamespacedName)
-	// written has the resource versions of Services that were written, by their keys.
-	written *lru.Cache
 	// namespace is that of the instance, which is the garden's or a seed's.
 	namespace string
 	garden    bool
@@ -161,18 +154,17 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 
 	service := &corev1.Service{}
-	if err := r.cache.Get(ctx, request.NamespacedName, service); err != nil {
+	if err := r.client.Get(ctx, request.NamespacedName, service); err != nil {
 		if !apierrors.IsNotFound(err) {
 			return reconcile.Result{}, err
 		}
-		r.written.Remove(request.NamespacedName)
 		r.wake(r.allocator.Release(request.NamespacedName))
 		return reconcile.Result{}, nil
 	}
 
 	switch {
-	case r.isBehind(service), service.DeletionTimestamp != nil:
-		// Either the event of what was written is yet to come, or the Service goes, and keeps its address until then.
+	case service.DeletionTimestamp != nil:
+		// It keeps its address until it is gone.
 		return reconcile.Result{}, nil
 	case !loadbalancer.IsOurs(service):
 		r.wake(r.allocator.Observe(service))
@@ -238,17 +230,11 @@ func (r *reconciler) claim(ctx context.Context, service *corev1.Service) (*corev
 		}
 	}
 
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": service.ResourceVersion, "annotations": map[string]string{loadbalancer.AnnotationInstance: r.namespace},
-	}})
-	if err != nil {
-		return nil, false, err
-	}
-	claimed := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name}}
-	if err := r.client.Patch(ctx, claimed, client.RawPatch(types.MergePatchType, data)); err != nil {
+	claimed := service.DeepCopy()
+	metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, loadbalancer.AnnotationInstance, r.namespace)
+	if err := r.client.Patch(ctx, claimed, client.MergeFromWithOptions(service, client.MergeFromWithOptimisticLock{})); err != nil {
 		return nil, false, fmt.Errorf("taking the Service over: %w", err)
 	}
-	r.remember(claimed)
 	logf.FromContext(ctx).Info("Serving this Service from now on", "instanceBefore", before)
 	return claimed, true, nil
 }
@@ -260,7 +246,7 @@ func (r *reconciler) claim(ctx context.Context, service *corev1.Service) (*corev
 func (r *reconciler) isFree(ctx context.Context, service *corev1.Service) (bool, error) {
 	for key := range r.shared {
 		other := &corev1.Service{}
-		if err := r.cache.Get(ctx, key, other); client.IgnoreNotFound(err) != nil {
+		if err := r.client.Get(ctx, key, other); client.IgnoreNotFound(err) != nil {
 			return false, err
 		}
 		instance := other.Annotations[loadbalancer.AnnotationInstance]
@@ -302,24 +288,10 @@ func (r *reconciler) writeStatus(ctx context.Context, service *corev1.Service, i
 	if err := r.client.Status().Patch(ctx, changed, client.MergeFromWithOptions(service, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	r.remember(changed)
 	if isNew && problem != nil {
 		r.events.Eventf(service, nil, corev1.EventTypeWarning, problem.Reason, actionAssign, "%s", problem.Message)
 	}
 	return nil
-}
-
-// remember notes that a Service was written.
-func (r *reconciler) remember(service *corev1.Service) {
-	r.written.Add(client.ObjectKeyFromObject(service), service.ResourceVersion)
-}
-
-// isBehind reports whether a Service from the cache is older than what was written.
-func (r *reconciler) isBehind(service *corev1.Service) bool {
-	value, _ := r.written.Get(client.ObjectKeyFromObject(service))
-	written, _ := value.(string) // Without one, the comparison is an error.
-	order, err := resourceversion.CompareResourceVersion(service.ResourceVersion, written)
-	return err == nil && order < 0
 }
 
 // restore reads before the first reconcile which addresses are in use. It asks the API server, as the cache may not know
@@ -382,7 +354,6 @@ func (r *reconciler) fixNodePorts(ctx context.Context, service *corev1.Service) 
 		}
 		patched, err := r.patchPorts(ctx, service, changes)
 		if err == nil {
-			r.remember(patched)
 			return patched, problem, errors.Join(errs...)
 		}
 		nodePort, message := refusedNodePort(service, wanted, err)

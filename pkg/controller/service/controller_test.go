@@ -23,13 +23,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
+	"github.com/gardener/gardener-extension-provider-local/pkg/instance"
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
 )
 
@@ -38,7 +38,7 @@ var resource = schema.GroupResource{Resource: "services"}
 // bench is a reconciler on a fake API server that counts requests and may refuse them.
 type bench struct {
 	*reconciler
-	client   client.Client
+	client   client.WithWatch
 	recorder *events.FakeRecorder
 	woken    []types.NamespacedName
 	writes   atomic.Int32
@@ -73,7 +73,7 @@ func newBench(t *testing.T, pool string, services ...*corev1.Service) *bench {
 	}
 	b.client = builder.Build()
 	b.reconciler = &reconciler{
-		cache: b, live: b.client, client: b.client, events: b.recorder, allocator: allocator, written: lru.New(writtenMax),
+		live: b.client, client: b.fresh(), events: b.recorder, allocator: allocator,
 		wake:      func(services []types.NamespacedName) { b.woken = append(b.woken, services...) },
 		namespace: seedInstance,
 		shared:    sets.New(client.ObjectKeyFromObject(gardenGateway()), types.NamespacedName{Namespace: "garden", Name: "nginx-ingress-controller"}),
@@ -84,7 +84,7 @@ func newBench(t *testing.T, pool string, services ...*corev1.Service) *bench {
 // besides returns the garden instance in the cluster of a seed instance.
 func (b *bench) besides() *reconciler {
 	return &reconciler{
-		cache: b, live: b.client, client: b.client, events: b.recorder, allocator: b.allocator, written: lru.New(writtenMax), wake: b.wake,
+		live: b.client, client: b.fresh(), events: b.recorder, allocator: b.allocator, wake: b.wake,
 		namespace: gardenInstance, garden: true, shared: b.shared,
 	}
 }
@@ -150,25 +150,27 @@ func afterwards(ctx context.Context, c client.Client, obj client.Object, patch c
 	return patched, nil
 }
 
-// Get implements client.Reader as the cache would.
-func (b *bench) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	service := obj.(*corev1.Service)
-	if stale, ok := b.stale[key.Name]; ok {
-		stale.DeepCopyInto(service)
-		return nil
-	}
-	if err := b.client.Get(ctx, key, service, opts...); err != nil {
-		return err
-	}
-	if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		return apierrors.NewNotFound(resource, key.Name)
-	}
-	return nil
-}
-
-// List implements client.Reader.
-func (b *bench) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	return errors.New("nothing lists from the cache")
+// fresh returns the client of an instance, which reads from a cache.
+func (b *bench) fresh() client.Client {
+	return instance.NewFreshClient(interceptor.NewClient(b.client, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			service := obj.(*corev1.Service)
+			if stale, ok := b.stale[key.Name]; ok {
+				stale.DeepCopyInto(service)
+				return nil
+			}
+			if err := c.Get(ctx, key, service, opts...); err != nil {
+				return err
+			}
+			if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+				return apierrors.NewNotFound(resource, key.Name)
+			}
+			return nil
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("nothing lists from the cache")
+		},
+	}), b.client)
 }
 
 func (b *bench) run(t *testing.T, service *corev1.Service) (reconcile.Result, error) {

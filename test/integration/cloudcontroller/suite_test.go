@@ -123,6 +123,7 @@ func serveSeed(env *environment.Environment, pools ...string) {
 	mgr, err := manager.New(env.Config, manager.Options{
 		Scheme:     scheme,
 		Controller: suite.Controllers(),
+		NewClient:  suite.NewClient,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{ByObject: coredns.CacheOptions("default")},
 	})

@@ -91,6 +91,7 @@ func run(loadBalancers configv1alpha1.LoadBalancersConfiguration) func() {
 	mgr, err := manager.New(instanceConfig, manager.Options{
 		Scheme:     scheme,
 		Controller: suite.Controllers(),
+		NewClient:  suite.NewClient,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{ByObject: coredns.CacheOptions(instanceNamespace)},
 	})
