@@ -70,6 +70,13 @@ func (r *Reconciler[T]) isWoken(ctx context.Context, obj T) bool {
 	return r.IgnoreOperationAnnotation || r.IsAmiss != nil && r.IsAmiss(ctx, obj)
 }
 
+// IsLeaving reports whether an object leaves this seed or has left it. The annotation is there before the status.
+func IsLeaving(obj extensionsv1alpha1.Object) bool {
+	last := obj.GetExtensionStatus().GetLastOperation()
+	return operationAnnotation(obj) == v1beta1constants.GardenerOperationMigrate ||
+		last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
+}
+
 // isAtRest reports whether an object is part of a control plane migration and has no request.
 func isAtRest(obj extensionsv1alpha1.Object) bool {
 	return operationAnnotation(obj) == v1beta1constants.GardenerOperationWaitForState || extensionscontroller.IsMigrated(obj)

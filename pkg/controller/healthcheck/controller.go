@@ -262,19 +262,12 @@ func (c *checker) objects(ctx context.Context, namespace string) ([]extensionsv1
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		obj := item.(extensionsv1alpha1.Object)
 		isOurs := obj.GetExtensionSpec().GetExtensionType() == localv1alpha1.Type && c.Classes.Has(obj)
-		if isOurs && obj.GetDeletionTimestamp() == nil && !isMigrating(obj) {
+		if isOurs && obj.GetDeletionTimestamp() == nil && !reconciler.IsLeaving(obj) {
 			out = append(out, obj)
 		}
 		return nil
 	})
 	return out, err
-}
-
-// isMigrating reports whether the object leaves this seed or has left it. The annotation is there before the status.
-func isMigrating(obj extensionsv1alpha1.Object) bool {
-	last := obj.GetExtensionStatus().GetLastOperation()
-	return obj.GetAnnotations()[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationMigrate ||
-		last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
 }
 
 // write writes the conditions of an object if they have changed. It returns the delay until a condition changes without an

@@ -34,7 +34,6 @@ import (
 
 	extensionsv1alpha1helper "github.com/gardener/gardener/pkg/api/extensions/v1alpha1/helper"
 	"github.com/gardener/gardener/pkg/api/extensions/validation"
-	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
 	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 	"github.com/gardener/gardener/pkg/controllerutils"
@@ -250,7 +249,7 @@ func (r *ingresses) recordsIn(ctx context.Context, ingress *networkingv1.Ingress
 		if record.Spec.Type != dns.Type || ingressOf(record) != "" {
 			continue
 		}
-		out.leaving = out.leaving || isLeaving(record)
+		out.leaving = out.leaving || !isComing(record) && reconciler.IsLeaving(record)
 		if record.Spec.SecretRef.Name != "" && !isDeleted(record) && (first == nil || comesBefore(record, first)) {
 			first, out.secret = record, &record.Spec.SecretRef
 		}
@@ -574,20 +573,13 @@ func isReplaced(have, want *extensionsv1alpha1.DNSRecord) bool {
 
 // isMigrating reports whether a DNSRecord leaves this seed, has left it or is just coming, all of which others do.
 func isMigrating(record *extensionsv1alpha1.DNSRecord) bool {
-	operation := record.Annotations[v1beta1constants.GardenerOperation]
-	return operation == v1beta1constants.GardenerOperationRestore || operation == v1beta1constants.GardenerOperationWaitForState || isLeaving(record)
+	return isComing(record) || reconciler.IsLeaving(record)
 }
 
-// isLeaving reports whether a DNSRecord leaves this seed or has left it.
-func isLeaving(record *extensionsv1alpha1.DNSRecord) bool {
-	switch record.Annotations[v1beta1constants.GardenerOperation] {
-	case v1beta1constants.GardenerOperationRestore, v1beta1constants.GardenerOperationWaitForState:
-		return false
-	case v1beta1constants.GardenerOperationMigrate:
-		return true
-	}
-	last := record.Status.LastOperation
-	return last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate
+// isComing reports whether a DNSRecord is to be restored in this seed.
+func isComing(record *extensionsv1alpha1.DNSRecord) bool {
+	operation := record.Annotations[v1beta1constants.GardenerOperation]
+	return operation == v1beta1constants.GardenerOperationRestore || operation == v1beta1constants.GardenerOperationWaitForState
 }
 
 // ingressOf returns the name of the Ingress that controls an object, or an empty text.

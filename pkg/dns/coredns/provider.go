@@ -40,11 +40,11 @@ import (
 
 	v1beta1helper "github.com/gardener/gardener/pkg/api/core/v1beta1/helper"
 	gardencorev1beta1 "github.com/gardener/gardener/pkg/apis/core/v1beta1"
-	v1beta1constants "github.com/gardener/gardener/pkg/apis/core/v1beta1/constants"
 	extensionsv1alpha1 "github.com/gardener/gardener/pkg/apis/extensions/v1alpha1"
 
 	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 	"github.com/gardener/gardener-extension-provider-local/pkg/dns"
+	"github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const (
@@ -399,13 +399,8 @@ func (p *Provider) rebuild(ctx context.Context, configMaps *corev1.ConfigMapList
 // stays reports whether a DNSRecord was reconciled and is to stay: one that wasn't yet will be, and one that is going or is
 // migrated to another seed is not to come back by a restart.
 func stays(object *extensionsv1alpha1.DNSRecord) bool {
-	if object.DeletionTimestamp != nil || object.Annotations[v1beta1constants.GardenerOperation] == v1beta1constants.GardenerOperationMigrate {
-		return false
-	}
-	if last := object.Status.LastOperation; last != nil && last.Type == gardencorev1beta1.LastOperationTypeMigrate {
-		return false
-	}
-	return v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated) != nil
+	return object.DeletionTimestamp == nil && !reconciler.IsLeaving(object) &&
+		v1beta1helper.GetCondition(object.Status.Conditions, extensionsv1alpha1.ConditionTypeCreated) != nil
 }
 
 // wasSeen reports whether a DNSRecord was seen to resolve.
