@@ -173,8 +173,8 @@ func (l Landscape) prepare() (func(), error) {
 		return nil, fmt.Errorf("%s has %d characters, too many for the path of a socket; move the clone to a shorter path", l.Layout.ContainerdSocket(), length)
 	}
 	// Options of an overlay file system have the latter two between paths.
-	if bare && strings.ContainsAny(l.Layout.Root, " \t:,") {
-		return nil, fmt.Errorf("the path of the clone %q has a blank, colon or comma, with which containers can't be mounted; move the clone to a path without", l.Layout.Root)
+	if bare && strings.ContainsAny(l.Layout.Root, " \t:,\\") {
+		return nil, fmt.Errorf("the path of the clone %q has a blank, colon, comma or backslash, with which containers can't be mounted; move the clone to a path without", l.Layout.Root)
 	}
 	if bare && os.Geteuid() != 0 {
 		return nil, errors.New("the landscape needs root for network devices, containers and iptables rules: run sudo make up")

@@ -72,8 +72,9 @@ func TestTheNetworkIsChosenOnceUntilDown(t *testing.T) {
 
 func TestUpRefusesAFolderWhosePathContainersCannotHave(t *testing.T) {
 	for name, message := range map[string]string{
-		"my clone":               `my clone" has a blank, colon or comma`,
+		"my clone":               `my clone" has a blank, colon, comma or backslash`,
 		"a:b":                    "move the clone to a path without",
+		`a\b`:                    "move the clone to a path without",
 		strings.Repeat("x", 100): "move the clone to a shorter path",
 	} {
 		t.Run(name, func(t *testing.T) {
