@@ -209,18 +209,17 @@ func applyBackupEntry(ctx context.Context, r *kindReconciler, o *operation, entr
 
 // removeBackupEntry deletes the Secret unless it is of another entry.
 func removeBackupEntry(ctx context.Context, r *kindReconciler, _ *operation, entry *extensionsv1alpha1.BackupEntry) error {
-	secret := backup.EtcdSecret(entry.Name)
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	key := client.ObjectKeyFromObject(backup.EtcdSecret(entry.Name))
+	secret, err := reconciler.Find[corev1.Secret](ctx, r.Client, key)
+	if err != nil {
+		return fmt.Errorf("reading the Secret %s: %w", key, err)
 	}
-	if secret.Annotations[genericactuator.AnnotationKeyCreatedByBackupEntry] != entry.Name {
+	if secret == nil || secret.Annotations[genericactuator.AnnotationKeyCreatedByBackupEntry] != entry.Name {
 		return nil
 	}
 	asItIs := client.Preconditions{UID: new(secret.UID), ResourceVersion: new(secret.ResourceVersion)}
 	if err := r.Client.Delete(ctx, secret, asItIs); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return fmt.Errorf("deleting the Secret %s: %w", key, err)
 	}
 	return nil
 }

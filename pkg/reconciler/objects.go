@@ -305,6 +305,18 @@ func (t Target) find(ctx context.Context, obj client.Object, confirmed bool) (cl
 	return current, nil
 }
 
+// Find reads an object; it returns nil if there is none.
+func Find[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, reader client.Reader, key client.ObjectKey) (P, error) {
+	obj := P(new(T))
+	if err := reader.Get(ctx, key, obj); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return obj, nil
+}
+
 // writtenBy returns what earlier attempts at an operation have written.
 func (r *Reconciler[T]) writtenBy(op *Operation[T]) *written {
 	uid := op.Object.GetUID()

@@ -19,7 +19,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -289,17 +288,15 @@ func (a *actuator) writeSecret(ctx context.Context, op *attempt) error {
 // inOrder reports whether the bucket's Secret is as it should be. As the cache only has Secrets with the label, one without
 // is not.
 func (a *actuator) inOrder(ctx context.Context, bucket *extensionsv1alpha1.BackupBucket) (bool, error) {
-	secret, reader := secretOf(bucket), a.cached
-	key := client.ObjectKeyFromObject(secret)
+	key, reader := client.ObjectKeyFromObject(secretOf(bucket)), a.cached
 	if key.Namespace != v1beta1constants.GardenNamespace {
 		reader = a.client
 	}
-	if err := reader.Get(ctx, key, secret); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
+	secret, err := reconciler.Find[corev1.Secret](ctx, reader, key)
+	if err != nil {
 		return false, fmt.Errorf("reading the generated Secret %s of BackupBucket %s: %w", key, bucket.Name, err)
 	}
-	return secret.Labels[LabelGeneratedFor] == LabelValueBackupBucket && a.isAsWritten(secret), nil
+	return secret != nil && secret.Labels[LabelGeneratedFor] == LabelValueBackupBucket && a.isAsWritten(secret), nil
 }
 
 // isAsWritten reports whether a Secret has what its bucket, which its name tells, needs, and is to stay.
@@ -320,9 +317,8 @@ func (a *actuator) removeSecret(ctx context.Context, bucket *extensionsv1alpha1.
 		return fmt.Errorf("deleting the generated Secret %s/%s of BackupBucket %s: %w", ref.Namespace, ref.Name, bucket.Name, err)
 	}
 	if ref.Namespace == v1beta1constants.GardenNamespace {
-		cached := &corev1.Secret{}
-		err := a.cached.Get(ctx, client.ObjectKeyFromObject(secret), cached)
-		if apierrors.IsNotFound(err) || err == nil && len(cached.Finalizers) == 0 {
+		cached, err := reconciler.Find[corev1.Secret](ctx, a.cached, client.ObjectKeyFromObject(secret))
+		if err == nil && (cached == nil || len(cached.Finalizers) == 0) {
 			return nil
 		}
 	}
@@ -333,12 +329,10 @@ func (a *actuator) removeSecret(ctx context.Context, bucket *extensionsv1alpha1.
 // generated Secret itself, and the library puts a finalizer on what is referred to: deleted by hand, the Secret would
 // linger until the entry goes. It can go, as either another one takes its place at once or no entry is left.
 func (a *actuator) release(ctx context.Context, secret *corev1.Secret) error {
-	current, key := &corev1.Secret{}, client.ObjectKeyFromObject(secret)
-	if err := a.client.Get(ctx, key, current); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if current.DeletionTimestamp == nil {
-		return nil
+	key := client.ObjectKeyFromObject(secret)
+	current, err := reconciler.Find[corev1.Secret](ctx, a.client, key)
+	if err != nil || current == nil || current.DeletionTimestamp == nil {
+		return err
 	}
 	if err := controllerutils.RemoveFinalizers(ctx, a.client, current, backupentry.FinalizerName, backupbucket.FinalizerName); err != nil {
 		return fmt.Errorf("taking finalizers off the generated Secret %s: %w", key, err)

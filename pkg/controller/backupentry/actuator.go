@@ -131,12 +131,11 @@ func (a *actuator) ForceDelete(ctx context.Context, op *attempt) error { return 
 func (a *actuator) removeFolder(ctx context.Context, log logr.Logger, entry *extensionsv1alpha1.BackupEntry) error {
 	name, bucket := folderOf(entry), entry.Spec.BucketName
 	if name != entry.Name {
-		other := &extensionsv1alpha1.BackupEntry{}
-		err := a.client.Get(ctx, client.ObjectKey{Name: name}, other)
-		switch {
-		case client.IgnoreNotFound(err) != nil:
+		other, err := reconciler.Find[extensionsv1alpha1.BackupEntry](ctx, a.client, client.ObjectKey{Name: name})
+		if err != nil {
 			return fmt.Errorf("reading BackupEntry %s to see whether it is in bucket %s: %w", name, bucket, err)
-		case err == nil && other.Spec.BucketName == bucket:
+		}
+		if other != nil && other.Spec.BucketName == bucket {
 			log.Info("Keeping the folder of the source entry as the entry itself is in the same bucket", "bucket", bucket, "entry", name)
 			return nil
 		}
@@ -197,13 +196,11 @@ func (a *actuator) checkOwner(ctx context.Context, entry *extensionsv1alpha1.Bac
 	if creator == "" || creator == entry.Name {
 		return nil
 	}
-	other := &extensionsv1alpha1.BackupEntry{}
-	if err := a.client.Get(ctx, client.ObjectKey{Name: creator}, other); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
+	other, err := reconciler.Find[extensionsv1alpha1.BackupEntry](ctx, a.client, client.ObjectKey{Name: creator})
+	if err != nil {
 		return fmt.Errorf("reading BackupEntry %s, of which the Secret %s/%s is: %w", creator, secret.Namespace, secret.Name, err)
 	}
-	if other.CreationTimestamp.Before(&entry.CreationTimestamp) {
+	if other == nil || other.CreationTimestamp.Before(&entry.CreationTimestamp) {
 		return nil
 	}
 	return errOfAnother

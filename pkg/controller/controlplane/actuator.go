@@ -565,7 +565,7 @@ func (a *actuator) isLeftAlone(ctx context.Context, cp *extensionsv1alpha1.Contr
 		up, err := a.hasKubeAPIServer(ctx, cp.Namespace)
 		return err == nil && !up
 	}
-	mr, err := a.cached(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: SeedName})
+	mr, err := reconciler.Find[resourcesv1alpha1.ManagedResource](ctx, a.client, client.ObjectKey{Namespace: cp.Namespace, Name: SeedName})
 	if err != nil || mr == nil || mr.Labels[labelHibernation] != hibernating {
 		return false
 	}
@@ -661,20 +661,11 @@ func (a *actuator) discard(ctx context.Context, op *operation, name string, remo
 // ifThere spares the request for what the cache does not have: that is enough for what this instance does not make.
 func (a *actuator) ifThere(remove removal) removal {
 	return func(ctx context.Context, key client.ObjectKey) (bool, error) {
-		if mr, err := a.cached(ctx, key); mr == nil {
+		if mr, err := reconciler.Find[resourcesv1alpha1.ManagedResource](ctx, a.client, key); mr == nil {
 			return err == nil, err
 		}
 		return remove(ctx, key)
 	}
-}
-
-// cached returns a ManagedResource as the cache has it; nil if there is none.
-func (a *actuator) cached(ctx context.Context, key client.ObjectKey) (*resourcesv1alpha1.ManagedResource, error) {
-	mr := &resourcesv1alpha1.ManagedResource{}
-	if err := a.client.Get(ctx, key, mr); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return mr, nil
 }
 
 // wait returns what has an operation go on when the watch on ManagedResources wakes the ControlPlane.

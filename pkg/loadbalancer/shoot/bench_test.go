@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gardener/gardener-extension-provider-local/pkg/loadbalancer"
+	reconcilers "github.com/gardener/gardener-extension-provider-local/pkg/reconciler"
 )
 
 const seedName = "lb-" + uid
@@ -173,7 +174,7 @@ func (b *bench) catchUp() {
 // service returns the Service of the shoot as the API server has it, nil if it is gone.
 func (b *bench) service() *corev1.Service {
 	b.t.Helper()
-	service, err := get[corev1.Service](b.t.Context(), b.shoot, client.ObjectKeyFromObject(newService()))
+	service, err := reconcilers.Find[corev1.Service](b.t.Context(), b.shoot, client.ObjectKeyFromObject(newService()))
 	NewWithT(b.t).Expect(err).NotTo(HaveOccurred())
 	return service
 }
@@ -181,7 +182,7 @@ func (b *bench) service() *corev1.Service {
 // inTheSeed returns the Service of the seed as the API server has it, nil if it is gone.
 func (b *bench) inTheSeed() *corev1.Service {
 	b.t.Helper()
-	service, err := get[corev1.Service](b.t.Context(), b.seed, b.inSeed(seedName))
+	service, err := reconcilers.Find[corev1.Service](b.t.Context(), b.seed, b.inSeed(seedName))
 	NewWithT(b.t).Expect(err).NotTo(HaveOccurred())
 	return service
 }

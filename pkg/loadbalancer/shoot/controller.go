@@ -238,7 +238,7 @@ func (r *reconciler) all(ctx context.Context, _ client.Object) (out []reconcile.
 // ofEndpoints returns the Service whose endpoints have changed if it matters on which machine they are.
 func (r *reconciler) ofEndpoints(ctx context.Context, slice client.Object) []reconcile.Request {
 	key := types.NamespacedName{Namespace: slice.GetNamespace(), Name: slice.GetLabels()[discoveryv1.LabelServiceName]}
-	service, err := get[corev1.Service](ctx, r.shoot, key)
+	service, err := reconcilers.Find[corev1.Service](ctx, r.shoot, key)
 	if err != nil || service == nil || !wantsLoadBalancer(service) || service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		return nil
 	}
@@ -275,7 +275,7 @@ type reconciler struct {
 
 // Reconcile implements reconcile.Reconciler. Its requests are Services of the shoot.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	service, err := get[corev1.Service](ctx, r.shoot, request.NamespacedName)
+	service, err := reconcilers.Find[corev1.Service](ctx, r.shoot, request.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -326,7 +326,7 @@ func (r *reconciler) prune(ctx context.Context, service *corev1.Service) error {
 		return err
 	}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		existing, err := get[discoveryv1.EndpointSlice](ctx, r.seed, r.inSeed(sliceName(nameOf(service.UID), family)))
+		existing, err := reconcilers.Find[discoveryv1.EndpointSlice](ctx, r.seed, r.inSeed(sliceName(nameOf(service.UID), family)))
 		if existing != nil && isFor(existing, service) {
 			pruned := existing.DeepCopy()
 			pruned.Endpoints = slices.DeleteFunc(pruned.Endpoints, func(e discoveryv1.Endpoint) bool {
@@ -354,7 +354,7 @@ func (r *reconciler) serve(ctx context.Context, service *corev1.Service) error {
 	}
 	local := service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 
-	existing, err := get[corev1.Service](ctx, r.seed, r.inSeed(nameOf(service.UID)))
+	existing, err := reconcilers.Find[corev1.Service](ctx, r.seed, r.inSeed(nameOf(service.UID)))
 	if err != nil {
 		return err
 	}
@@ -434,7 +434,7 @@ func (r *reconciler) ensureSlices(ctx context.Context, seed, service *corev1.Ser
 		}
 	}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		existing, err := get[discoveryv1.EndpointSlice](ctx, r.seed, r.inSeed(sliceName(seed.Name, family)))
+		existing, err := reconcilers.Find[discoveryv1.EndpointSlice](ctx, r.seed, r.inSeed(sliceName(seed.Name, family)))
 		switch {
 		case err != nil:
 			return err
@@ -503,7 +503,7 @@ func (r *reconciler) patch(ctx context.Context, service *corev1.Service, change 
 func (r *reconciler) release(ctx context.Context, service *corev1.Service) error {
 	// The cache may not show a new Service yet, and sweep leaves one alone whose label was taken off.
 	key := r.inSeed(nameOf(service.UID))
-	seed, err := get[corev1.Service](ctx, r.seed.live, key)
+	seed, err := reconcilers.Find[corev1.Service](ctx, r.seed.live, key)
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading the seed's Service %s: %w", key, err)
@@ -553,7 +553,7 @@ func (r *reconciler) sweep(ctx context.Context, key types.NamespacedName, servic
 			if wantsLoadBalancer(service) {
 				continue
 			}
-		} else if live, err := get[corev1.Service](ctx, r.shoot.live, key); err != nil {
+		} else if live, err := reconcilers.Find[corev1.Service](ctx, r.shoot.live, key); err != nil {
 			return false, fmt.Errorf("reading Service %s of the shoot: %w", key, err)
 		} else if live != nil && live.UID == uid {
 			continue // The cache of the shoot is behind.
@@ -594,7 +594,7 @@ func (r *reconciler) backends(ctx context.Context) ([]backend, error) {
 			continue
 		}
 		// A machine's Node has the name of its pod.
-		pod, err := get[corev1.Pod](ctx, r.seed, r.inSeed(node.Name))
+		pod, err := reconcilers.Find[corev1.Pod](ctx, r.seed, r.inSeed(node.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -660,16 +660,4 @@ func (c *cluster) forgetDeleted() predicate.Predicate {
 		}
 		return true
 	}}
-}
-
-// get reads an object. It returns nil if there is none.
-func get[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, reader client.Reader, key types.NamespacedName) (P, error) {
-	obj := P(new(T))
-	if err := reader.Get(ctx, key, obj); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return obj, nil
 }
