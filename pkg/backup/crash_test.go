@@ -13,6 +13,16 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// started returns the store of a process that removes in another way from its start on.
+func started(t *testing.T, dir string, removeAll func(string) error) *Store {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	store := &Store{dir: dir, root: root, removeAll: removeAll}
+	_ = store.sweep()
+	return store
+}
+
 func TestRemovalThatEndsHalfWay(t *testing.T) {
 	const (
 		bucket = "garden-0a1b2c3d"
@@ -40,8 +50,7 @@ func TestRemovalThatEndsHalfWay(t *testing.T) {
 		for next, goOn := range map[string]func(*WithT, *Store, string){
 			"the next removal": func(g *WithT, store *Store, _ string) { g.Expect(test.remove(store)).To(Succeed()) },
 			"the next removal after a start that could not": func(g *WithT, _ *Store, dir string) {
-				store, err := open(dir, func(string) error { return crash })
-				g.Expect(err).NotTo(HaveOccurred())
+				store := started(t, dir, func(string) error { return crash })
 				g.Expect(test.remove(store)).To(MatchError(crash), "whoever asks learns why")
 				store.removeAll = store.root.RemoveAll
 				g.Expect(test.remove(store)).To(Succeed())
@@ -102,8 +111,7 @@ func TestARemovalGoesOnWithItsOwnAndLeavesThoseOfOthersAlone(t *testing.T) {
 			for _, aside := range []string{asideOf(file), others} {
 				g.Expect(os.MkdirAll(filepath.Join(dir, aside, "snapshot"), 0o700)).To(Succeed())
 			}
-			store, err := open(dir, func(string) error { return crash })
-			g.Expect(err).NotTo(HaveOccurred())
+			store := started(t, dir, func(string) error { return crash })
 			t.Cleanup(func() { g.Expect(store.Close()).To(Succeed()) })
 
 			store.removeAll = store.root.RemoveAll

@@ -45,23 +45,17 @@ type Store struct {
 
 // Open opens the store below dir, an existing folder in which this process may create folders, and removes what an
 // interrupted removal left there. Close it after use.
-func Open(dir string) (*Store, error) { return open(dir, nil) }
-
-func open(dir string, removeAll func(name string) error) (*Store, error) {
+func Open(dir string) (*Store, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening backup folder %s: %w: create it on the node and mount it there", dir, err)
-	}
-
-	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll}
-	if removeAll != nil {
-		store.removeAll = removeAll
 	}
 	// The permission bits would not tell of a mount that is read-only.
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
 		return nil, errors.Join(fmt.Errorf("writing to backup folder %s: %w: mount it writable and give it to user %d", dir, err, os.Getuid()), root.Close())
 	}
 
+	store := &Store{dir: dir, root: root, removeAll: root.RemoveAll}
 	// Best effort: whoever asked for the removal that was interrupted has not been told that it is done, will ask again,
 	// and then learns why it does not work.
 	_ = store.sweep()

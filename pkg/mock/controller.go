@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -46,8 +45,6 @@ type Options struct {
 	HostPath string
 	// Nodes creates the fake Nodes of shoots. Without it, Workers only report their MachineDeployments.
 	Nodes Nodes
-	// Clock tells the time. Default: the real one.
-	Clock clock.PassiveClock
 }
 
 // AddToManager adds a controller for each kind. The client of the manager must read its own writes (instance.NewClient).
@@ -147,7 +144,6 @@ func newReconciler(c client.Client, opts Options, kind kind) *kindReconciler {
 		},
 		Reported: r.reported,
 		Gone:     r.behaviours.forget,
-		Clock:    opts.Clock,
 		Quiet:    -1, // An operation waits only because it is configured to.
 	}
 	if kind.name() == extensionsv1alpha1.WorkerResource {

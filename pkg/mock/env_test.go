@@ -77,7 +77,6 @@ func newEnv(t *testing.T, behaviours []configv1alpha1.MockBehaviour, objects ...
 			rule.Error.Message = "injected"
 		}
 	}
-	e.opts.Clock = e.clock
 
 	scheme := runtime.NewScheme()
 	e.Expect(kubernetesscheme.AddToScheme(scheme)).To(Succeed())
@@ -136,7 +135,9 @@ func (e *env) restart() {
 	e.opts.ShootClusters = reconciler.NewClusters(recorded)
 	e.reconcilers = map[string]*kindReconciler{}
 	for _, kind := range kinds() {
-		e.reconcilers[kind.name()] = newReconciler(recorded, e.opts, kind)
+		r := newReconciler(recorded, e.opts, kind)
+		r.Clock = e.clock
+		e.reconcilers[kind.name()] = r
 	}
 }
 

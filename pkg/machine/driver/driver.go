@@ -36,7 +36,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	machinev1alpha1 "github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
@@ -65,7 +64,7 @@ const (
 // Machine is to be deleted: machine-controller-manager does not do both at a time.
 func New(clusters cluster.Clusters, machines client.WithWatch) mcmdriver.Driver {
 	return &driver{
-		clusters: clusters, machines: machines, clock: clock.RealClock{},
+		clusters: clusters, machines: machines,
 		createTimeout: createTimeout, deleteTimeout: deleteTimeout, unschedulableGrace: unschedulableGrace,
 	}
 }
@@ -73,7 +72,6 @@ func New(clusters cluster.Clusters, machines client.WithWatch) mcmdriver.Driver 
 type driver struct {
 	clusters cluster.Clusters
 	machines client.WithWatch
-	clock    clock.PassiveClock
 
 	createTimeout, deleteTimeout, unschedulableGrace time.Duration
 }
@@ -218,16 +216,16 @@ func (d *driver) untilRunning(parent context.Context, t *target, pod *corev1.Pod
 	if err != nil {
 		return nil, err
 	}
-	return last, d.checkFresh(last)
+	return last, checkFresh(last)
 }
 
 // checkFresh returns an error if the pod may have become a Node already, because the watch was interrupted or this is not
 // the call that made it. machine-controller-manager deletes a machine if it finds its Node right after CreateMachine, which it
 // takes for one left behind; after the error it asks GetMachineStatus and finds the machine.
-func (d *driver) checkFresh(pod *corev1.Pod) error {
+func checkFresh(pod *corev1.Pod) error {
 	for _, status := range pod.Status.ContainerStatuses {
 		if running := status.State.Running; running != nil && !running.StartedAt.IsZero() {
-			if age := d.clock.Since(running.StartedAt.Time); age > joinTime {
+			if age := time.Since(running.StartedAt.Time); age > joinTime {
 				return newStatus(codes.Aborted, "pod %s/%s has been running for %s already, its status is to be asked for", pod.Namespace, pod.Name, age.Round(time.Second))
 			}
 		}
