@@ -164,11 +164,9 @@ func (r *Renderer) objects(archive *Archive, release Release, values map[string]
 		rendered[crd.Filename] = string(crd.File.Data)
 	}
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
-		parsed, err := parse(rendered[name])
-		if err != nil {
+		if objects, err = parse(objects, rendered[name]); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		objects = append(objects, parsed...)
 	}
 	return objects, nil
 }
@@ -183,8 +181,8 @@ func unshared(shared *chart.Chart) (*chart.Chart, error) {
 	return loader.LoadFiles(files)
 }
 
-// parse returns the objects in a file.
-func parse(content string) (objects []client.Object, err error) {
+// parse adds the objects in a file to others.
+func parse(objects []client.Object, content string) ([]client.Object, error) {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(content)))
 	for i := 1; ; i++ {
 		raw, err := reader.Read()
@@ -192,9 +190,7 @@ func parse(content string) (objects []client.Object, err error) {
 			return objects, nil
 		}
 		if err == nil {
-			var parsed []client.Object
-			parsed, err = parseDocument(raw)
-			objects = append(objects, parsed...)
+			objects, err = parseDocument(objects, raw)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", i, err)
@@ -202,15 +198,12 @@ func parse(content string) (objects []client.Object, err error) {
 	}
 }
 
-// parseDocument returns one object, none if the document is empty, or those of a list. It is strict: a key that is
-// there twice is a mistake in a template, and one of the two values would be lost.
-func parseDocument(raw []byte) ([]client.Object, error) {
+// parseDocument adds one object, none if the document is empty, or those of a list. It is strict: a key that is there twice is
+// a mistake in a template, and one of the two values would be lost.
+func parseDocument(objects []client.Object, raw []byte) ([]client.Object, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(raw)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.Equal(asJSON, []byte("null")) {
-		return nil, nil
+	if err != nil || bytes.Equal(asJSON, []byte("null")) {
+		return objects, err
 	}
 
 	obj := &unstructured.Unstructured{}
@@ -218,16 +211,14 @@ func parseDocument(raw []byte) ([]client.Object, error) {
 		return nil, err
 	}
 	if !obj.IsList() {
-		return []client.Object{obj}, check(obj)
+		return append(objects, obj), check(obj)
 	}
-
-	var out []client.Object
 	err = obj.EachListItem(func(item runtime.Object) error {
 		object := item.(*unstructured.Unstructured)
-		out = append(out, object)
+		objects = append(objects, object)
 		return check(object)
 	})
-	return out, err
+	return objects, err
 }
 
 func check(obj *unstructured.Unstructured) error {
