@@ -9,8 +9,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-
-	configv1alpha1 "github.com/gardener/gardener-extension-provider-local/pkg/apis/config/v1alpha1"
 )
 
 func TestTheMockProviderIsOffByDefault(t *testing.T) {
