@@ -19,7 +19,7 @@ import (
 // needs more for good reason, raise its number in the same commit; if one has become smaller, lower it.
 func TestCodeDoesNotGrowUnnoticed(t *testing.T) {
 	for folder, limit := range map[string]int{
-		"pkg": 21_750, "gardenlet-extension": 650, "operator-extension": 180, "test/landscape": 15_900, "skaffold/publish": 1_180,
+		"pkg": 21_650, "gardenlet-extension": 650, "operator-extension": 180, "test/landscape": 15_780, "skaffold/publish": 1_180,
 	} {
 		t.Run(folder, func(t *testing.T) {
 			g := NewWithT(t)
