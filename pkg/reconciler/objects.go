@@ -262,7 +262,7 @@ func (o *Operation[T]) DeleteAll(ctx context.Context, t Target, list client.Obje
 		_ = meta.EachListItem(list, func(item runtime.Object) error {
 			obj := item.(client.Object)
 			last := o.written.get(t.of(obj))
-			isNew = isNew || obj.GetDeletionTimestamp() == nil && !(last.deleted && last.uid == obj.GetUID())
+			isNew = isNew || obj.GetDeletionTimestamp() == nil && (!last.deleted || last.uid != obj.GetUID())
 			left = append(left, obj)
 			return nil
 		})
