@@ -100,13 +100,13 @@ func New(mgr manager.Manager, opts Options) ([]*extensionswebhook.Webhook, error
 	})
 }
 
-// addressChanges are the events by which CoreDNS, which is in the given namespace, may have got another address.
+// addressChanges are the events by which CoreDNS, which is in the given namespace, may have got an address that it did not have.
 func addressChanges(namespace string) predicate.Predicate {
-	isCoreDNS := func(obj client.Object) bool {
-		return obj.GetNamespace() == namespace && obj.GetName() == coredns.ServiceName
+	hasAddress := func(obj client.Object) bool {
+		return obj.GetNamespace() == namespace && obj.GetName() == coredns.ServiceName && len(addresses(obj.(*corev1.Service))) > 0
 	}
 	return predicate.And(
-		predicate.NewPredicateFuncs(isCoreDNS),
+		predicate.NewPredicateFuncs(hasAddress),
 		reconciler.Changed(func(obj client.Object) any { return addresses(obj.(*corev1.Service)) }),
 	)
 }

@@ -450,8 +450,8 @@ func TestAddressChanges(t *testing.T) {
 	g.Expect(changes.Create(event.CreateEvent{Object: service(addressIPv4)})).To(BeTrue())
 	g.Expect(update(service(), service(addressIPv4))).To(BeTrue())
 	g.Expect(update(service(addressIPv4), service(addressIPv4, addressIPv6))).To(BeTrue())
-	g.Expect(update(service(addressIPv4), service())).To(BeTrue())
-	g.Expect(changes.Delete(event.DeleteEvent{Object: service(addressIPv4)})).To(BeTrue())
+	g.Expect(update(service(addressIPv4), service())).To(BeFalse(), "pods would be left as they are")
+	g.Expect(changes.Create(event.CreateEvent{Object: service()})).To(BeFalse())
 	g.Expect(update(service(addressIPv4), service(addressIPv4))).To(BeFalse())
 
 	host, elsewhere := service(addressIPv4), service(addressIPv4)
