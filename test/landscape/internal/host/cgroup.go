@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,14 +99,18 @@ func controllers(root string) []string {
 }
 
 // cgroupOptions returns the options of the file system mounted at the root, other than ro and rw: those that systemd asks for.
-func cgroupOptions(mounted []*procfs.MountInfo) []string {
+func cgroupOptions(mountInfo string) []string {
 	var options []string
-	for _, mount := range mounted {
-		if mount.MountPoint == cgroupRoot && mount.FSType == "cgroup2" {
-			options = slices.Sorted(maps.Keys(mount.SuperOptions))
+	for line := range strings.Lines(mountInfo) {
+		// The fields of proc_pid_mountinfo(5): six, any number of optional ones up to a dash, and three.
+		fields := strings.Fields(line)
+		dash := slices.Index(fields, "-")
+		if dash < 6 || len(fields) < dash+4 || fields[4] != cgroupRoot || fields[dash+1] != "cgroup2" {
+			continue
 		}
+		options = slices.DeleteFunc(strings.Split(fields[dash+3], ","), func(option string) bool { return option == "rw" || option == "ro" })
 	}
-	return slices.DeleteFunc(options, func(option string) bool { return option == "rw" || option == "ro" })
+	return options
 }
 
 // EnterCgroup moves this process to the cgroup of the landscape's programs, which those that it starts inherit: with that of a desktop's

@@ -118,11 +118,14 @@ func (c Cleaner) Unmount(context.Context) error {
 
 // RemoveDevices removes the landscape's network devices; veth pairs went with their pods.
 func (c Cleaner) RemoveDevices(ctx context.Context) error {
-	present, err := OwnLinks()
+	present, err := Links()
 	if err != nil {
 		return err
 	}
-	for _, device := range present {
+	for _, device := range devices() {
+		if !slices.Contains(present, device) {
+			continue
+		}
 		ports, err := globNames("/sys/class/net/" + device + "/brif/*")
 		if err != nil {
 			return err

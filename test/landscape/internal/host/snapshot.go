@@ -19,8 +19,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/procfs"
-
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/layout"
 	"github.com/gardener/gardener-extension-provider-local/test/landscape/internal/process"
 )
@@ -126,8 +124,8 @@ func Take(ctx context.Context, state string) (Snapshot, error) {
 		Folders: sorted(existing(folders()), nil), Processes: sorted(started, errOwn), Kubernetes: OtherKubernetes(slices.Collect(maps.Keys(own))),
 	}
 	s.Controllers = controllers(cgroupRoot)
-	if mounted, err := procfs.GetMounts(); err == nil {
-		s.CgroupOptions = cgroupOptions(mounted)
+	if mountInfo, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
+		s.CgroupOptions = cgroupOptions(string(mountInfo))
 	}
 	s.Sysctls = map[string]string{}
 	names := slices.Collect(maps.Keys(implied()))
@@ -268,12 +266,17 @@ func tables(ctx context.Context) ([]string, error) {
 }
 
 func mounts() ([]string, error) {
-	mounted, err := procfs.GetMounts()
-	var points []string
-	for _, mount := range mounted {
-		points = append(points, mount.MountPoint)
+	content, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return nil, err
 	}
-	return points, err
+	var points []string
+	for line := range strings.Lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) > 1 {
+			points = append(points, fields[1])
+		}
+	}
+	return points, nil
 }
 
 // rules lists chains and rules of all tables; counters and the built-in chains' policies are left out.
