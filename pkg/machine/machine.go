@@ -86,8 +86,8 @@ func PodName(name string) string {
 	return strings.TrimRight(pod[:validation.DNS1123LabelMaxLength-1-hashLength], "-.") + "-" + hash
 }
 
-// NewPod returns a pod of the machine image with what the image relies on, be it a machine or a bastion. userData names the Secret with
-// the file that it runs at boot.
+// NewPod returns the pod from which machines and bastions are made: it has what the machine image needs. userData is the name of the
+// Secret with the file that the image runs at boot.
 func NewPod(meta metav1.ObjectMeta, image, imageVersion, userData string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: meta,

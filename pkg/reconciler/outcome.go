@@ -342,8 +342,8 @@ func statusOf(obj extensionsv1alpha1.Object) ([]byte, error) {
 	return json.Marshal(obj.GetExtensionStatus())
 }
 
-// changes returns a merge patch with what has changed in the status. A provider status may be set in each attempt: the order in which
-// the API server returns its fields does not matter.
+// changes returns a merge patch with what has changed in the status. Actuators set the provider status at each attempt. The patch is empty
+// if it says the same as before, though the API server returns its fields in another order.
 func (o *Operation[T]) changes() (patch, after []byte, err error) {
 	if after, err = statusOf(o.Object); err != nil {
 		return nil, nil, err

@@ -96,6 +96,12 @@ func TestCgroupOptions(t *testing.T) {
 			mountInfo: "24 1 0:22 / /proc rw - proc proc rw\n29 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n",
 			want:      []string{"nsdelegate", "memory_recursiveprot"},
 		},
+		{
+			name: "passes over a mount with blanks in its options, as of WSL2",
+			mountInfo: "30 1 0:30 / /Docker/host rw,noatime - 9p C:\\134Program\\040Files rw,aname=drvfs;path=C:\\Program Files\\Docker;symlinkroot=/mnt/\n" +
+				"29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
+			want: []string{"nsdelegate"},
+		},
 		{name: "finds none without", mountInfo: "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"},
 		{name: "leaves v1 alone", mountInfo: "29 23 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"},
 	} {
